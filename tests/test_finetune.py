@@ -23,7 +23,7 @@ from warmstart.finetuning.apply import apply_scheme
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.features import FeatureCache, backbone_digest
+from warmstart.finetuning.features import FeatureCache, backbone_digest, pooled_layers
 from warmstart.finetuning.finetune import FineTuneResult, fine_tune, task_model
 from warmstart.finetuning.interpolation import interpolate
 from warmstart.finetuning.language_loss import (
@@ -39,6 +39,7 @@ from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
+from warmstart.system.array_store import ArrayStore
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training import loop
 from warmstart.training.config import TrainConfig
@@ -80,31 +81,42 @@ def test_cached_features_change_no_result(tokenizer: Tokenizer) -> None:
 
 
 def test_frozen_schemes_share_features(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Probe and scalar mix over several seeds read each text once; another process finds the file, if it can be read."""
+    """Probe and scalar mix over several seeds read each text once, and later runs find the same bits and seconds in the store."""
     task = make_task()
     different = len({text for split in task.splits().values() for text in split.texts})
-    encoded = replace(EncodedTask.of(task, classifier(tokenizer), tokenizer), features=FeatureCache(tmp_path / "features"))
+    store, model = ArrayStore(tmp_path / "vectors"), classifier(tokenizer)
+    encoded = replace(EncodedTask.of(task, model, tokenizer), features=FeatureCache(store))
     for names, seed in [("probe", 0), ("scalar-mix", 0), ("scalar-mix", 1)]:
         fine_tune(classifier(tokenizer), encoded, finetune_config(names), seed)
     assert encoded.features.texts_computed == different
     fine_tune(classifier(tokenizer), encoded.within(label_budget(task, 6, "none", 0)), finetune_config("probe"), 0)
     assert encoded.features.texts_computed == different
-    again = FeatureCache(tmp_path / "features")
-    first = encoded.features.get(classifier(tokenizer), encoded.train, encoded.pad_id)
-    assert torch.equal(again.get(classifier(tokenizer), encoded.train, encoded.pad_id), first)
+    first, again = encoded.features.get(model, encoded.train, encoded.pad_id), FeatureCache(store)
+    assert again.read_before(model, [encoded.train, encoded.validation, encoded.test], 0).startswith(
+        f"{different} of {different} texts"
+    )
+    assert torch.equal(again.get(model, encoded.train, encoded.pad_id), first)
     assert again.texts_computed == 0
-    (file,) = (tmp_path / "features").iterdir()
-    data = file.read_bytes()
-    file.write_bytes(data[:-5])
-    damaged = FeatureCache(tmp_path / "features")
-    assert torch.equal(damaged.get(classifier(tokenizer), encoded.train, encoded.pad_id), first)
-    assert damaged.texts_computed == different
+    saved = again.seconds_saved
+    again.get(model, encoded.train, encoded.pad_id)
+    assert again.seconds_saved == saved > 0, "each text counts once"
+    again.begin_count()
+    again.get(model, encoded.train, encoded.pad_id)
+    assert again.seconds_saved == saved, "and once more for the next method"
+
+
+def test_what_else_is_read_changes_no_bit_of_a_feature(tokenizer: Tokenizer) -> None:
+    """On a CPU, whatever the batch mates, the padding and the number of texts: otherwise the store would change results."""
+    model, encoded = classifier(tokenizer), encode(tokenizer, [f"{'dog rubs ' * (i % 9)}cat {i}" for i in range(60)], 32)
+    together = pooled_layers(model, encoded, 0)
+    for chosen in (np.arange(1), np.arange(7, 9), np.arange(0, 60, 9), np.arange(20, 60)):
+        assert torch.equal(pooled_layers(model, encoded.take(chosen), 0), together[chosen]), chosen
 
 
 def test_a_frozen_backbone_is_neither_copied_nor_hashed_again(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs on a frozen backbone share its weights with the bundle, which keeps them, and keep copies of nothing but the head."""
     bundle, task, hashed = bundle_with(tokenizer, LMHeadConfig()), make_task(), list[str]()
-    monkeypatch.setattr(features, "backbone_digest", lambda model: hashed.append("one") or backbone_digest(model))
+    monkeypatch.setattr(features, "backbone_digest", lambda *given: hashed.append("one") or backbone_digest(*given))
     before = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
     encoded = EncodedTask.of(task, classifier(tokenizer), tokenizer)
     for names, trained in (("probe", 2), ("scalar-mix", 4)):

@@ -39,7 +39,7 @@ DEPTH = 4
 """folders within folders in which runs are looked for"""
 BEGUN = "begun"
 """marks a step in the record of a recipe that has been started, from nothing, and of whose end nothing is known"""
-_CONTENTS = {"bundle", "bundles", "checkpoints", "figures", TRIALS, "features", "text", PARTS_FOLDER}
+_CONTENTS = {"bundle", "bundles", "checkpoints", "figures", TRIALS, "text", PARTS_FOLDER}
 """folders that belong to a run and hold none"""
 
 

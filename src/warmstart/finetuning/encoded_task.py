@@ -13,6 +13,7 @@ from warmstart.data.task import Task
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.soft_labels import SoftTexts
 from warmstart.model.model import Model
+from warmstart.system.array_store import ArrayStore
 from warmstart.tasks import task_type_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -36,7 +37,7 @@ class EncodedTask:
         """Encode all three splits as ``model`` reads them."""
         splits = (task.train, task.validation, task.test)
         train, validation, test = (task_type_of(task).encode(model, tokenizer, split.texts) for split in splits)
-        return cls(task, train, validation, test, tokenizer.specials.pad)
+        return cls(task, train, validation, test, tokenizer.specials.pad, FeatureCache(ArrayStore.of_user()))
 
     def within(self, budget: LabelBudget) -> EncodedTask:
         """The texts of the last model of a budget of this task, and the test texts."""

@@ -77,7 +77,9 @@ class BudgetedRun:
     epochs: float
     """passes of the last model over its texts"""
     selection_seconds: float
-    """wall time of all but the last model"""
+    """wall time of all but the last model, without reading features of texts"""
+    reading_seconds: float
+    """of reading them once, now or in an earlier run"""
     curve: Curve
     """the metric on the texts that choose at every evaluation; with folds, their mean"""
 
@@ -88,8 +90,8 @@ class BudgetedRun:
 
     @property
     def seconds(self) -> float:
-        """Of the last model's training and of everything that chose."""
-        return self.final.training.seconds + self.selection_seconds
+        """Of reading features, of the last model's training and of everything that chose."""
+        return self.reading_seconds + self.final.training.seconds + self.selection_seconds
 
     @property
     def validation_score(self) -> float:
@@ -147,17 +149,18 @@ class _Selection:
 
     def run(self) -> BudgetedRun:
         """Choose, then train the last model; a model that kept its best weights on texts set apart is the last model."""
-        default_rate = self.config.train.learning_rate
+        default_rate, features = self.config.train.learning_rate, self.encoded.features
+        features.begin_count()
         tried, diverged, best, spent = dict[float, float](), list[float](), None, 0.0
         for rate in self._rates():
-            began = time.perf_counter()
+            began = time.perf_counter() - features.seconds_read
             try:
                 found = self._try(rate)
             except DivergedError:
                 if len(self._rates()) == 1:
                     raise
                 diverged.append(rate)
-                spent += time.perf_counter() - began
+                spent += time.perf_counter() - features.seconds_read - began
                 continue
             tried[rate] = found.score
             spent += found.seconds
@@ -179,6 +182,7 @@ class _Selection:
             diverged=tuple(diverged),
             epochs=final.training.steps * self.config.train.accumulate / -(-len(self.budget.train) // self.config.train.batch),
             selection_seconds=spent,
+            reading_seconds=features.seconds_read + features.seconds_saved,
             curve=_mean_curve(best.curves) if best else (),
         )
 

@@ -23,6 +23,7 @@ from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.pool import Pool
 from warmstart.data.task import Task
 from warmstart.errors import DivergedError, ModelError
+from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import FineTuneResult
 from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
@@ -195,6 +196,8 @@ def _saved(trial: Trial, context: SweepContext, result: TrialResult, predictions
 
 def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = None) -> tuple[TrialResult, TrialPredictions]:
     """The result of a baseline, or of a classifier on a frozen backbone's vectors; the ledger calls it ``named_as``, if given."""
+    features = prepared(trial, context)[2].features if trial.method.family == "frozen" else FeatureCache()
+    features.begin_count()
     started = time.perf_counter()
     budget, run, pool = baseline_within(trial, context)
     tested = len(pool) and len(budget.choosing) >= LEAST_TEXTS
@@ -203,7 +206,8 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     hurts = f"the pool hurts: {points(-harm)} out of fold, so it is not recommended" if harm else ""
     result = TrialResult(
         **_scored(budget.task, run.test, named_as or trial, context),
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - started + features.seconds_saved,
+        seconds_saved=features.seconds_saved,
         note="; ".join(part for part in (run.note, left_out, hurts) if part),
         refused=bool(harm),
         **_chosen(budget, trial, run.choosing),
@@ -249,10 +253,10 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
     budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
     with track_peak_memory(pick_device()) as peak:
-        started, saved = time.perf_counter(), features.seconds_saved
+        started = time.perf_counter()
         scratch = trial.method.family == "scratch"
         done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
-        seconds, saved = time.perf_counter() - started, features.seconds_saved - saved
+        seconds, saved = time.perf_counter() - started, features.seconds_saved
     result = TrialResult(
         **_scored(budget.task, done.final.test_predictions, trial, context, done.learning_rate),
         seconds=seconds + saved - done.selection_seconds,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,12 @@ from warmstart.data.pool import Pool, task_pool
 from warmstart.data.task import Task, resplit
 from warmstart.errors import DataError
 from warmstart.finetuning.encoded_task import EncodedTask
-from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.heads.pooling import join_windows
 from warmstart.interop.encoders import find_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle
-from warmstart.model.model import swap_head
+from warmstart.model.model import Model, swap_head
 from warmstart.sweep.store import SweepContext
 from warmstart.sweep.trial import Trial
 from warmstart.tasks import task_type_of
@@ -53,7 +50,7 @@ def pool_of(context: SweepContext, split_seed: int | None) -> Pool:
 def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any]], np.ndarray]:
     """Inputs -> (N, D), their vectors by the frozen backbone of a trial, which reads each text once."""
     bundle, _, encoded = prepared(trial, context)
-    model, task_type = swap_head(bundle.model, head_config_for(encoded.task, context.tune), 0), task_type_of(encoded.task)
+    model, task_type = _reader_model(bundle, encoded, context), task_type_of(encoded.task)
 
     def vectors(inputs: Sequence[Any]) -> np.ndarray:
         rows = task_type.encode(model, bundle.tokenizer, inputs)
@@ -63,6 +60,17 @@ def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any
         return found.numpy()
 
     return vectors
+
+
+def texts_read_before(trial: Trial, context: SweepContext) -> str:
+    """One sentence if the frozen backbone of a trial had read texts of its task before the sweep; else empty."""
+    bundle, _, encoded = prepared(trial, context)
+    splits = (encoded.train, encoded.validation, encoded.test)
+    return encoded.features.read_before(_reader_model(bundle, encoded, context), splits, context.threads)
+
+
+def _reader_model(bundle: Bundle, encoded: EncodedTask, context: SweepContext) -> Model:
+    return swap_head(bundle.model, head_config_for(encoded.task, context.tune), 0)
 
 
 @functools.lru_cache(maxsize=2)
@@ -90,11 +98,10 @@ def _prepare(
 ) -> tuple[Bundle, Bundle, EncodedTask]:
     """The bundle, the one that all tasks share, and the encoded texts, made once in each process.
 
-    Features of a frozen backbone are shared by all processes through the disk. The digest makes a changed bundle another entry of
-    the cache.
+    The digest makes a changed bundle another entry of the cache.
     """
     bundle = load_bundle(find_model(backbone))
     task = task_of(context, split_seed)
     encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
     shared = load_bundle(find_model(shared_backbone)) if shared_backbone else bundle
-    return bundle, shared, replace(encoded, features=FeatureCache(Path(context.features or f"{context.folder}/features")))
+    return bundle, shared, encoded

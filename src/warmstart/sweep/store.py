@@ -30,7 +30,7 @@ from warmstart.sweep.backends import PROCESSES
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult, described_settings
 from warmstart.system.storage import atomic_write, file_sha256, json_or_none, sealed, sha256, unsealed
 
-VERSION = {"baseline": 7, "frozen": 8, "adapted": 8, "scratch": 8, "stack": 11}
+VERSION = {"baseline": 7, "frozen": 9, "adapted": 8, "scratch": 8, "stack": 11}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
 PREDICTIONS = "predictions"
 """key of the hash of a trial's predictions, which are in a file beside its result"""
@@ -47,8 +47,6 @@ class SweepContext(Config):
     """where results are kept"""
     tune: FineTuneConfig
     """how a model is fine-tuned"""
-    features: Effectless[str] = ""
-    """where vectors of frozen backbones are kept, so that tasks share them; empty: beside the results"""
     scoring: Effectless[ScoringRun] = ScoringRun(command="sweep")
     """the run that scores the test split"""
     pool: Effectless[str] = "rest"

@@ -45,7 +45,7 @@ from warmstart.run_state import TRIALS
 from warmstart.sweep.backends import PROCESSES, SlurmConfig, check_backend, known_backend
 from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
 from warmstart.sweep.execution import run_stack, run_trials
-from warmstart.sweep.inputs import prepared
+from warmstart.sweep.inputs import prepared, texts_read_before
 from warmstart.sweep.methods import (
     CONTINUED,
     OWN,
@@ -176,18 +176,15 @@ class Sweep:
         return rank(self.methods, runs)
 
 
-def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
-    """Read, audit and check all that the trials need, and open the folder. Only ``pool`` and ``dapt`` train anything yet.
-
-    ``features`` is the folder in which several sweeps keep what frozen backbones read; empty: each has its own.
-    """
+def open_sweep(config: SweepConfig) -> Sweep:
+    """Read, audit and check all that the trials need, and open the folder. Only ``pool`` and ``dapt`` train anything yet."""
     started = time.time()
     check_backend(config.backend)
     task, methods = check_sweep(config)
     scoring = ScoringRun.begin([task], config)
     folder = _open_folder(config)
     threads = _threads(config, recorded_threads(folder))
-    context = _context(config, task, scoring).model_copy(update={"features": features, "threads": threads})
+    context = _context(config, task, scoring).model_copy(update={"threads": threads})
     context = context.model_copy(update={"jobs": config.jobs, "backend": config.backend})
     labels = config.numbers_of_labels()[0]
     budget = label_budget(task, labels, config.selection_with(labels), config.seed)  # the first seed's labels decide for all
@@ -203,6 +200,7 @@ def open_sweep(config: SweepConfig, features: str = "") -> Sweep:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
     _print_pool_notes(config, task, methods)
     audited = _audit(task, completed)
+    _print_read_before(config, methods, context)
     (folder / TRIALS).mkdir(exist_ok=True)
     write_sweep(folder, threads, _count_trials(config, methods))
     return Sweep(config, task, audited, tuple(methods), context, folder, estimate, budget)
@@ -292,6 +290,14 @@ def _print_pool_notes(config: SweepConfig, task: Task, methods: Sequence[Method]
         console.print(note)
     if config.pool not in (REST, NO_POOL) and not any(reads_pool(method) for method in methods):
         console.print(f"No method for a {task.type} task reads --pool {config.pool}.")
+
+
+def _print_read_before(config: SweepConfig, methods: Sequence[Method], context: SweepContext) -> None:
+    """How many texts each frozen backbone need not read, because an earlier run did."""
+    frozen = {method.backbone: method for method in methods if method.family == "frozen"}
+    for backbone, method in frozen.items():
+        if found := texts_read_before(_trial(config, method, config.numbers_of_labels()[0]), context):
+            console.print(f"{backbone}: {found}.")
 
 
 def _estimate(config: SweepConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:

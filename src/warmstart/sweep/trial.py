@@ -146,7 +146,7 @@ class TrialResult:
     refused: bool = False
     """texts without labels hurt it: without them it is significantly better on the texts that choose"""
     seconds_saved: float = 0.0
-    """of the seconds, those that an earlier trial spent on reading the same texts with the same frozen backbone"""
+    """of the seconds, those that an earlier trial or run spent on reading the same texts with the same frozen backbone"""
     threads: int = 0
     """CPU threads of the trial"""
     jobs: int = 1

@@ -54,8 +54,6 @@ from warmstart.tasks.load import load_named_tasks, load_task, names_validation
 
 ALWAYS_RUN = ("probe", "scalar-mix")
 """schemes with a frozen backbone: they take seconds"""
-FEATURES = "features"
-"""folder of what frozen backbones read, in that of a race over several tasks"""
 PLANNED_SEEDS = (3, 5, 10, 20)
 """numbers of seeds that ``--plan`` plans for"""
 RECOMMENDED = "recommended"
@@ -120,7 +118,7 @@ def _race_tasks(config: RaceConfig) -> TasksRaceResult:
         if config.budget:
             left = max(0.0, duration_seconds(config.budget) - (time.time() - started))
             changes["budget"] = f"{left / (len(paths) - number):.1f}s"
-        races.append(race_task(config.model_copy(update=changes), str(folder / FEATURES)))
+        races.append(race_task(config.model_copy(update=changes)))
     result = TasksRaceResult(tuple(races))
     if len(result.names) < 2:
         raise DataError("at least two methods need a score on every task, but too few have one; use a longer --budget")
@@ -140,9 +138,9 @@ def _with_frozen(config: RaceConfig, task: str) -> RaceConfig:
     return config.model_copy(update=changes)
 
 
-def race_task(config: RaceConfig, features: str = "") -> RaceResult:
-    """The race on one task; ``features`` is the folder of what frozen backbones read, if other tasks share it."""
-    sweep = open_sweep(_with_frozen(config, config.task), features)
+def race_task(config: RaceConfig) -> RaceResult:
+    """The race on one task."""
+    sweep = open_sweep(_with_frozen(config, config.task))
     _check_saved(config, sweep.methods)
     task = sweep.task
     labels = config.labels or len(task.train)

@@ -38,7 +38,6 @@ LAST_LINES = 5
 CACHES = {
     "checkpoints": "checkpoints of a finished run",
     "text": "tokenized text of a finished run",
-    "features": "features of a finished sweep",
 }
 """folders in that of a run that serve only to go on, or to save time"""
 
