@@ -102,5 +102,5 @@ def race_config(place: Path, **changes: object) -> RaceConfig:
 
 def curve_config(place: Path, **changes: object) -> CurveConfig:
     shared = race_config(place, out=str(place / "curve")).to_dict()
-    del shared["more_tasks"], shared["resample"], shared["save"]
+    shared = {name: value for name, value in shared.items() if name in CurveConfig.model_fields}
     return CurveConfig.build(shared | changes)
