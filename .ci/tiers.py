@@ -13,7 +13,7 @@ TABLE = {  # the first row that a path begins with decides; where none does, `ma
     **dict.fromkeys(["stats", "baselines", "inspection"], "proofs"),
     **dict.fromkeys(["labelling", "sweep", "commands"], "proofs journeys chaos"),
     **dict.fromkeys(["finetuning", "studies"], "proofs journeys"),
-    **dict.fromkeys(["serve", "system", "training"], "journeys chaos"),
+    **dict.fromkeys(["serve", "system", "training", "runs"], "journeys chaos"),
     **dict.fromkeys(["report", "objectives"], "journeys"),
     **dict.fromkeys(["data", "corpora", "tokenizer", "model", "stack", "interop"], "chaos"),
     **dict.fromkeys(["tasks", "heads", "backbone", "adapters", "generation", "cost", "estimators"], ""),

@@ -19,7 +19,7 @@ import yaml
 from helpers.faults import ERRORS, SIGNALS, FaultyCommands
 from helpers.models import SENTENCES
 from helpers.tasks import write_race_inputs
-from warmstart.run_record import is_complete
+from warmstart.runs.record import is_complete
 from warmstart.system.locks import LOCK
 from warmstart.system.storage import PARTS_FOLDER
 from warmstart.tokenizer.tokenizer import Tokenizer

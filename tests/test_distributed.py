@@ -30,7 +30,7 @@ from warmstart.dropout import RowRange
 from warmstart.errors import CheckpointError, ConfigError, StorageError, WarmstartError
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.run import opened_run
+from warmstart.runs.run import opened_run
 from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import PretrainTrainConfig, TrainConfig

@@ -42,11 +42,11 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.estimators import TextClassifier
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import to_huggingface
-from warmstart.made_of import input_hashes
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.report.page import Figure, Table
 from warmstart.report.score_charts import class_scores_chart, confusions
+from warmstart.runs.made_of import input_hashes
 from warmstart.system import console
 from warmstart.tasks.load import load_task, read_groups
 from warmstart.tasks.predict import predict

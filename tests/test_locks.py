@@ -15,8 +15,8 @@ from helpers.tasks import write_race_inputs
 from warmstart.cli import main
 from warmstart.config import Config
 from warmstart.errors import ConfigError, StorageError
-from warmstart.run import open_run
-from warmstart.run_record import end_record
+from warmstart.runs.record import end_record
+from warmstart.runs.run import open_run
 from warmstart.studies.lab.command import StudyLabConfig
 from warmstart.system.locks import LOCK, discard_dead, hold, releasing_locks
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -15,9 +15,8 @@ from helpers.bundles import language_bundle
 from helpers.models import SENTENCES
 from helpers.multitask import write_inputs
 from warmstart.cli import main
-from warmstart.errors import CheckpointError
 from warmstart.model.files import save
-from warmstart.parts import Parts
+from warmstart.runs.parts import Parts
 from warmstart.system.locks import LOCK, releasing_locks
 from warmstart.system.storage import PARTS_FOLDER
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -67,15 +66,15 @@ def test_a_part_is_read_back_exactly(tmp_path: Path) -> None:
     assert not (tmp_path / PARTS_FOLDER).exists()
 
 
-def test_parts_of_something_else_are_refused(tmp_path: Path) -> None:
-    """What has changed is named, at the start; a part that was copied from elsewhere is refused too."""
-    Parts.open(tmp_path, {"'seeds'": "2", "task.csv": "ab"}).write("one", VALUES)
-    with pytest.raises(CheckpointError, match=r"what it is made of has changed since \(task.csv, the version\)"):
-        Parts.open(tmp_path, {"'seeds'": "2", "task.csv": "cd", "the version": "1"})
-    other = Parts.open(tmp_path / "other", {"'seeds'": "3"})
-    (tmp_path / PARTS_FOLDER / "one.part").rename(other.folder / "one.part")
-    with pytest.raises(CheckpointError, match=r"one.part belongs to another run"):
-        other.read("one")
+def test_parts_of_something_else_are_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that depends on anything else makes its own, and says so; the others stay until one of both ends."""
+    before = Parts.open(tmp_path, {"'seeds'": "2", "task.csv": "ab"})
+    before.write("one", VALUES)
+    now = Parts.open(tmp_path, {"'seeds'": "2", "task.csv": "cd"})
+    assert "has changed since it was stopped" in capsys.readouterr().err
+    assert now.read("one") is None
+    assert now.workplace("one") != before.workplace("one")
+    assert before.read("one")
 
 
 # ---------------------------------------------------------------------------------------------------- the commands
@@ -248,36 +247,29 @@ def stopped(place: Path, steps: list[int]) -> list[str]:
     return words
 
 
-def test_a_run_with_other_inputs_or_settings_is_refused(
-    place: Path, stopped: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_run_with_other_inputs_starts_anew(
+    place: Path, stopped: list[str], steps: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The error names what has changed; nothing is mixed, and nothing is lost."""
+    """Nothing of another text is used; other settings are refused, and the difference is named."""
     kept = sorted((place / "run" / PARTS_FOLDER).iterdir())
-    text, bundle = next((place / "cats").glob("train*")), place / "lm" / "bundle.json"
-    for file, name, changed in (
-        (text, text.name, text.read_text().replace("cat", "cow", 1)),
-        (bundle, "lm", bundle.read_text() + " "),
-    ):
-        before = file.read_text()
-        file.write_text(changed)
-        assert run_once(stopped) == 2
-        said = capsys.readouterr().err
-        assert "holds a run that was stopped, but what it is made of has changed since (" in said
-        assert f"{name})" in said
-        file.write_text(before)
     assert run_once([*stopped, "--seeds", "3", "--learning-rate", "0.01"]) == 2
     said = capsys.readouterr().err
     assert "run exists and is not empty; choose another --out, or remove it. It holds a run that was stopped, which goes on" in said
     assert "'seeds' is 3 here and 2 there" in said
     assert "'tune' is" in said
     assert sorted((place / "run" / PARTS_FOLDER).iterdir()) == kept
+    text = next((place / "cats").glob("train*"))
+    text.write_text(text.read_text().replace("cat", "cow", 1))
+    steps[0] = 0
+    assert run_once(stopped) == 0
+    assert steps[0] == 2 * 9
+    assert not (place / "run" / PARTS_FOLDER).exists()
 
 
 def test_a_part_that_cannot_be_read_is_made_again(place: Path, stopped: list[str], steps: list[int]) -> None:
     """The run ends well."""
     (part,) = (place / "run" / PARTS_FOLDER).glob("*.part")
     part.write_bytes(part.read_bytes()[:-3])
-    (place / "run" / PARTS_FOLDER / "made_of.json").write_text("{")
     assert run_once(stopped) == 0
     assert not (place / "run" / PARTS_FOLDER).exists()
 

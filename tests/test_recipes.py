@@ -16,7 +16,7 @@ from warmstart.commands.tokenize import TokenizeConfig
 from warmstart.config import read_yaml
 from warmstart.corpora.index import PLAN, SHARD_INDEX
 from warmstart.errors import ConfigError
-from warmstart.made_of import input_hashes
+from warmstart.runs.made_of import input_hashes
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))

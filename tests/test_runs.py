@@ -22,8 +22,8 @@ from warmstart.commands.race.command import race
 from warmstart.commands.runs import command
 from warmstart.commands.runs.command import RunsConfig, list_runs
 from warmstart.commands.runs.result import RunsComparison, RunsResult
-from warmstart.run_record import begin_record, end_record
-from warmstart.run_state import RunState, find_runs
+from warmstart.runs.record import begin_record, end_record
+from warmstart.runs.state import RunState, find_runs
 from warmstart.system.locks import LOCK, holder_of, releasing_locks
 from warmstart.system.storage import RECIPE_FILE, SETTINGS
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -212,7 +212,7 @@ def test_a_run_that_is_taken_up_meanwhile_is_kept(
 ) -> None:
     """Whoever comes between the look and the removal keeps the lock, and the run keeps its files."""
     end_record(runs / "half", "It is done.")
-    monkeypatch.setattr("warmstart.run_state.holder_of", lambda _: None)
+    monkeypatch.setattr("warmstart.runs.state.holder_of", lambda _: None)
     result = list_runs(RunsConfig(folder=str(runs), clean=True, yes=True))
     assert any("half/checkpoints is kept" in sentence and str(writer.pid) in sentence for sentence in result.findings)  # type: ignore[union-attr]
     assert (runs / "half" / "checkpoints").is_dir()

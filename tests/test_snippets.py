@@ -32,7 +32,7 @@ from warmstart.model.card import card
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
-from warmstart.run import save_settings
+from warmstart.runs.run import save_settings
 from warmstart.tasks.load import TaskSpec, save_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer

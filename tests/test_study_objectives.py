@@ -20,7 +20,7 @@ from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.inspection.head_attention import RELATIONS
 from warmstart.inspection.minimal_pairs import PairGroup
 from warmstart.inspection.probe_scores import BAG, ProbeScores
-from warmstart.run_record import begin_record
+from warmstart.runs.record import begin_record
 from warmstart.stats.comparison import compare_pairs
 from warmstart.studies.objectives.command import StudyObjectivesConfig, held_out_passages
 from warmstart.studies.objectives.measure import ModelMeasures, ObjectiveMeasures

@@ -13,9 +13,9 @@ import pytest
 import torch
 import yaml
 
-from warmstart import run
 from warmstart.commands import COMMANDS
-from warmstart.run import ThreadsConfig, open_run
+from warmstart.runs import run
+from warmstart.runs.run import ThreadsConfig, open_run
 from warmstart.system import waiting
 
 

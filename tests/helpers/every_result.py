@@ -28,7 +28,7 @@ from warmstart.model.files import save
 from warmstart.report import page
 from warmstart.report.headline import paragraphs_once
 from warmstart.report.page import Report
-from warmstart.run_state import RunState
+from warmstart.runs.state import RunState
 from warmstart.stack.stack import Member, Stack
 from warmstart.sweep.estimate import SweepEstimate, SweepEstimates
 from warmstart.tokenizer.tokenizer import Tokenizer

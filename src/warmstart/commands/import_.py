@@ -21,7 +21,7 @@ from warmstart.interop.trim import trimmed
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import ImportLoraRecord, ImportRecord
-from warmstart.run import provenance
+from warmstart.runs.run import provenance
 from warmstart.system.console import console
 
 

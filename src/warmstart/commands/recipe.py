@@ -26,10 +26,9 @@ from tyro.conf import Positional
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.config import Advanced, Config, Effectless, read_yaml
 from warmstart.errors import ConfigError, suggest
-from warmstart.made_of import made_of
-from warmstart.parts import differences
-from warmstart.run import is_finished
-from warmstart.run_state import BEGUN
+from warmstart.runs.made_of import made_of
+from warmstart.runs.run import is_finished
+from warmstart.runs.state import BEGUN
 from warmstart.sweep.backends import known_backend
 from warmstart.system.console import console
 from warmstart.system.locks import LOCK, hold
@@ -131,7 +130,7 @@ def _write_done(folder: Path, done: Mapping[str, Any]) -> None:
 
 def _refuse_changes(name: str, before: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:
     """Raise ``ConfigError`` if a step that is done was made of something else."""
-    if changed := differences(before, now):
+    if changed := [one for one in {**before, **now} if before.get(one) != now.get(one)]:
         raise ConfigError(
             f"step '{name}' is done in {folder}, but what it was made of has changed ({', '.join(changed[:5])}); remove "
             f"{folder / name} and the step from {folder / RECIPE_FILE} to run it again, or choose another --out"

@@ -19,12 +19,12 @@ from warmstart.data.task import plain_text
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
 from warmstart.data.unbroken import unbroken_note
-from warmstart.errors import ConfigError, StorageError
+from warmstart.errors import ConfigError
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console, print_table
 from warmstart.system.locks import LOCK, hold
-from warmstart.system.storage import atomic_write, is_leftover, json_or_none, sweep
+from warmstart.system.storage import atomic_write, is_leftover, json_or_none, make_folder, sweep
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -157,10 +157,7 @@ def _begin(
     """Make the folder, lock it, and refuse one that holds anything but this very text with these settings."""
     how = config.model_copy(update={"text": (), "tokenizer_file": None})  # their contents count, not their names
     identity = result_key(how, given.digest if given else "", identity_of(pieces), texts)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make {folder}: {error.strerror}; choose another folder") from None
+    make_folder(folder)
     hold(folder / LOCK, str(folder))
     sweep(folder, PLAN)
     others = [one.name for one in folder.iterdir() if one.name != LOCK and not is_leftover(one.name)]

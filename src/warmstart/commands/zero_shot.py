@@ -17,7 +17,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ZeroShotRecord
 from warmstart.model.model import swap_head
-from warmstart.run import provenance
+from warmstart.runs.run import provenance
 from warmstart.stack.files import save_stack
 from warmstart.stack.rows import BackboneVectors
 from warmstart.stack.stack import Member, Stack

@@ -18,7 +18,7 @@ from warmstart.data.test_ledger import ScoredMethod
 from warmstart.finetuning.finetune import DEFAULT_EPOCHS
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
-from warmstart.parts import Workplace
+from warmstart.runs.parts import Workplace
 from warmstart.seeding import seed_torch
 from warmstart.system.device import pick_device
 from warmstart.tasks.answers import (

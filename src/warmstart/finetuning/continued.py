@@ -35,7 +35,7 @@ from warmstart.finetuning.schemes.dapt import DaptOptions
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ContinuedPretrainingRecord, StageEvaluation
 from warmstart.model.model import Model
-from warmstart.parts import Parts, Workplace
+from warmstart.runs.parts import Parts, Workplace
 from warmstart.seeding import derive, rng
 from warmstart.stats.changes import Change
 from warmstart.stats.formatting import percent, percent_value

@@ -28,7 +28,7 @@ from warmstart.finetuning.scheme import Scheme
 from warmstart.heads.head import TaskHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
-from warmstart.parts import Workplace
+from warmstart.runs.parts import Workplace
 from warmstart.seeding import seed_torch
 from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of

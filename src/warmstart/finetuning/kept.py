@@ -13,7 +13,7 @@ from typing import Any
 
 from warmstart.finetuning.finetune import FineTuneResult, FineTuning
 from warmstart.model.model import Model
-from warmstart.parts import Parts, Workplace
+from warmstart.runs.parts import Parts, Workplace
 from warmstart.training.loop import TrainOutput
 
 _SECONDS, _WEIGHTS = "wall_seconds", "weights"

@@ -27,7 +27,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import Record
 from warmstart.model.model import fresh_head, swap_head
-from warmstart.parts import Workplace
+from warmstart.runs.parts import Workplace
 from warmstart.stats.splits import share_training_texts
 from warmstart.system.console import console
 from warmstart.system.device import pick_device

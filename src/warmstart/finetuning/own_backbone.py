@@ -37,7 +37,7 @@ from warmstart.model.history import DomainRecord, PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.run import provenance
+from warmstart.runs.run import provenance
 from warmstart.seeding import seed_torch
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console

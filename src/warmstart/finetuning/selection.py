@@ -30,7 +30,7 @@ from warmstart.finetuning.kept import kept_fine_tuning
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
-from warmstart.parts import Parts
+from warmstart.runs.parts import Parts
 from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.training.config import TrainConfig

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.system.locks import LOCK, hold, release
-from warmstart.system.storage import atomic_file
+from warmstart.system.storage import atomic_file, make_folder
 
 DATABASE, BACKUP = "project.sqlite", "project.backup.sqlite"
 """in the folder of a project: its database, and the last good copy of it"""
@@ -75,10 +75,7 @@ class Database:
         """A new database with its first events, in place as a whole. Raises ``ConfigError`` if the folder has one."""
         if (folder / DATABASE).exists() or (folder / BACKUP).exists():
             raise ConfigError(f"a new project needs a folder without one, but {folder} has one; open it, or choose another folder")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot write {folder}: {error.strerror or error}; choose another folder") from None
+        make_folder(folder)
         hold(folder / LOCK, f"the project in {folder}")
         with atomic_file(folder / DATABASE) as aside, closing(_connect(aside)) as connection, _storing(folder):
             connection.executescript(f"pragma application_id={APPLICATION}; pragma user_version={DATABASE_FORMAT}; {_TABLES}")

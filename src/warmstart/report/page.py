@@ -27,7 +27,7 @@ from warmstart.report.headline import paragraphs_once
 from warmstart.report.study_links import insert_links, read_links
 from warmstart.report.templates import page_template
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
-from warmstart.run_record import end_record
+from warmstart.runs.record import end_record
 from warmstart.system.storage import PAGE_FILE, atomic_folder, atomic_write
 
 DRAW = """

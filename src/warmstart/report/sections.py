@@ -13,7 +13,7 @@ from warmstart.model.model import parameter_counts
 from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
 from warmstart.report.page import Figure, Section, Table
 from warmstart.report.score_charts import comparison_chart
-from warmstart.run import provenance
+from warmstart.runs.run import provenance
 from warmstart.stats.comparison import Comparison
 from warmstart.stats.formatting import sentence_case, sources_of_interval
 

@@ -24,7 +24,7 @@ from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import AdaptRecord, ScoresRecord, TaskRecord
 from warmstart.model.model import swap_head
-from warmstart.run import provenance
+from warmstart.runs.run import provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Member, Stack

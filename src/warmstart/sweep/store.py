@@ -25,7 +25,7 @@ from warmstart.data.test_ledger import ScoredMethod, ScoringRun
 from warmstart.errors import ConfigError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
-from warmstart.run_state import SWEEP_FILE, TRIALS
+from warmstart.runs.state import SWEEP_FILE, TRIALS
 from warmstart.sweep.backends import PROCESSES
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult, described_settings
 from warmstart.system.storage import atomic_write, file_sha256, json_or_none, sealed, sha256, unsealed

@@ -40,8 +40,8 @@ from warmstart.model.files import load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.model.model import swap_head
 from warmstart.registry import Choices
-from warmstart.run import open_run, save_settings
-from warmstart.run_state import TRIALS
+from warmstart.runs.run import open_run, save_settings
+from warmstart.runs.state import TRIALS
 from warmstart.sweep.backends import PROCESSES, SlurmConfig, check_backend, known_backend
 from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
 from warmstart.sweep.execution import run_stack, run_trials

@@ -96,6 +96,14 @@ def atomic_write(path: Path, data: bytes, noun: str = "") -> None:
         temporary.write_bytes(data)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, if it is not there. Raises ``StorageError`` if that is impossible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make {folder}: {error.strerror}; free some space or choose another folder") from None
+
+
 def sweep(folder: Path, name: str | None = None) -> None:
     """Remove what killed processes left of atomic writes in a folder, and bring back an old folder whose new one never arrived.
 

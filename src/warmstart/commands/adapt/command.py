@@ -43,15 +43,15 @@ from warmstart.finetuning.saved import warn_of_other_predictions
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_tune_within
 from warmstart.finetuning.teacher import Lesson, Teacher, TeacherChoice, TeacherConfig, teaching_pool
 from warmstart.interop.load import load_model
-from warmstart.made_of import made_of
 from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord, seen_labels
 from warmstart.model.model import Model, parameter_counts, swap_head
-from warmstart.parts import Parts
 from warmstart.report.after_saving import model_is_saved
-from warmstart.run import open_run, opened_run, provenance
+from warmstart.runs.made_of import made_of
+from warmstart.runs.parts import Parts
+from warmstart.runs.run import open_run, opened_run, provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import Comparison, MethodResult

@@ -34,13 +34,13 @@ from warmstart.finetuning.answering import (
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, best_run
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
-from warmstart.made_of import made_of
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
 from warmstart.model.history import AnswersRecord, ComparisonRecord, TaskRecord
-from warmstart.parts import Parts, Workplace
 from warmstart.report.after_saving import model_is_saved
-from warmstart.run import open_run, provenance
+from warmstart.runs.made_of import made_of
+from warmstart.runs.parts import Parts, Workplace
+from warmstart.runs.run import open_run, provenance
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.differences import MethodScores

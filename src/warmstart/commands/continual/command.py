@@ -19,12 +19,12 @@ from warmstart.finetuning.continual import STRATEGIES, PretrainingLoss, Strategy
 from warmstart.finetuning.multitask_model import MultitaskModel
 from warmstart.finetuning.multitask_training import TasksConfig, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
-from warmstart.made_of import made_of
 from warmstart.model.files import save
 from warmstart.model.history import ContinualRecord, TaskRecord
-from warmstart.parts import Parts, Workplace
 from warmstart.report.after_saving import model_is_saved
-from warmstart.run import open_run, provenance
+from warmstart.runs.made_of import made_of
+from warmstart.runs.parts import Parts, Workplace
+from warmstart.runs.run import open_run, provenance
 from warmstart.seeding import derive
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console, print_table

@@ -42,7 +42,7 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.after_saving import model_is_saved
-from warmstart.run import open_run, opened_run, provenance
+from warmstart.runs.run import open_run, opened_run, provenance
 from warmstart.seeding import seed_torch
 from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.device import pick_device

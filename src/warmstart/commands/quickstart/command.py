@@ -28,13 +28,13 @@ from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.made_of import made_of
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.parts import Parts
 from warmstart.report.after_saving import model_is_saved
-from warmstart.run import ThreadsConfig, open_run
+from warmstart.runs.made_of import made_of
+from warmstart.runs.parts import Parts
+from warmstart.runs.run import ThreadsConfig, open_run
 from warmstart.stack.files import save_model
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console, print_table

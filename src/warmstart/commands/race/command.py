@@ -28,7 +28,7 @@ from warmstart.config import Advanced, Effectless
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.report.after_saving import model_is_saved
-from warmstart.run import open_run, save_settings
+from warmstart.runs.run import open_run, save_settings
 from warmstart.stats.formatting import percent
 from warmstart.stats.scores import metric_range
 from warmstart.sweep.draws import MAJORITY_LABEL

@@ -25,7 +25,7 @@ from warmstart.commands.runs.result import (
 )
 from warmstart.config import Config
 from warmstart.errors import ConfigError, StorageError, suggest
-from warmstart.run_state import TRIALS, RunState, find_runs, folder_size, is_run, sealed_values
+from warmstart.runs.state import TRIALS, RunState, find_runs, folder_size, is_run, sealed_values
 from warmstart.system.console import console, print_table
 from warmstart.system.locks import LOCK, hold, releasing_locks
 from warmstart.system.stopping import Terminated

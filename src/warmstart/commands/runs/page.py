@@ -12,7 +12,7 @@ from warmstart.commands.runs.result import CleaningResult, RunsComparison, RunsR
 from warmstart.report.charts import MAX_POINTS, Chart, chart_of, coloured, finish
 from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_page
-from warmstart.run_state import RunState
+from warmstart.runs.state import RunState
 from warmstart.stats.formatting import file_size
 
 

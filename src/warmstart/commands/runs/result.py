@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from warmstart.config import setting_paths
 from warmstart.notebook import Shown
-from warmstart.run_state import RunState
+from warmstart.runs.state import RunState
 from warmstart.stats.formatting import file_size, percent, time_span
 
 STATES = ("running", "stopped", "damaged", "finished", "foreign")

@@ -18,7 +18,7 @@ from warmstart.model.history import PruneRecord
 from warmstart.model.prune import check_prunable
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import ThreadsConfig, open_run, provenance
+from warmstart.runs.run import ThreadsConfig, open_run, provenance
 from warmstart.stats.formatting import model_name
 from warmstart.studies.ablate.measure import (
     Ablation,

@@ -16,7 +16,7 @@ from warmstart.inspection.tokens import sample_passages
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import ThreadsConfig, open_run
+from warmstart.runs.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.attention.measure import AttentionMeasured, measure_text_and_corpus
 from warmstart.studies.attention.page import all_heads_section, one_text_section

@@ -18,7 +18,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import ThreadsConfig, open_run
+from warmstart.runs.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.diff.measure import DiffInputs, check_comparable, compare_models, frequent_words, sample_tokens
 from warmstart.studies.diff.page import diff_sections, diff_tiles

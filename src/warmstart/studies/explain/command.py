@@ -13,7 +13,7 @@ from warmstart.inspection.explanations import Removal, check_explainable, explai
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import ThreadsConfig, open_run
+from warmstart.runs.run import ThreadsConfig, open_run
 from warmstart.seeding import rng
 from warmstart.stats.formatting import model_name
 from warmstart.studies.explain.page import explain_sections, heat_text

@@ -7,7 +7,7 @@ from pydantic import Field
 from warmstart.config import Advanced, Effectless
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import ThreadsConfig, open_run
+from warmstart.runs.run import ThreadsConfig, open_run
 from warmstart.studies.lab.measure import run_experiments
 from warmstart.studies.lab.page import experiment_section
 from warmstart.studies.lab.result import lab_result, largest_difference

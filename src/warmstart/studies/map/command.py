@@ -18,7 +18,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import ThreadsConfig, open_run
+from warmstart.runs.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.map.measure import MIN_POINTS, MapInputs, measure_map
 from warmstart.studies.map.page import map_sections, map_tiles

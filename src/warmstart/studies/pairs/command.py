@@ -15,7 +15,7 @@ from warmstart.errors import DataError
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.run import ThreadsConfig, open_run
+from warmstart.runs.run import ThreadsConfig, open_run
 from warmstart.stats.formatting import percent, percent_range
 from warmstart.studies.pairs.measure import measure_pairs
 from warmstart.studies.pairs.page import pairs_section

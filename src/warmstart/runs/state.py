@@ -16,7 +16,7 @@ from typing import Any, Literal
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
 from warmstart.notebook import Shown
-from warmstart.run_record import RUN_FILE, read_record_of
+from warmstart.runs.record import RUN_FILE, read_record_of
 from warmstart.system.locks import LOCK, Holder, holder_of
 from warmstart.system.storage import (
     PARTS_FOLDER,

@@ -28,12 +28,12 @@ from warmstart import __version__
 from warmstart.config import Advanced, Config, Effectless, command_name, read_yaml, result_key
 from warmstart.errors import ConfigError, StorageError
 from warmstart.model.history import Provenance
-from warmstart.run_record import RUN_FILE, begin_record, is_complete
+from warmstart.runs.record import RUN_FILE, begin_record, is_complete
 from warmstart.system.console import console
 from warmstart.system.device import busy_warning, free_threads, pick_device
 from warmstart.system.locks import LOCK, hold
 from warmstart.system.machine import describe_machine
-from warmstart.system.storage import PARTS_FOLDER, SETTINGS, atomic_write, is_leftover, sweep
+from warmstart.system.storage import PARTS_FOLDER, SETTINGS, atomic_write, is_leftover, make_folder, sweep
 
 LONGEST_SETTING = 60
 """characters of a setting in an error message"""
@@ -58,10 +58,7 @@ def open_run(folder: str, config: Config, *, resume: bool) -> Path:
     settings = path / SETTINGS
     if not resume:
         _refuse_other_files(path, config)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot make {path}: {error.strerror}") from None
+        make_folder(path)
     hold(path / LOCK, str(path))
     sweep(path)
     begun = resume or _is_unfinished(path, config)

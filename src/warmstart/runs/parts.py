@@ -1,13 +1,12 @@
 """The finished parts of a run, kept in its folder until it ends: killed at any moment, the same command repeats none of them.
 
-    parts/made_of.json     a hash of everything that the run depends on
-    parts/NAME.part        what a finished part gave: plain values and arrays, in one file
-    parts/NAME/            a part that is not finished: its log and its checkpoints
+    parts/NAME-KEY.part    what a finished part gave: plain values and arrays, in one file
+    parts/NAME-KEY/        a part that is not finished: its log and its checkpoints
 
 Of several processes that share a run (``training/distributed.py``) rank 0 writes and reads, and tells the others.
 
-A part is named by what it is ("pretrained, seed 3, fold 2 of 5"). A run that depends on anything else never reads it: that run is
-refused, and the difference is named. A part that cannot be read is made again. There are no pickles.
+A part is named by what it is ("pretrained, seed 3, fold 2 of 5") and by the key of all that its run depends on: where anything of
+that has changed, there is no such part. One that cannot be read is made again. There are no pickles.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from warmstart.errors import CheckpointError, StorageError
+from warmstart.config import result_key
 from warmstart.system.console import console
-from warmstart.system.storage import PARTS_FOLDER, atomic_write, json_or_none, sha256
+from warmstart.system.storage import PARTS_FOLDER, atomic_write, make_folder
 from warmstart.training.distributed import world
 
-_MADE_OF, _VALUES, _SUFFIX = "made_of.json", "values", ".part"
+_VALUES, _SUFFIX = "values", ".part"
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -49,19 +48,17 @@ class Parts:
     """The finished parts of one run."""
 
     folder: Path
-    identity: str
-    """a hash of everything that the run depends on"""
+    key: str
+    """of everything that the run depends on"""
     prefix: str = ""
     """before the name of every part"""
 
     @classmethod
     def open(cls, run: Path, made_of: Mapping[str, str]) -> Parts:
-        """Those in the folder of a run, which depends on ``made_of``: names and hashes.
-
-        Raises ``CheckpointError`` that names what has changed since the first of them. Collective, as is ``kept``.
-        """
-        world().first_alone(lambda: _begin(run, made_of))
-        return cls(run / PARTS_FOLDER, sha256(json.dumps(made_of, sort_keys=True).encode()))
+        """Those in the folder of a run, which depends on ``made_of``: names and hashes. Collective, as is ``kept``."""
+        parts = cls(run / PARTS_FOLDER, result_key(made_of))
+        world().first_alone(parts._begin)
+        return parts
 
     def named(self, prefix: str) -> Parts:
         """The same run's parts whose names begin with ``prefix``."""
@@ -69,38 +66,30 @@ class Parts:
 
     def workplace(self, name: str) -> Workplace:
         """Where a part works until it is finished."""
-        return Workplace(self._file(name).with_suffix(""), sha256(f"{self.identity}/{self.prefix}{name}".encode()))
+        return Workplace(self._file(name).with_suffix(""), result_key(self.key, self.prefix, name))
 
     def kept(self, name: str, make: Callable[[Workplace], dict[str, Any]]) -> dict[str, Any]:
         """What a part gave: plain values, arrays and tensors in mappings, lists and tuples; made now, if it is not kept."""
         here, workplace = world(), self.workplace(name)
         found = here.first_alone(lambda: self.read(name))
         if found is None:
-            here.first_alone(lambda: _make_folder(workplace.folder))
+            here.first_alone(lambda: make_folder(workplace.folder))
             found = made = make(workplace)
             here.first_alone(lambda: self.write(name, made))
         return found
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """A finished part; None if there is none, or if it cannot be read.
-
-        Raises ``CheckpointError`` if it was made by a run that depends on something else.
-        """
-        file = self._file(name)
+        """A finished part; None if there is none, or if it cannot be read."""
         try:
-            tensors = parse_tensors(file.read_bytes())
-            found = _unpacked(json.loads(tensors.pop(_VALUES).numpy().tobytes()), tensors)
-            owner = found.pop("identity")
+            tensors = parse_tensors(self._file(name).read_bytes())
+            return dict(_unpacked(json.loads(tensors.pop(_VALUES).numpy().tobytes()), tensors))
         except (OSError, ValueError, KeyError, safetensors.SafetensorError):
             return None
-        if owner != self.workplace(name).identity:
-            raise CheckpointError(f"{file} belongs to another run, or to another part of this one; remove it to make it again")
-        return dict(found)
 
     def write(self, name: str, values: Mapping[str, Any]) -> None:
         """Keep a finished part, and remove its workplace."""
         tensors = dict[str, Tensor]()
-        packed = json.dumps(_packed({**values, "identity": self.workplace(name).identity}, tensors)).encode()
+        packed = json.dumps(_packed(values, tensors)).encode()
         tensors[_VALUES] = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
         atomic_write(self._file(name), serialise(tensors), "a finished part")
         self.forget(name, workplace=True)
@@ -116,37 +105,23 @@ class Parts:
         """Remove all: the run has come to its end."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _begin(self) -> None:
+        """Make the folder, and say what is there."""
+        make_folder(self.folder)
+        kept, own = [*self.folder.glob(f"*{_SUFFIX}")], [*self.folder.glob(f"*-{self._tag}{_SUFFIX}")]
+        if own:
+            parts = "1 finished part of this run is" if len(own) == 1 else f"{len(own)} finished parts of this run are"
+            console.print(f"{parts} kept in {self.folder}, and not repeated.")
+        if len(kept) > len(own):
+            console.print("A file of this run, or warmstart, has changed since it was stopped: what was done is made again.")
+
+    @property
+    def _tag(self) -> str:
+        return self.key[:12]
+
     def _file(self, name: str) -> Path:
-        return self.folder / (re.sub(r"[^\w+-]+", "-", f"{self.prefix}{name}") + _SUFFIX)
-
-
-def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The names whose hash is another one, or is in one of both alone."""
-    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
-
-
-def _begin(run: Path, made_of: Mapping[str, str]) -> None:
-    """Make the folder of a run's parts, or go on with those that are there."""
-    folder = run / PARTS_FOLDER
-    file = folder / _MADE_OF
-    before = json_or_none(file)
-    if before is not None and (changed := differences(before, made_of)):
-        raise CheckpointError(
-            f"{run} holds a run that was stopped, but what it is made of has changed since ({', '.join(changed[:5])}); "
-            f"undo that, choose another --out, or remove {run} to start anew"
-        )
-    _make_folder(folder)
-    atomic_write(file, json.dumps(dict(made_of)).encode())
-    if count := len([*folder.glob(f"*{_SUFFIX}")]):
-        parts = "1 finished part of this run is" if count == 1 else f"{count} finished parts of this run are"
-        console.print(f"{parts} kept in {folder}, and not repeated.")
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make {folder}: {error.strerror}; free some space or choose another --out") from None
+        plain = re.sub(r"[^\w+-]+", "-", f"{self.prefix}{name}")
+        return self.folder / f"{plain}-{self._tag}{_SUFFIX}"
 
 
 def _packed(values: Any, tensors: dict[str, Tensor]) -> Any:
