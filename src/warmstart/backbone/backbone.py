@@ -112,7 +112,7 @@ class Backbone(nn.Module):
 
     def _views(self, mask: AttentionMask, position_ids: Tensor) -> tuple[tuple[AttentionMask, tuple[Tensor, Tensor] | None], ...]:
         """The mask and the rotary (cos, sin) for blocks with global attention, then for those with local attention, if any."""
-        cos_sin = self.positions(position_ids) if isinstance(self.positions, Rotary) else None
+        cos_sin = self.positions(position_ids) if isinstance(self.positions, Rotary) and self.config.depth else None
         if self.config.window is None:
             return ((mask, cos_sin),)
         local_cos_sin = cos_sin if self.window_positions is None else self.window_positions(position_ids)

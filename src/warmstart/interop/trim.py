@@ -1,6 +1,6 @@
 """A model without the tokens that a text never uses: of e5's 118 million parameters 96 are rows of the embedding.
 
-    trimmed(bundle, texts)  ->  the same model with fewer tokens, the same outputs on these texts
+    trimmed(bundle, pieces)  ->  the same model with fewer tokens, the same outputs on the texts of which these are the pieces
 
 Kept are the special tokens, every piece of the texts, and the single characters of their alphabets, of which other words are built.
 Pieces keep their order and their scores, so the texts are cut as before. The pieces of a BPE tokenizer are built from one another,
@@ -29,15 +29,15 @@ TRIMMED = ("WordPiece", "Unigram", "WordLevel")
 """kinds of tokenizers whose pieces stand alone"""
 _MARKS = ("##", "\u2581", "Ġ")
 """with which pieces begin that go on with a word, or begin one"""
-_TEXTS_AT_ONCE = 1000
+TEXTS_AT_ONCE = 1000
 
 
-def trimmed(bundle: Bundle, texts: Iterable[str]) -> Bundle:
-    """A bundle with the tokens of ``texts`` only; raises ``ModelError`` for a BPE tokenizer, and ``DataError`` without texts."""
+def trimmed(bundle: Bundle, used: Iterable[int]) -> Bundle:
+    """A bundle with the tokens that texts ``used`` (``used_pieces``); raises ``ModelError`` for a BPE tokenizer."""
     spec = json.loads(bundle.tokenizer.to_json())
     if (kind := spec["model"]["type"]) not in TRIMMED:
         raise ModelError(f"--trim needs a tokenizer of the kinds {', '.join(TRIMMED)}, but this is {kind}; leave --trim out")
-    kept = _kept(bundle.tokenizer, spec, texts)
+    kept = _kept(bundle.tokenizer, spec, {*used})
     tokenizer = Tokenizer(_smaller(spec, {old: new for new, old in enumerate(kept)}))
     model, rows = bundle.model, torch.tensor(kept)
     backbone = Backbone(model.backbone.config, len(kept))
@@ -51,13 +51,18 @@ def trimmed(bundle: Bundle, texts: Iterable[str]) -> Bundle:
     return replace(bundle, model=made.eval(), tokenizer=tokenizer)
 
 
-def _kept(tokenizer: Tokenizer, spec: Mapping[str, Any], texts: Iterable[str]) -> list[int]:
-    """The ids of the tokens that stay, in their order; ``spec`` is the tokenizer's JSON."""
+def used_pieces(tokenizer: Tokenizer, texts: Iterable[str]) -> set[int]:
+    """The ids of the pieces of texts. Raises ``DataError`` without any."""
     stream, used = iter(texts), set[int]()
-    while group := [*islice(stream, _TEXTS_AT_ONCE)]:
+    while group := [*islice(stream, TEXTS_AT_ONCE)]:
         used.update(id_ for row in tokenizer.encode(group) for id_ in row)
     if not used:
         raise DataError("--trim needs text, of which the tokens stay, but there is none; name a file that is not empty")
+    return used
+
+
+def _kept(tokenizer: Tokenizer, spec: Mapping[str, Any], used: set[int]) -> list[int]:
+    """The ids of the tokens that stay, in their order; ``spec`` is the tokenizer's JSON."""
     alphabets = {_alphabet(sign) for id_ in used for sign in tokenizer.token(id_)}
     pieces = _pieces(spec["model"])
     single = {id_ for piece, id_ in pieces.items() if len(one := _bare(piece)) == 1 and _alphabet(one) in alphabets}
