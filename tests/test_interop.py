@@ -316,9 +316,11 @@ def test_the_commands_tell_what_came(tmp_path: Path, no_second_process: None, ca
 
 
 def test_a_hubs_name_needs_a_network(tmp_path: Path) -> None:
-    """Without one the error says what to do, and nothing is left behind."""
+    """Without one the error says what to do, and nothing is left behind; without ``hf:`` nothing is tried at all."""
     with pytest.raises(ModelError, match=r"someone/bert is not a folder, and config.json .* cannot be downloaded"):
         find_folder("hf:someone/bert", tmp_path)
+    with pytest.raises(ModelError, match=r"there is no folder someone/bert; .* or hf:someone/bert, which downloads"):
+        find_folder("someone/bert", tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""The ``fetch`` command: the only one that uses the network."""
+"""The ``fetch`` command: public data sets from the network; models come by ``warmstart import hf:OWNER/NAME``."""
 
 from __future__ import annotations
 

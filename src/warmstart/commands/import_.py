@@ -31,7 +31,7 @@ class ImportConfig(TableFlags):
     """Read a pretrained model in the Hugging Face format, a GGUF file or an encoder, and save it as a bundle."""
 
     source: Positional[str]
-    """the model's folder (config.json, model.safetensors, tokenizer.json), its owner/name on the hub, FILE.gguf, or an encoder"""
+    """the model's folder (config.json, model.safetensors, tokenizer.json), hf:OWNER/NAME on the hub, FILE.gguf, or an encoder"""
     out: Effectless[str]
     """folder of the bundle"""
     onto: str | None = None

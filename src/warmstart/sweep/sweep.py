@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import torch
 from pydantic import AfterValidator, Field
@@ -33,7 +33,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.own_backbone import OwnBackboneConfig
 from warmstart.finetuning.schemes import SCHEMES
-from warmstart.interop.encoders import find_model
+from warmstart.interop.encoders import encoders_at_hand, find_model
 from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle
@@ -89,8 +89,9 @@ class SweepConfig(Config):
 
     task: Positional[str]
     """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
-    backbones: Annotated[tuple[str, ...], Field(min_length=1)]
-    """pretrained models: bundles, or folders of runs; pool: a small one that is pretrained on the task's own text first"""
+    backbones: tuple[str, ...] = ()
+    """pretrained models: bundles, folders of runs, or encoders; pool: a small one that is pretrained on the task's own text first;
+    default: the encoders that are installed, but no slow one"""
     schemes: tuple[SchemeName, ...] = ("full",)
     """ways to adapt each backbone; a+b combines two"""
     out: Effectless[str] = "runs/sweep"
@@ -121,7 +122,7 @@ class SweepConfig(Config):
     """with --backend slurm: what each job asks for"""
     scratch: Advanced[bool] = True
     """also train the same network from scratch"""
-    drop_leaks: bool = False
+    drop_leaks: Advanced[bool] = False
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
@@ -130,6 +131,10 @@ class SweepConfig(Config):
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
     own: Advanced[OwnBackboneConfig] = OwnBackboneConfig()
     """with --backbones pool: the backbone that is pretrained on the task's own text"""
+
+    def with_backbones(self) -> Self:
+        """The same; if no backbone is named, with the encoders at hand. Raises ``ConfigError`` if there are none."""
+        return self if self.backbones else self.model_copy(update={"backbones": encoders_at_hand()})
 
     def numbers_of_labels(self) -> tuple[int | None, ...]:
         """How many labelled texts the trials get, increasing; None: all."""

@@ -54,6 +54,7 @@ class CurveConfig(SweepConfig):
 
 def curve(config: CurveConfig) -> CurveResult | SweepEstimate:
     """Run the trials that have no result yet, compare the methods at each size, write the report; the ``curve`` command."""
+    config = config.with_backbones()
     if config.estimate:
         return estimate_only(config)
     sweep = open_sweep(config)

@@ -94,6 +94,7 @@ class RaceConfig(SweepConfig):
 
 def race(config: RaceConfig) -> RaceResult | TasksRaceResult | SweepEstimates:
     """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command."""
+    config = config.with_backbones()
     if config.plan and (config.seeds < 2 or config.resample):
         raise ConfigError("--plan needs how much seeds differ on one split: give --seeds 2 or more, and not --resample")
     if config.estimate:
