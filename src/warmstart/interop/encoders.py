@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -106,12 +107,16 @@ ENCODERS: Registry[Encoder] = Registry(
 def find_model(path: str | Path) -> Path:
     """The folder of a model that a user names: an encoder, a bundle, or the bundle of a run; an encoder is converted if need be.
 
-    Raises ``ConfigError`` for the name of an encoder that is also a file or folder, or whose package is missing, and ``ModelError``
-    for a package with other contents.
+    A ``Path`` to what exists is no name: ``Path("./e5")`` is ``Path("e5")``. Raises ``ConfigError`` for the name of an
+    encoder that is also a file or folder, or whose package is missing, and ``ModelError`` for a package with other contents.
     """
     name = str(path)
-    if not is_encoder(name):
-        return find_bundle(path)
+    if (isinstance(path, Path) and path.exists()) or not is_encoder(name):
+        folder = find_bundle(path)
+        bare = name.replace("-", "").isalnum()  # hf:FOLDER is read elsewhere
+        if bare and not folder.exists() and (near := get_close_matches(name, ENCODERS, n=1)):
+            raise ConfigError(f"there is no model at {name}; did you mean the encoder '{near[0]}'?")
+        return folder
     target = converted(name)
     if not target.is_dir():
         imported = import_encoder(name)
