@@ -2,6 +2,7 @@
 
     {"command": "adapt", "settings": "config.yaml", "state": "finished", "headline": "LoRA is better: 91.2%."}
 
+A sweep adds how many results are ``planned``, and the ``threads`` of each trial.
 Between the two, and after a kill, the state is ``running``; whether a process still writes is known by its lock.
 """
 
@@ -17,14 +18,14 @@ RUN_FILE = "run.json"
 
 
 def begin_record(folder: Path, command: str) -> None:
-    """Write what is known when a run opens."""
-    _write(folder, {"command": command, "settings": SETTINGS, "state": "running", "headline": ""})
+    """Write what is known when a run opens, on top of what it said of itself before it was stopped."""
+    write_record(folder, command=command, settings=SETTINGS, state="running", headline="")
 
 
 def end_record(folder: Path, headline: str) -> None:
     """Write that the run in a folder is complete; nothing is written in a folder that no run has opened."""
-    if values := read_record_of(folder):
-        _write(folder, {**values, "state": "finished", "headline": headline})
+    if read_record_of(folder):
+        write_record(folder, state="finished", headline=headline)
 
 
 def read_record_of(folder: Path) -> dict[str, Any]:
@@ -37,5 +38,7 @@ def is_complete(folder: Path) -> bool:
     return read_record_of(folder).get("state") == "finished"
 
 
-def _write(folder: Path, values: dict[str, Any]) -> None:
+def write_record(folder: Path, **values: Any) -> None:
+    """Write some values; the others stay as they are."""
+    values = read_record_of(folder) | values
     atomic_write(folder / RUN_FILE, json.dumps(values, ensure_ascii=False).encode(errors="backslashreplace"))

@@ -33,8 +33,6 @@ from warmstart.training.log import read_metrics
 State = Literal["running", "finished", "stopped", "damaged", "foreign"]
 TRIALS = "trials"
 """folder of the results of a sweep's trials, in the folder of the run"""
-SWEEP_FILE = "sweep.json"
-"""what a sweep is made of and how many trials it plans, in the folder of the run"""
 DEPTH = 4
 """folders within folders in which runs are looked for"""
 BEGUN = "begun"
@@ -165,7 +163,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     def planned(self) -> int | None:
         """Steps or trials in all, if the run says so."""
         if self.unit == TRIALS:
-            return _whole((json_or_none(self.path / SWEEP_FILE) or {}).get("planned"))
+            return _whole(self.record.get("planned"))
         if self.command == "recipe":
             steps = [one.get("steps") for one in (json_or_none(self.path / RECIPE_FILE) or {}).values() if isinstance(one, dict)]
             return max((one for one in steps if isinstance(one, int)), default=None)

@@ -25,10 +25,10 @@ from warmstart.data.test_ledger import ScoredMethod, ScoringRun
 from warmstart.errors import ConfigError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
-from warmstart.runs.state import SWEEP_FILE, TRIALS
+from warmstart.runs.state import TRIALS
 from warmstart.sweep.backends import PROCESSES
 from warmstart.sweep.trial import SweepRuns, Trial, TrialResult, described_settings
-from warmstart.system.storage import atomic_write, file_sha256, json_or_none, sealed, sha256, unsealed
+from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, unsealed
 
 VERSION = {"baseline": 7, "frozen": 9, "adapted": 8, "scratch": 8, "stack": 11}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
@@ -74,17 +74,6 @@ class SweepContext(Config):
     def of(cls, task: Task, manifest: str, folder: Path, tune: FineTuneConfig, **leaks: bool) -> SweepContext:
         """The context of trials on ``task``, read from ``manifest``, in the run's folder; ``leaks`` says which were dropped."""
         return cls(task=manifest, digest=task.digest, folder=str(folder / TRIALS), tune=tune, **leaks)
-
-
-def write_sweep(folder: Path, threads: int, planned: int) -> None:
-    """Record the threads of each trial, so that the numbers are the same wherever it runs, and how many results there will be."""
-    atomic_write(folder / SWEEP_FILE, json.dumps({"threads": threads, "planned": planned}, indent=1).encode())
-
-
-def recorded_threads(folder: Path) -> int | None:
-    """The threads of each trial that the sweep in a folder has fixed; None if there is none."""
-    found = (json_or_none(folder / SWEEP_FILE) or {}).get("threads")
-    return found if isinstance(found, int) and found > 0 else None
 
 
 def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:

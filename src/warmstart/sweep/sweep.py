@@ -40,6 +40,7 @@ from warmstart.model.files import load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.model.model import swap_head
 from warmstart.registry import Choices
+from warmstart.runs.record import read_record_of, write_record
 from warmstart.runs.run import open_run, save_settings
 from warmstart.runs.state import TRIALS
 from warmstart.sweep.backends import PROCESSES, SlurmConfig, check_backend, known_backend
@@ -58,7 +59,7 @@ from warmstart.sweep.methods import (
 )
 from warmstart.sweep.ranking import Ranking, rank
 from warmstart.sweep.stack import STACK, trials_of_seed
-from warmstart.sweep.store import SweepContext, find_result, recorded_threads, result_file, write_sweep
+from warmstart.sweep.store import SweepContext, find_result, result_file
 from warmstart.sweep.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
@@ -188,7 +189,7 @@ def open_sweep(config: SweepConfig) -> Sweep:
     task, methods = check_sweep(config)
     scoring = ScoringRun.begin([task], config)
     folder = _open_folder(config)
-    threads = _threads(config, recorded_threads(folder))
+    threads = _threads(config, folder)
     context = _context(config, task, scoring).model_copy(update={"threads": threads})
     context = context.model_copy(update={"jobs": config.jobs, "backend": config.backend})
     labels = config.numbers_of_labels()[0]
@@ -207,7 +208,7 @@ def open_sweep(config: SweepConfig) -> Sweep:
     audited = _audit(task, completed)
     _print_read_before(config, methods, context)
     (folder / TRIALS).mkdir(exist_ok=True)
-    write_sweep(folder, threads, _count_trials(config, methods))
+    write_record(folder, threads=threads, planned=_count_trials(config, methods))
     return Sweep(config, task, audited, tuple(methods), context, folder, estimate, budget)
 
 
@@ -219,8 +220,10 @@ def _open_folder(config: SweepConfig) -> Path:
     return folder
 
 
-def _threads(config: SweepConfig, recorded: int | None) -> int:
+def _threads(config: SweepConfig, folder: Path) -> int:
     """The threads of each trial. With one job it is as many as torch uses; a sweep that has begun keeps its number."""
+    found = read_record_of(folder).get("threads")
+    recorded = found if isinstance(found, int) and found > 0 else None
     share = torch.get_num_threads() if config.jobs == 1 else max(1, (os.cpu_count() or 1) // config.jobs)
     return config.threads or recorded or share
 
