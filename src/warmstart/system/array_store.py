@@ -35,7 +35,7 @@ create table if not exists arrays (
     primary key (family, key)
 ) strict
 """
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Kept(NamedTuple):
@@ -107,7 +107,7 @@ class ArrayStore:
         oldest = "select rowid from arrays order by day, rowid limit ?"
         connection.execute(f"delete from arrays where rowid in ({oldest})", (surplus,))
 
-    def _call(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+    def _call(self, work: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
         """What ``work`` returns, committed; ``otherwise`` if the file cannot be used. A damaged one is removed."""
         if self.file is None:
             return otherwise
