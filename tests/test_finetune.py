@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.preprocessing import normalize
 from sklearn.utils.class_weight import compute_class_weight
 
 from helpers.bundles import bundle_with, classifier, finetune_config, language_bundle, make_task
@@ -25,6 +26,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache, backbone_digest, pooled_layers
 from warmstart.finetuning.finetune import FineTuneResult, fine_tune, task_model
+from warmstart.finetuning.head_start import start_at_class_means
 from warmstart.finetuning.interpolation import interpolate
 from warmstart.finetuning.language_loss import (
     LanguageTask,
@@ -35,11 +37,12 @@ from warmstart.finetuning.language_loss import (
 )
 from warmstart.finetuning.schemes.l2_sp import L2SPPenalty
 from warmstart.finetuning.task_loss import class_weights
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
 from warmstart.system.array_store import ArrayStore
+from warmstart.tasks import task_type_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training import loop
 from warmstart.training.config import TrainConfig
@@ -129,6 +132,27 @@ def test_a_frozen_backbone_is_neither_copied_nor_hashed_again(tokenizer: Tokeniz
     assert hashed == ["one"]
     assert all(torch.equal(tensor, before[name]) for name, tensor in bundle.model.state_dict().items())
     assert all(one.requires_grad for one in bundle.model.parameters())
+
+
+def test_a_head_can_start_at_the_class_means(tokenizer: Tokenizer) -> None:
+    """The logits of a text are then scaled cosines with the mean directions of the classes, times the text's relative length."""
+    for names, hidden in (("full", "none"), ("scalar-mix", "none"), ("full", "tanh")):
+        model = dropping(tokenizer, 0.3, dropout=0.2, hidden=hidden)
+        apply_scheme(model, make_scheme(names))
+        encoded = EncodedTask.of(make_task(), model, tokenizer)
+        start_at_class_means(model, encoded, 0)
+        head, labels = model.eval().head, encoded.task.train.labels
+        assert isinstance(head, ClassificationHead)
+        read = list[torch.Tensor]()
+        head.score.register_forward_pre_hook(lambda _, given, read=read: read.append(given[0].detach()))
+        for one in range(len(labels)):
+            task_type_of(encoded.task).predict(model, encoded.train.take(np.array([one])), encoded.pad_id)
+        rows = normalize(torch.cat(read).double().numpy())
+        means = normalize([rows[labels == one].sum(axis=0) for one in range(2)])
+        np.testing.assert_allclose(normalize(head.score.weight.detach().double().numpy()), means, atol=1e-4)
+        config = finetune_config(names, head_start="class-means", head_hidden=hidden)
+        trained = tuned(tokenizer, dropping(tokenizer, 0.0, hidden=hidden), config.at_learning_rate(1e-12)).model.weights()
+        np.testing.assert_allclose(normalize(trained["head.score.weight"].detach().double().numpy()), means, atol=1e-3)
 
 
 def test_features_belong_to_one_backbone(tokenizer: Tokenizer) -> None:

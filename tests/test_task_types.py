@@ -379,6 +379,7 @@ def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     base = [str(tmp_path / "lm"), str(manifest), "--steps", "3", "--seeds", "1", "--no-scratch"]
     cases = {
         "label-smoothing": ["--label-smoothing", "0.1"],
+        "--head-start are for": ["--head-start", "class-means"],
         "--calibration-fraction needs a task with one label per text": ["--calibration-fraction", "0.5"],
         "dapt needs a task with one label per text": ["--scheme", "dapt"],
     }

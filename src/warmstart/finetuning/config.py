@@ -31,6 +31,8 @@ class FineTuneConfig(WindowSettings):
     head_hidden: Advanced[HeadActivation] = "none"
     """one label per text: one more layer before the logits; tanh with the pooling first is BERT's head, which `export --to hf` can
     write"""
+    head_start: Advanced[Literal["random", "class-means"]] = "random"
+    """one label per text: with class-means the last layer starts at the mean state of each class, for few labels of many classes"""
     attention_direction: Advanced[Literal["as-pretrained", "causal", "bidirectional"]] = "as-pretrained"
     """which tokens each token attends to: as in pretraining, only earlier ones, or all"""
     keep: Advanced[Literal["best", "last"]] = "best"

@@ -189,11 +189,16 @@ def predict_from_features(model: Model, features: Tensor, windows: np.ndarray | 
 
 
 def logits_from_features(model: Model, features: Tensor, windows: np.ndarray | None = None) -> Tensor:
-    """(R, L + 1, D) -> (N, C): what the head computes, after the scalar mix if there is one, from the features of texts.
+    """(R, L + 1, D) -> (N, C): what the head computes from the features of texts; ``windows`` (N,) as of ``head_inputs``."""
+    return model.head(*head_inputs(model, features, windows))
+
+
+def head_inputs(model: Model, features: Tensor, windows: np.ndarray | None = None) -> tuple[Tensor, None, Tensor | None]:
+    """What a head is given for the features (R, L + 1, D) of texts: one state each, after the scalar mix if there is one.
 
     With ``windows`` (N,), the number of windows of each text, they are joined.
     """
     mix = next((child for child in model.backbone.children() if isinstance(child, ScalarMix)), None)
     state = features[:, -1] if mix is None else (mix.weights()[:, None] * features).sum(dim=1)  # (R, D)
     single = state[:, None]  # pooling a single state gives that state
-    return model.head(single) if windows is None else model.head(single, None, torch.from_numpy(windows).to(state.device))
+    return single, None, None if windows is None else torch.from_numpy(windows).to(state.device)

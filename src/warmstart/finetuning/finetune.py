@@ -22,6 +22,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.embedding_rows import EmbeddingRows
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import predict_from_features
+from warmstart.finetuning.head_start import start_at_class_means
 from warmstart.finetuning.inputs import TrainingInputs
 from warmstart.finetuning.language_loss import LanguageTask, require_language_head
 from warmstart.finetuning.scheme import Scheme
@@ -134,6 +135,8 @@ class FineTuning:
         _check_settings(encoded.task, config)
         model.to(pick_device())
         scheme, groups = self.scheme, self.prepare(model)
+        if config.head_start == "class-means":
+            start_at_class_means(model, encoded, self.seed)
         trainable = sum(p.numel() for group in groups for name, p in group.parameters.items() if not name.startswith("language."))
         inputs = training_inputs(model, encoded, config, scheme, (self.seed, self.language))
         # a language loss also reads tokens that hide or replace those of the texts
@@ -287,9 +290,10 @@ def _check_settings(task: Task, config: FineTuneConfig) -> None:
 def _check_one_label(task: Task, config: FineTuneConfig) -> None:
     if task_type_of(task).one_label:
         return
-    if config.class_weights != "none" or config.label_smoothing or config.head_hidden != "none":
+    settings = (config.class_weights, config.head_hidden, config.head_start)
+    if settings != ("none", "none", "random") or config.label_smoothing:
         raise ConfigError(
-            "--class-weights, --label-smoothing and --head-hidden are for tasks with one label per text, "
+            "--class-weights, --label-smoothing, --head-hidden and --head-start are for tasks with one label per text, "
             f"but '{task.name}' is a {task.type} task; remove them"
         )
     if make_scheme(config.scheme, config.options).contrast:

@@ -49,10 +49,12 @@ class ClassificationHead(PooledHead):
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, windows: Tensor | None = None) -> Tensor:
         """``hidden_states`` (R, T, D), ``attention_mask`` (R, T) and ``windows`` (B,), as of ``PooledHead`` -> (B, C) logits."""
-        pooled = self.pooled(hidden_states, attention_mask, windows)  # (B, D)
-        if self.config.hidden != "none":
-            pooled = _ACTIVATIONS[self.config.hidden](self.hidden(pooled))
-        return self.score(self.dropout(pooled, texts=windows is not None))
+        return self.score(self.dropout(self.read(hidden_states, attention_mask, windows), texts=windows is not None))
+
+    def read(self, hidden_states: Tensor, attention_mask: Tensor | None = None, windows: Tensor | None = None) -> Tensor:
+        """What the last layer reads, before dropout: from (R, T, D), (R, T) and (B,), as ``forward`` takes them, (B, D)."""
+        pooled = self.pooled(hidden_states, attention_mask, windows)
+        return pooled if self.config.hidden == "none" else _ACTIVATIONS[self.config.hidden](self.hidden(pooled))
 
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed cross-entropy in nats, a scalar: logits (B, C) against class numbers (B,); the mask (B, T) is not read."""
