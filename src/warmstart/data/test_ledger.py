@@ -18,6 +18,7 @@ import datetime
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -208,14 +209,14 @@ class ScoredMethod(NamedTuple):
 
 
 def _append(file: Path | None, entry: LedgerEntry) -> bool:
-    """Add a line by one system call and flush it to the disk; False if that is impossible. A torn last line stays on its own."""
-    try:
-        if file is None:
-            return False
-        with file.open("a+b", buffering=0) as handle:
+    """Add a line by one system call and flush it to the disk, at the second try if the first fails; False if that is impossible.
+
+    A torn last line stays on its own.
+    """
+    for _ in range(2 if file else 0):
+        with suppress(OSError), Path(str(file)).open("a+b", buffering=0) as handle:
             torn = handle.seek(0, os.SEEK_END) and handle.seek(-1, os.SEEK_END) >= 0 and handle.read(1) != b"\n"
             handle.write(b"\n" * bool(torn) + json.dumps(sealed(entry.to_dict())).encode() + b"\n")
             os.fsync(handle)
-    except OSError:
-        return False
-    return True
+            return True
+    return False

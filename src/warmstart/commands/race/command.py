@@ -76,7 +76,7 @@ class RaceConfig(SweepConfig):
     """save a method as a model, OUT/bundle: recommended, or its name in the table, such as stack. It is fitted again with the first
     seed: one more fit of each network in it"""
 
-    plan: Effectless[float | None] = Field(None, gt=0, le=100)
+    plan: Effectless[Advanced[float | None]] = Field(None, gt=0, le=100)
     """also say how many seeds and test texts a race needs to detect a difference of so many points, and what it costs; the same
     command with it asks a race that has run"""
 
