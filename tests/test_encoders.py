@@ -299,6 +299,8 @@ def test_without_backbones_a_sweep_takes_the_encoders_that_are_installed(
     assert "the encoders that are installed are taken, e5." in capsys.readouterr().err
     named = config.model_copy(update={"backbones": ("models/lm",)})
     assert named.with_backbones() is named
+    assert (config.with_backbones().schemes, config.with_backbones().scratch) == ((), False), "what takes minutes"
+    assert config.model_copy(update={"schemes": ("lora",)}).with_backbones().schemes == ("lora",)
     here.clear()
     for command in ("race", "curve"):
         assert main([command, "none.yaml"]) == 2

@@ -26,10 +26,8 @@ from warmstart.system.device import processor
 from warmstart.system.storage import atomic_write, cache_folder, json_or_none
 
 _HEADER = ("name", "model", "parameters", "languages", "licence", "installed")
-
-
-TEXTS, REPEATS = 32, 2
-WORDS = (
+_TEXTS, _REPEATS = 32, 2
+_WORDS = (
     "days of rain had left the river so high that nobody could cross it on foot, and the ferry lay on the other side "
     "without anyone to row it"
 )
@@ -74,7 +72,7 @@ def list_encoders(config: EncodersConfig) -> EncodersResult:
     print_table("encoders", [_row(name, one) for name, one in found.items()], _HEADER)
     if speeds:
         each = ", ".join(f"{name} {speed:,.0f}" for name, speed in speeds.items())
-        console.print(f"texts of 30 words in a second: {each} (the better of {REPEATS} readings of {TEXTS}; {_machine()})")
+        console.print(f"texts of 30 words in a second: {each} (the better of {_REPEATS} readings of {_TEXTS}; {_machine()})")
     else:
         console.print("--speed measures how many texts each reads in a second on this machine")
     for name, one in found.items():
@@ -113,9 +111,9 @@ def _speeds(*, measure: bool) -> dict[str, float]:
 def _texts_per_second(name: str) -> float:
     bundle = load_model(name)
     reader = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(pooling="mean"), 0).eval(), bundle.tokenizer)
-    texts, seconds = [f"{number} {WORDS}" for number in range(TEXTS)], list[float]()
-    for _ in range(REPEATS):
+    texts, seconds = [f"{number} {_WORDS}" for number in range(_TEXTS)], list[float]()
+    for _ in range(_REPEATS):
         started = time.perf_counter()
         embed(reader, texts)
         seconds.append(time.perf_counter() - started)
-    return TEXTS / min(seconds)
+    return _TEXTS / min(seconds)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field
@@ -66,7 +66,8 @@ class RaceConfig(SweepConfig):
     more_tasks: Positional[tuple[str, ...]] = ()
     """manifests of further tasks: every task has a race of its own, and the methods are ranked over all of them"""
     schemes: tuple[SchemeName, ...] = ("full", "lp-ft", "discriminative", "lora", "houlsby", "bitfit")
-    """ways to adapt each backbone, a+b combines two; probe and scalar-mix always run"""
+    """ways to adapt each backbone, a+b combines two; probe and scalar-mix always run, and alone if neither schemes nor backbones
+    are given"""
     out: Effectless[str] = "runs/race"
     """folder of the run; with the folder of an earlier run, continue it"""
     labels: int | None = Field(None, gt=1)
@@ -82,6 +83,16 @@ class RaceConfig(SweepConfig):
 
     resample: Advanced[bool] = False
     """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
+
+    def with_backbones(self) -> Self:
+        """The same; if no backbone is named, with the encoders at hand, and with what takes minutes unless schemes are named."""
+        found = super().with_backbones()
+        if self.backbones:
+            return found
+        if self.schemes != type(self).model_fields["schemes"].default:
+            return found.model_copy(update={"scratch": False})
+        console.print("Nothing is fine-tuned, so that it takes minutes; --schemes full lora, or others, fine-tunes.")
+        return found.model_copy(update={"scratch": False, "schemes": ()})
 
     def numbers_of_labels(self) -> tuple[int | None, ...]:
         """The number of labelled texts."""
