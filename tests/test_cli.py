@@ -140,6 +140,11 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     (tmp_path / "in.txt").write_text("a cat\n\na river\n")
     assert main(["predict", str(adapted), "--file", str(tmp_path / "in.txt"), "--out", str(tmp_path / "out.ndjson")]) == 0
     assert [json.loads(line)["text"] for line in (tmp_path / "out.ndjson").read_text().splitlines()] == ["a cat", "", "a river"]
+    assert main(["predict", str(adapted), "--file", str(tmp_path / "in.txt"), "--out", str(tmp_path / "out.csv")]) == 0
+    header, *lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert header == "row,label,probability,text"
+    assert [(line.split(",")[0], line.split(",")[-1]) for line in lines] == [("1", "a cat"), ("2", ""), ("3", "a river")]
+    assert [line.split(",")[1] != "" for line in lines] == [True, False, True]
     assert main(["generate", str(out), "She", "--max-new-tokens", "5", "--greedy"]) == 0
     assert capsys.readouterr().out.startswith("She")
     assert main(["audit", str(task), "--model", str(adapted)]) == 0

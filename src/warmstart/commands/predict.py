@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -32,7 +34,7 @@ from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model
 
 
 class PredictConfig(TableFlags):
-    """Label texts, or answer questions, with an adapted model: one line of JSON per text, on standard output or in a file."""
+    """Label texts, or answer questions, with an adapted model: one line of JSON per text, or a table with a row for each."""
 
     model: Positional[str]
     """an adapted model: a bundle, or the folder of a run"""
@@ -45,7 +47,7 @@ class PredictConfig(TableFlags):
     alternatives: Advanced[tuple[str, ...]] = ()
     """the columns of the table that hold the alternatives to choose from; default: one column of lists, 'alternatives'"""
     out: Effectless[str | None] = None
-    """output file; default: standard output"""
+    """output file: a table if it ends in .csv or .tsv, else lines of JSON; default: standard output"""
     top: int = Field(3, gt=0)
     """number of labels to give with their probabilities, the most probable ones"""
     target_error: float | None = Field(None, gt=0, lt=1)
@@ -71,12 +73,32 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if blank := sum(_is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
-    data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    delimiter = {".csv": ",", ".tsv": "\t"}.get(Path(config.out or "").suffix)
+    data = _table(rows, delimiter) if delimiter else "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
         atomic_write(Path(config.out), data.encode())
     else:
         sys.stdout.write(for_standard_output(data))
     return rows
+
+
+def _table(rows: Sequence[dict[str, Any]], delimiter: str) -> str:
+    """A line for each row, under the names of what is in it."""
+    cells = [dict(_cell(name, value, single="label" in row) for name, value in row.items()) for row in rows]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*dict.fromkeys(name for row in cells for name in row)], delimiter=delimiter, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(cells)
+    return out.getvalue()
+
+
+def _cell(name: str, value: Any, *, single: bool) -> tuple[str, Any]:
+    """What stands in a table: of the probabilities of one label the largest, words with | between, None as nothing."""
+    if single and isinstance(value, dict):
+        return "probability", max(value.values())
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return name, "|".join(value)
+    return name, json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def _answers_questions(bundle: Bundle | Stack) -> TypeGuard[Bundle]:
