@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.encoders import encoders_table
 from benchmarks.few_labels import few_labels_table
 from benchmarks.render import (
     Row,
@@ -109,6 +110,7 @@ TABLES = (
         needs=("minilm",),
         minutes=45,
     ),
+    encoders_table(BENCHMARKS, minutes=40),
     few_labels_table(FEW_LABELS, FINE_TUNED, BENCHMARKS, minutes=120),
     Table("stacking", (SIMULATED,), ("python -m benchmarks.stacking",), timing, minutes=10),
     Table(
