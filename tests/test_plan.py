@@ -12,6 +12,7 @@ import pytest
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.race.command import pilot_of, race
+from warmstart.commands.race.page import race_view
 from warmstart.commands.race.result import RaceResult
 from warmstart.stats.differences import picked
 from warmstart.stats.noise import Noise
@@ -51,6 +52,7 @@ def test_more_seeds_detect_less_and_cost_more(place: Path, pilot: RaceResult, ca
     assert before == {file: file.stat().st_mtime_ns for file in (place / "race" / "trials").glob("*.json")}
     assert pilot.plan is None
     assert asked.to_dict()["plan"] == found.to_dict()
+    assert race_view(asked).sections[-1].text == found.findings
     assert [row.seeds for row in found.rows][:4] == [3, 5, 10, 20]
     detectable = [row.detectable for row in found.rows]
     assert detectable == sorted(detectable, reverse=True)

@@ -130,12 +130,14 @@ def _answer_tiles(result: RaceResult) -> list[tuple[str, str]]:
 
 
 def race_view(result: RaceResult) -> Report:
-    """What a notebook shows: the ranking, the differences, the restarts and the costs."""
+    """What a notebook shows: the ranking, the differences, the restarts, the costs, and the plan of a larger race."""
+    plan = result.plan
     sections = (
         _ranking_section(result),
         _differences_section(result),
         _restarts_section(result),
         Section("Costs", (), tuple(_cost_figures(result))),
+        *([Section("A larger race", plan.findings, (Table(plan.header, plan.table()),))] if plan else []),
     )
     return Report(f"Race: {result.task.name}", headline_of(result), (), sections, next_step=_next_step(result))
 
