@@ -71,14 +71,12 @@ def _for_texts(bundle: Bundle, config: ImportConfig) -> Bundle:
     rows = bundle.model.backbone.vocab_size
     if config.static:
         made = static(bundle, texts)
-        bundle, how = (
-            made.bundle,
-            f"learned from {made.passages:,} passages; cosine {made.cosine:.2f} with the encoder's vector of others",
-        )
+        bundle, name = made.bundle, "static:  "
+        how = f"learned from {made.passages:,} passages; cosine {made.cosine:.2f} with the encoder's vector of others"
     else:
-        bundle, how = trimmed(bundle, used_pieces(bundle.tokenizer, texts)), "texts of other words may be cut otherwise"
+        bundle, name = trimmed(bundle, used_pieces(bundle.tokenizer, texts)), "trimmed: "
+        how = "texts of other words may be cut otherwise"
     left, count = bundle.tokenizer.vocab_size, sum(one.numel() for one in bundle.model.parameters())
-    name = "static:  " if config.static else "trimmed: "
     console.print(f"{name} {left:,} of {rows:,} tokens stay, {count:,} parameters; {how}")
     return bundle
 

@@ -213,8 +213,10 @@ def _append(file: Path | None, entry: LedgerEntry) -> bool:
 
     A torn last line stays on its own.
     """
-    for _ in range(2 if file else 0):
-        with suppress(OSError), Path(str(file)).open("a+b", buffering=0) as handle:
+    if file is None:
+        return False
+    for _ in range(2):
+        with suppress(OSError), file.open("a+b", buffering=0) as handle:
             torn = handle.seek(0, os.SEEK_END) and handle.seek(-1, os.SEEK_END) >= 0 and handle.read(1) != b"\n"
             handle.write(b"\n" * bool(torn) + json.dumps(sealed(entry.to_dict())).encode() + b"\n")
             os.fsync(handle)
