@@ -11,7 +11,7 @@ from pathlib import Path
 TIERS = ("proofs", "journeys", "chaos")
 TABLE = {  # the first row that a path begins with decides; where none does, `make test` is enough
     **dict.fromkeys(["stats", "baselines", "inspection"], "proofs"),
-    **dict.fromkeys(["labelling", "sweep", "commands"], "proofs journeys chaos"),
+    **dict.fromkeys(["labelling", "experiment", "commands"], "proofs journeys chaos"),
     **dict.fromkeys(["finetuning", "studies"], "proofs journeys"),
     **dict.fromkeys(["serve", "system", "training", "runs"], "journeys chaos"),
     **dict.fromkeys(["report", "objectives"], "journeys"),

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.budget import LabelBudget
+from warmstart.experiment.methods import learning_rates_for
+from warmstart.experiment.sweep import SweepConfig
+from warmstart.experiment.trial import Method
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.embed import embed
-from warmstart.sweep.methods import learning_rates_for
-from warmstart.sweep.sweep import SweepConfig
-from warmstart.sweep.trial import Method
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import task_type_of
 

@@ -22,7 +22,7 @@ PARTS = {
         ("data/audit.py", "audit"),
         ("finetuning/encoded_task.py", "of"),
     ),
-    "frozen states of the texts": (("finetuning/inputs.py", "from_features"), ("sweep/inputs.py", "trial_vectors")),
+    "frozen states of the texts": (("finetuning/inputs.py", "from_features"), ("experiment/inputs.py", "trial_vectors")),
     "copies of the model": (("finetuning/finetune.py", "task_model"),),
     "forward passes": (("finetuning/inputs.py", "loss"),),
     "backward passes": (("torch/_tensor.py", "backward"),),
@@ -30,7 +30,7 @@ PARTS = {
     "predictions for texts that choose": (("finetuning/finetune.py", "evaluate"),),
     "predictions for test texts": (("finetuning/finetune.py", "predict_test"),),
     "baselines": (("baselines/choice.py", "run_baseline"),),
-    "stack": (("sweep/execution.py", "run_stack"),),
+    "stack": (("experiment/execution.py", "run_stack"),),
 }
 """part -> functions, by the end of their file's path; none of them calls another one"""
 

@@ -19,12 +19,12 @@ from benchmarks.harness import table
 from warmstart.cli import read_command
 from warmstart.commands.race.command import RaceConfig
 from warmstart.data.budget import label_budget
+from warmstart.experiment.stack import combine
+from warmstart.experiment.store import TrialPredictions, read_predictions
+from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
+from warmstart.experiment.trial import TrialResult
 from warmstart.stats.calibration import apply_temperature, fit_temperature
 from warmstart.stats.formatting import percent_value
-from warmstart.sweep.stack import combine
-from warmstart.sweep.store import TrialPredictions, read_predictions
-from warmstart.sweep.sweep import Sweep, open_sweep, run_sweep
-from warmstart.sweep.trial import TrialResult
 
 LABELS = (50, 100)
 Scored = Mapping[str, tuple[TrialResult, TrialPredictions]]

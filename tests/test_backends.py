@@ -17,8 +17,8 @@ from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.commands.race.result import RaceResult
 from warmstart.errors import ConfigError, ModelError
-from warmstart.sweep import backends
-from warmstart.sweep.backends import SlurmConfig, SlurmJobs, spread_calls
+from warmstart.experiment import backends
+from warmstart.experiment.backends import SlurmConfig, SlurmJobs, spread_calls
 from warmstart.system.locks import releasing_locks
 from warmstart.tokenizer.tokenizer import Tokenizer
 

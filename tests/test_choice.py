@@ -14,6 +14,10 @@ from helpers.tasks import cats
 from warmstart.commands.race.page import _answer_tiles, _rule, method_header
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
+from warmstart.experiment.choice import doubt_of_best, transfer_gain
+from warmstart.experiment.ranking import RankedMethod, Ranking
+from warmstart.experiment.recommendation import ALONE_BY_CHANCE
+from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import (
     Difference,
@@ -26,10 +30,6 @@ from warmstart.stats.differences import (
 )
 from warmstart.stats.formatting import percent_interval
 from warmstart.stats.noise import Noise
-from warmstart.sweep.choice import doubt_of_best, transfer_gain
-from warmstart.sweep.ranking import RankedMethod, Ranking
-from warmstart.sweep.recommendation import ALONE_BY_CHANCE
-from warmstart.sweep.trial import Method, TrialResult
 
 Scores = tuple[np.ndarray, np.ndarray]
 """of M methods (M, S), and on resamples of the texts (M, S, R)"""

@@ -205,7 +205,7 @@ def test_a_race_continues_pretraining_once(
     assert "of continued pretraining on 203 texts, once, kept or not by the labels of the first seed" in next(
         s.note for s in found.ranking.methods if s.name == "dapt+full"
     )
-    monkeypatch.setattr("warmstart.sweep.methods.continue_pretraining", lambda *_: pytest.fail("it was done already"))
+    monkeypatch.setattr("warmstart.experiment.methods.continue_pretraining", lambda *_: pytest.fail("it was done already"))
     race(config)
     assert json.loads((tmp_path / "race" / "race.json").read_text())["labels"] == 30
 
@@ -246,7 +246,7 @@ def test_a_race_pretrains_once_and_says_what_it_cost(tmp_path: Path, tokenizer: 
     assert rows["full · pool"].method.continued_pretraining_seconds > 0
     assert rows["from scratch · pool"].method.continued_pretraining_seconds == 0
     assert "adapted/full/pool" in {row.method.id_over_tasks for row in rows.values()}, "the same for every task"
-    monkeypatch.setattr("warmstart.sweep.methods.pretrain_on_own_text", lambda *_: pytest.fail("it was done already"))
+    monkeypatch.setattr("warmstart.experiment.methods.pretrain_on_own_text", lambda *_: pytest.fail("it was done already"))
     assert race(config).to_dict()["methods"] == found.to_dict()["methods"]
 
 

@@ -11,7 +11,7 @@ from helpers.tasks import cats
 from warmstart.commands.curve.page import interval_header, interval_rows
 from warmstart.commands.curve.result import CurveResult
 from warmstart.data.audit import audit
-from warmstart.sweep.ranking import RankedMethod
+from warmstart.experiment.ranking import RankedMethod
 
 
 def test_pretraining_stops_paying_only_where_little_lead_is_left() -> None:

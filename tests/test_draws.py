@@ -20,15 +20,15 @@ from warmstart.commands.curve.result import CurveResult
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.data.folds import cross_validation_folds
+from warmstart.experiment.choice import best_of, transfer_gain
+from warmstart.experiment.ranking import RankedMethod, Ranking
+from warmstart.experiment.stack import combine
+from warmstart.experiment.store import TrialPredictions
+from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats.calibration import loss_gain
 from warmstart.stats.choice import LossGains, choose_within_draw, detectable_lead, worse_out_of_fold
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference, picked
-from warmstart.sweep.choice import best_of, transfer_gain
-from warmstart.sweep.ranking import RankedMethod, Ranking
-from warmstart.sweep.stack import combine
-from warmstart.sweep.store import TrialPredictions
-from warmstart.sweep.trial import Method, TrialResult
 
 FAMILIES = {"majority": "baseline", "NB": "baseline", "TF-IDF": "baseline", "probe": "adapted", "full": "adapted"}
 """methods from the cheapest to the most expensive"""

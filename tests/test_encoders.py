@@ -24,6 +24,7 @@ from warmstart.data.encode import encode
 from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartError
 from warmstart.estimators.texts import as_bundle
+from warmstart.experiment.methods import bundle_digest
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.inspection.explanations import prepare_text
 from warmstart.interop import encoders
@@ -37,7 +38,6 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import swap_head
 from warmstart.runs.made_of import input_hashes
-from warmstart.sweep.methods import bundle_digest
 from warmstart.tasks import TASK_TYPES
 from warmstart.tokenizer.charsmap import compiled_charsmap
 

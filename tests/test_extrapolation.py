@@ -15,12 +15,12 @@ from helpers.learners import Population, naive_bayes, nearest_mean
 from helpers.tasks import cats
 from warmstart.commands.curve.result import CurveResult
 from warmstart.data.audit import audit
+from warmstart.experiment.ranking import RankedMethod
+from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats import extrapolation
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.extrapolation import PowerLaw, backtest, extrapolate, fit_power_law, labels_up_to, round_labels
 from warmstart.stats.resampling import resample_counts
-from warmstart.sweep.ranking import RankedMethod
-from warmstart.sweep.trial import Method, TrialResult
 
 SIZES = (16, 32, 64, 128, 256, 512)
 LAW = PowerLaw(irreducible_error=0.05, scale=1.5, exponent=0.5)

@@ -22,8 +22,8 @@ from warmstart.commands.multitask.command import MultitaskConfig, multitask
 from warmstart.commands.race.command import race
 from warmstart.data.test_ledger import LedgerSummary, read_ledger
 from warmstart.errors import DataError
+from warmstart.experiment import execution
 from warmstart.model.files import load_bundle, save
-from warmstart.sweep import execution
 from warmstart.tasks.load import load_task, read_spec, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer

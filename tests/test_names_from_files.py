@@ -14,13 +14,13 @@ import pytest
 from warmstart.commands.recipe import read_recipe
 from warmstart.data.token_store import TokenStore
 from warmstart.errors import DataError, WarmstartError
+from warmstart.experiment.store import SweepContext, find_result, result_file
+from warmstart.experiment.trial import Method, Trial
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.interop.companions import read_pooling
 from warmstart.interop.folder import shards_of
 from warmstart.interop.hub import find_folder
 from warmstart.report.study_links import StudyLink, add_link, insert_links, read_links
-from warmstart.sweep.store import SweepContext, find_result, result_file
-from warmstart.sweep.trial import Method, Trial
 from warmstart.system.storage import inside, names_a_folder
 from warmstart.tasks.load import load_named_tasks
 

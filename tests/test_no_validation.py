@@ -15,8 +15,8 @@ from warmstart.commands.race.command import race
 from warmstart.data.audit import drop_leaks
 from warmstart.data.task import resplit
 from warmstart.errors import ConfigError
+from warmstart.experiment.sweep import open_sweep
 from warmstart.model.files import save
-from warmstart.sweep.sweep import open_sweep
 from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -14,12 +14,12 @@ from warmstart.cli import main
 from warmstart.commands.race.command import pilot_of, race
 from warmstart.commands.race.page import race_view
 from warmstart.commands.race.result import RaceResult
+from warmstart.experiment.pilot import Pilot
+from warmstart.experiment.plan import PlannedSeeds, PlanResult, make_plan
+from warmstart.experiment.ranking import RankedMethod
+from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats.differences import picked
 from warmstart.stats.noise import Noise
-from warmstart.sweep.pilot import Pilot
-from warmstart.sweep.plan import PlannedSeeds, PlanResult, make_plan
-from warmstart.sweep.ranking import RankedMethod
-from warmstart.sweep.trial import Method, TrialResult
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_second_process", "no_pages")

@@ -13,14 +13,14 @@ from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
+from warmstart.experiment.choice import doubt_of_best
+from warmstart.experiment.pilot import Pilot
+from warmstart.experiment.plan import REACHABLE, PlannedSeeds, make_plan
+from warmstart.experiment.ranking import RankedMethod, Ranking
+from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats.differences import paired_difference
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import detection_power, possible_noise, power_range, rescaled
-from warmstart.sweep.choice import doubt_of_best
-from warmstart.sweep.pilot import Pilot
-from warmstart.sweep.plan import REACHABLE, PlannedSeeds, make_plan
-from warmstart.sweep.ranking import RankedMethod, Ranking
-from warmstart.sweep.trial import Method, TrialResult
 
 METHODS, VALIDATION_TEXTS, PILOT_TEXTS = 4, 300, 500
 
@@ -112,7 +112,7 @@ def test_plans_from_single_pilots_come_true(seeds: int, world: World) -> None:
     powers = [power_of(row) for row in plans]
     inside = float(np.mean([row.power and row.power[0] <= power <= row.power[1] for row, power in zip(plans, powers, strict=True)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"warmstart.sweep.pilot.{possible_noise.__name__}", lambda noise, _: noise)
+        patch.setattr(f"warmstart.experiment.pilot.{possible_noise.__name__}", lambda noise, _: noise)
         as_known = float(np.mean([power_of(first_plan(pilot, truth)) for pilot in found]))
     mean, (low, high) = float(np.mean(powers)), np.quantile(powers, [0.05, 0.95]).tolist()
     median = np.median([(row.seeds, row.texts) for row in plans], axis=0).tolist()

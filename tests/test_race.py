@@ -25,16 +25,16 @@ from warmstart.commands.race.result import RaceResult
 from warmstart.data import pool
 from warmstart.data.task import Split
 from warmstart.errors import ConfigError, DataError
+from warmstart.experiment import execution
+from warmstart.experiment.estimate import SweepEstimate
+from warmstart.experiment.methods import learning_rates_for
+from warmstart.experiment.store import SweepContext, find_result, result_file
+from warmstart.experiment.sweep import duration_seconds
+from warmstart.experiment.trial import Method, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.estimate import RunCost
 from warmstart.model.files import save
 from warmstart.stats.formatting import file_size
-from warmstart.sweep import execution
-from warmstart.sweep.estimate import SweepEstimate
-from warmstart.sweep.methods import learning_rates_for
-from warmstart.sweep.store import SweepContext, find_result, result_file
-from warmstart.sweep.sweep import duration_seconds
-from warmstart.sweep.trial import Method, Trial, TrialResult
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 

@@ -14,16 +14,16 @@ from warmstart.cli import main
 from warmstart.commands.race.command import RaceConfig, race
 from warmstart.commands.race.result import RaceResult
 from warmstart.errors import ConfigError, ModelError, UncheckedWarning
+from warmstart.experiment.refit import refit
+from warmstart.experiment.store import SweepContext, read_predictions
+from warmstart.experiment.sweep import open_sweep, run_sweep
+from warmstart.experiment.trial import Method, SweepRuns
 from warmstart.finetuning.finetune import FineTuneResult, FineTuning
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
-from warmstart.sweep.refit import refit
-from warmstart.sweep.store import SweepContext, read_predictions
-from warmstart.sweep.sweep import open_sweep, run_sweep
-from warmstart.sweep.trial import Method, SweepRuns
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer

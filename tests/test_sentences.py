@@ -17,12 +17,12 @@ from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.commands.race.result import TasksRaceResult
 from warmstart.data.audit import audit
+from warmstart.experiment.plan import PlannedSeeds, PlanResult
 from warmstart.labelling.outlook import Outlook
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.noise import Noise
-from warmstart.sweep.plan import PlannedSeeds, PlanResult
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 QUICK = {

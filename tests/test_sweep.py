@@ -25,17 +25,17 @@ from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.errors import DataError, ModelError
+from warmstart.experiment import execution, inputs
+from warmstart.experiment.execution import run_trial
+from warmstart.experiment.methods import bundle_digest, with_continued_backbone
+from warmstart.experiment.ranking import Ranking, rank, rank_method
+from warmstart.experiment.stack import combine, stackable_trials
+from warmstart.experiment.store import SweepContext, TrialPredictions, find_result, read_predictions, result_file
+from warmstart.experiment.sweep import SweepConfig, open_sweep
+from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.files import load_bundle
-from warmstart.sweep import execution, inputs
-from warmstart.sweep.execution import run_trial
-from warmstart.sweep.methods import bundle_digest, with_continued_backbone
-from warmstart.sweep.ranking import Ranking, rank, rank_method
-from warmstart.sweep.stack import combine, stackable_trials
-from warmstart.sweep.store import SweepContext, TrialPredictions, find_result, read_predictions, result_file
-from warmstart.sweep.sweep import SweepConfig, open_sweep
-from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.system.locks import releasing_locks
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -223,12 +223,12 @@ def test_a_race_stopped_after_continued_pretraining_continues(place: Path, monke
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("warmstart.sweep.sweep.run_trials", stop)
+    monkeypatch.setattr("warmstart.experiment.sweep.run_trials", stop)
     with pytest.raises(KeyboardInterrupt):
         race(config)
     assert {file.name for file in (place / "race").iterdir() if file.is_dir()} == {"dapt", "trials"}
     assert not [*(place / "race" / "trials").iterdir()]
-    monkeypatch.setattr("warmstart.sweep.methods.continue_pretraining", stop)
+    monkeypatch.setattr("warmstart.experiment.methods.continue_pretraining", stop)
     assert open_sweep(config).folder == place / "race"
 
 

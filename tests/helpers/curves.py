@@ -7,8 +7,8 @@ import numpy as np
 from helpers.tasks import cats
 from warmstart.commands.curve.result import CurveResult
 from warmstart.data.audit import audit
-from warmstart.sweep.ranking import RankedMethod
-from warmstart.sweep.trial import Method, TrialResult
+from warmstart.experiment.ranking import RankedMethod
+from warmstart.experiment.trial import Method, TrialResult
 
 SHAPE = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
 OTHER = np.array([0.5, -1.0, 0.0, 1.0, -0.5])

@@ -23,6 +23,7 @@ from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.commands.race.page import write_race_page, write_tasks_page
 from warmstart.commands.race.result import TasksRaceResult
 from warmstart.config import Config
+from warmstart.experiment.estimate import SweepEstimate, SweepEstimates
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.report import page
@@ -30,7 +31,6 @@ from warmstart.report.headline import paragraphs_once
 from warmstart.report.page import Report
 from warmstart.runs.state import RunState
 from warmstart.stack.stack import Member, Stack
-from warmstart.sweep.estimate import SweepEstimate, SweepEstimates
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 SMALL = {"backbone": {"width": 8, "heads": 2, "depth": 1, "feedforward": 8, "max_length": 32}, "tokenizer": {"type": "character"}}

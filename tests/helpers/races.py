@@ -8,8 +8,8 @@ from dataclasses import replace
 from helpers.tasks import cats
 from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
-from warmstart.sweep.ranking import rank
-from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
+from warmstart.experiment.ranking import rank
+from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 
 LADDER = {
     "lp-ft+discriminative": 0.82, "lora": 0.81, "probe": 0.74, "from scratch": 0.5, "stack": 0.83,

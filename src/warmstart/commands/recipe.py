@@ -26,10 +26,10 @@ from tyro.conf import Positional
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.config import Advanced, Config, Effectless, read_yaml
 from warmstart.errors import ConfigError, suggest
+from warmstart.experiment.backends import known_backend
 from warmstart.runs.made_of import made_of
 from warmstart.runs.run import is_finished
 from warmstart.runs.state import BEGUN
-from warmstart.sweep.backends import known_backend
 from warmstart.system.console import console
 from warmstart.system.locks import LOCK, hold
 from warmstart.system.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, json_or_none, names_a_folder

@@ -34,8 +34,8 @@ from warmstart.tokenizer.pieces import visible
 
 if TYPE_CHECKING:
     from warmstart.corpora.index import ShardIndex
+    from warmstart.experiment.estimate import SweepEstimate
     from warmstart.model.checks.check import CheckResults
-    from warmstart.sweep.estimate import SweepEstimate
 
 MOST_LABELS = 30
 """a task with more labels is shown with its most frequent ones"""

@@ -23,6 +23,7 @@ from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
+from warmstart.experiment.trial import described_settings
 from warmstart.finetuning.calibration import calibrate, split_calibration_texts
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
@@ -56,7 +57,6 @@ from warmstart.stack.files import save_model
 from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import Comparison, MethodResult
 from warmstart.stats.formatting import merged_notes, percent
-from warmstart.sweep.trial import described_settings
 from warmstart.system.console import console, print_comparison
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task, names_validation

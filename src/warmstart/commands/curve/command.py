@@ -16,10 +16,10 @@ from warmstart.commands.curve.result import CurveResult
 from warmstart.config import Advanced, Effectless
 from warmstart.data.budget import SelectionName
 from warmstart.errors import DataError
-from warmstart.sweep.estimate import SweepEstimate
-from warmstart.sweep.ranking import Ranking
-from warmstart.sweep.store import write_runs_table
-from warmstart.sweep.sweep import SchemeName, SweepConfig, estimate_only, open_sweep, run_sweep
+from warmstart.experiment.estimate import SweepEstimate
+from warmstart.experiment.ranking import Ranking
+from warmstart.experiment.store import write_runs_table
+from warmstart.experiment.sweep import SchemeName, SweepConfig, estimate_only, open_sweep, run_sweep
 from warmstart.system.console import console, print_table
 from warmstart.system.storage import CURVE_FILE, atomic_write
 

@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from warmstart.data.test_ledger import LedgerSummary
-from warmstart.notebook import Shown
-from warmstart.stats.comparison import SIGNIFICANT, limits_of
-from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked
-from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
-from warmstart.stats.formatting import percent, percent_interval, points_interval
-from warmstart.stats.scores import metric_range
-from warmstart.stats.splits import ONE_SPLIT, share_training_texts
-from warmstart.sweep.choice import (
+from warmstart.experiment.choice import (
     TRANSFER,
     WITHOUT_PRETRAINING,
     TransferGain,
@@ -35,13 +28,20 @@ from warmstart.sweep.choice import (
     most_chosen,
     transfer_gain,
 )
+from warmstart.notebook import Shown
+from warmstart.stats.comparison import SIGNIFICANT, limits_of
+from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked
+from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
+from warmstart.stats.formatting import percent, percent_interval, points_interval
+from warmstart.stats.scores import metric_range
+from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.task import Task
+    from warmstart.experiment.ranking import RankedMethod
+    from warmstart.experiment.trial import Method
     from warmstart.stats.intervals import Estimate, Interval
-    from warmstart.sweep.ranking import RankedMethod
-    from warmstart.sweep.trial import Method
 
 SMALL_LEAD = 0.02
 """a lead that can be no larger is no reason to pretrain"""

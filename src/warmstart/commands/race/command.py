@@ -27,17 +27,13 @@ from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Advanced, Effectless
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
-from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.run import open_run, save_settings
-from warmstart.stats.formatting import percent
-from warmstart.stats.scores import metric_range
-from warmstart.sweep.draws import MAJORITY_LABEL
-from warmstart.sweep.estimate import SweepEstimates
-from warmstart.sweep.pilot import Pilot
-from warmstart.sweep.plan import PlanResult, make_plan
-from warmstart.sweep.refit import refit
-from warmstart.sweep.store import write_runs_table
-from warmstart.sweep.sweep import (
+from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.estimate import SweepEstimates
+from warmstart.experiment.pilot import Pilot
+from warmstart.experiment.plan import PlanResult, make_plan
+from warmstart.experiment.refit import refit
+from warmstart.experiment.store import write_runs_table
+from warmstart.experiment.sweep import (
     SchemeName,
     Sweep,
     SweepConfig,
@@ -47,7 +43,11 @@ from warmstart.sweep.sweep import (
     open_sweep,
     run_sweep,
 )
-from warmstart.sweep.trial import Method, SweepRuns
+from warmstart.experiment.trial import Method, SweepRuns
+from warmstart.report.after_saving import model_is_saved
+from warmstart.runs.run import open_run, save_settings
+from warmstart.stats.formatting import percent
+from warmstart.stats.scores import metric_range
 from warmstart.system.console import console, print_table
 from warmstart.system.storage import RACE_FILE, atomic_write
 from warmstart.tasks.load import load_named_tasks, load_task, names_validation

@@ -12,6 +12,10 @@ import numpy as np
 
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Config
+from warmstart.experiment.choice import most_chosen
+from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.ranking import RankedMethod
+from warmstart.experiment.recommendation import ALONE_BY_CHANCE
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
 from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
@@ -36,10 +40,6 @@ from warmstart.stats.intervals import NO_SEEDS, ONE_SEED
 from warmstart.stats.power import POWER
 from warmstart.stats.scores import metric_range
 from warmstart.stats.task_ranks import TaskRanks
-from warmstart.sweep.choice import most_chosen
-from warmstart.sweep.draws import MAJORITY_LABEL
-from warmstart.sweep.ranking import RankedMethod
-from warmstart.sweep.recommendation import ALONE_BY_CHANCE
 
 PART_COLUMNS = ("method", "over seeds", "over test texts", "trained", "new")
 """the columns of a table of their own on the page, without which the ranking fits a screen"""

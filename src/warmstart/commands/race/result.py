@@ -28,6 +28,9 @@ import numpy as np
 import polars as pl
 
 from warmstart.data.test_ledger import LedgerSummary
+from warmstart.experiment.choice import TRANSFER, TransferGain, choice_findings, chooses_by_loss, list_choices, transfer_gain
+from warmstart.experiment.draws import Draws
+from warmstart.experiment.recommendation import ALONE_BY_CHANCE, Recommendation, seconds_with_pretraining
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, detection_limit, detection_text
 from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
@@ -46,16 +49,13 @@ from warmstart.stats.intervals import FEW_SEEDS, NO_SEEDS, ONE_SEED, Interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
 from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
-from warmstart.sweep.choice import TRANSFER, TransferGain, choice_findings, chooses_by_loss, list_choices, transfer_gain
-from warmstart.sweep.draws import Draws
-from warmstart.sweep.recommendation import ALONE_BY_CHANCE, Recommendation, seconds_with_pretraining
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.budget import SelectionName
     from warmstart.data.task import Task
-    from warmstart.sweep.plan import PlanResult
-    from warmstart.sweep.ranking import RankedMethod, Ranking
+    from warmstart.experiment.plan import PlanResult
+    from warmstart.experiment.ranking import RankedMethod, Ranking
 
 
 class DifferenceToBest(NamedTuple):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from warmstart.experiment.pilot import Pilot
 from warmstart.stats.comparison import detectable_points, too_few_seeds
 from warmstart.stats.formatting import file_size, percent, percent_value
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import POWER, detection_power, power_range, rescaled, smallest_detectable, texts_needed
-from warmstart.sweep.pilot import Pilot
 
 REACHABLE = 10
 """times the pilot's test texts: a plan that takes more is said beside one that does not"""

@@ -23,11 +23,11 @@ from warmstart.data.audit import drop_leaks
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun
 from warmstart.errors import ConfigError
+from warmstart.experiment.backends import PROCESSES
+from warmstart.experiment.trial import SweepRuns, Trial, TrialResult, described_settings
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.runs.state import TRIALS
-from warmstart.sweep.backends import PROCESSES
-from warmstart.sweep.trial import SweepRuns, Trial, TrialResult, described_settings
 from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, unsealed
 
 VERSION = {"baseline": 7, "frozen": 9, "adapted": 8, "scratch": 8, "stack": 11}

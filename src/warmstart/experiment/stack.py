@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.store import TrialPredictions
+from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.seeding import rng
 from warmstart.stats.calibration import apply_temperature, fit_temperature, log_losses
-from warmstart.sweep.draws import MAJORITY_LABEL
-from warmstart.sweep.store import TrialPredictions
-from warmstart.sweep.trial import Trial, TrialResult
 
 STACK = "stack"
 STEPS_PER_BAG = 5

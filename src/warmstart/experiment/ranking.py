@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from warmstart.experiment.trial import Method, SweepRuns, TrialResult
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import merged_notes
-from warmstart.sweep.trial import Method, SweepRuns, TrialResult
 
 EQUAL_SECONDS = 1.0
 """below this, differences in measured seconds choose nothing"""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from warmstart.experiment.choice import as_each_seed_sees, best_of, doubt_of_best, with_all_seeds
+from warmstart.experiment.ranking import EQUAL_SECONDS, RankedMethod
 from warmstart.stats.differences import (
     Difference,
     MethodScores,
@@ -20,8 +22,6 @@ from warmstart.stats.differences import (
     score_of_choice,
 )
 from warmstart.stats.intervals import Interval
-from warmstart.sweep.choice import as_each_seed_sees, best_of, doubt_of_best, with_all_seeds
-from warmstart.sweep.ranking import EQUAL_SECONDS, RankedMethod
 
 ALONE_BY_CHANCE = 0.20
 """of races of equal methods, about so many find no cheaper method within one standard error of the best; simulated in

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from warmstart.data.budget import label_budget
+from warmstart.experiment.store import selection_settings
+from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.estimate import Estimator, RunCost, cost_sentence
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown
 from warmstart.stats.formatting import time_span
-from warmstart.sweep.store import selection_settings
-from warmstart.sweep.trial import Trial, TrialResult
 
 _LONG = 3600.0
 """seconds beyond which the estimate says how to have an answer sooner"""

@@ -28,6 +28,24 @@ from warmstart.data.pool import NO_POOL, REST, pool_digest, pool_note, task_pool
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import LedgerSummary, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
+from warmstart.experiment.backends import PROCESSES, SlurmConfig, check_backend, known_backend
+from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
+from warmstart.experiment.execution import run_stack, run_trials
+from warmstart.experiment.inputs import prepared, texts_read_before
+from warmstart.experiment.methods import (
+    CONTINUED,
+    OWN,
+    learning_rates_for,
+    list_methods,
+    own_backbone,
+    reads_pool,
+    with_continued_backbone,
+    with_own_pretraining,
+)
+from warmstart.experiment.ranking import Ranking, rank
+from warmstart.experiment.stack import STACK, trials_of_seed
+from warmstart.experiment.store import SweepContext, find_result, result_file
+from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
@@ -43,24 +61,6 @@ from warmstart.registry import Choices
 from warmstart.runs.record import read_record_of, write_record
 from warmstart.runs.run import open_run, save_settings
 from warmstart.runs.state import TRIALS
-from warmstart.sweep.backends import PROCESSES, SlurmConfig, check_backend, known_backend
-from warmstart.sweep.estimate import SweepEstimate, estimate_sweep
-from warmstart.sweep.execution import run_stack, run_trials
-from warmstart.sweep.inputs import prepared, texts_read_before
-from warmstart.sweep.methods import (
-    CONTINUED,
-    OWN,
-    learning_rates_for,
-    list_methods,
-    own_backbone,
-    reads_pool,
-    with_continued_backbone,
-    with_own_pretraining,
-)
-from warmstart.sweep.ranking import Ranking, rank
-from warmstart.sweep.stack import STACK, trials_of_seed
-from warmstart.sweep.store import SweepContext, find_result, result_file
-from warmstart.sweep.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task

@@ -23,19 +23,11 @@ from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.pool import Pool
 from warmstart.data.task import Task
 from warmstart.errors import DivergedError, ModelError
-from warmstart.finetuning.features import FeatureCache
-from warmstart.finetuning.finetune import FineTuneResult
-from warmstart.finetuning.selection import fine_tune_within
-from warmstart.model.bundle import Bundle
-from warmstart.stats.calibration import loss_gain
-from warmstart.stats.choice import worse_out_of_fold
-from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import percent, points
-from warmstart.sweep.backends import SLURM, SlurmConfig, SlurmJobs, spread_calls
-from warmstart.sweep.estimate import SweepEstimate
-from warmstart.sweep.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
-from warmstart.sweep.stack import combine, stackable_trials
-from warmstart.sweep.store import (
+from warmstart.experiment.backends import SLURM, SlurmConfig, SlurmJobs, spread_calls
+from warmstart.experiment.estimate import SweepEstimate
+from warmstart.experiment.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
+from warmstart.experiment.stack import combine, stackable_trials
+from warmstart.experiment.store import (
     SweepContext,
     TrialPredictions,
     find_result,
@@ -45,7 +37,15 @@ from warmstart.sweep.store import (
     selection_settings,
     trial_settings,
 )
-from warmstart.sweep.trial import Method, Trial, TrialResult
+from warmstart.experiment.trial import Method, Trial, TrialResult
+from warmstart.finetuning.features import FeatureCache
+from warmstart.finetuning.finetune import FineTuneResult
+from warmstart.finetuning.selection import fine_tune_within
+from warmstart.model.bundle import Bundle
+from warmstart.stats.calibration import loss_gain
+from warmstart.stats.choice import worse_out_of_fold
+from warmstart.stats.differences import MethodScores
+from warmstart.stats.formatting import percent, points
 from warmstart.system.console import console
 from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of

@@ -14,6 +14,8 @@ from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Task
 from warmstart.errors import BundleError, ConfigError
+from warmstart.experiment.stack import STACK
+from warmstart.experiment.trial import OWN_BACKBONE, Method
 from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
@@ -26,8 +28,6 @@ from warmstart.interop.load import load_model
 from warmstart.model.files import load_bundle, model_digest, save
 from warmstart.model.history import ContinuedPretrainingRecord, PretrainRecord
 from warmstart.model.model import parameter_counts
-from warmstart.sweep.stack import STACK
-from warmstart.sweep.trial import OWN_BACKBONE, Method
 from warmstart.system.storage import sha256
 from warmstart.tasks import task_type_of
 

@@ -18,6 +18,11 @@ import torch
 
 from warmstart.baselines.saving import fitted_baseline
 from warmstart.errors import ModelError, UncheckedWarning
+from warmstart.experiment.execution import baseline_within, constant_of
+from warmstart.experiment.inputs import prepared, trial_budget
+from warmstart.experiment.stack import STACK, trials_of_seed
+from warmstart.experiment.store import SweepContext, TrialPredictions, read_predictions, trial_settings
+from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.heads.embedding import EmbeddingHeadConfig
@@ -28,11 +33,6 @@ from warmstart.runs.run import provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Member, Stack
-from warmstart.sweep.execution import baseline_within, constant_of
-from warmstart.sweep.inputs import prepared, trial_budget
-from warmstart.sweep.stack import STACK, trials_of_seed
-from warmstart.sweep.store import SweepContext, TrialPredictions, read_predictions, trial_settings
-from warmstart.sweep.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import uncalibrated_predictions

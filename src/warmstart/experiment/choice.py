@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from warmstart.data.budget import SelectionName
+from warmstart.experiment.ranking import RankedMethod
 from warmstart.stats.comparison import SIGNIFICANT, PairedComparison
 from warmstart.stats.differences import Difference, corrected_p_values, difference_to_choice, paired_difference, picked
 from warmstart.stats.formatting import points, time_span
 from warmstart.stats.power import rescaled
-from warmstart.sweep.ranking import RankedMethod
 
 FEW_TEXTS = 30
 """with fewer texts that choose, the choice is uncertain"""

@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 
 from warmstart.errors import DataError
+from warmstart.experiment.choice import doubt_of_best
+from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.ranking import RankedMethod
 from warmstart.stats.differences import MethodScores, paired_difference
 from warmstart.stats.noise import Noise
 from warmstart.stats.power import possible_noise, rescaled
-from warmstart.sweep.choice import doubt_of_best
-from warmstart.sweep.draws import MAJORITY_LABEL
-from warmstart.sweep.ranking import RankedMethod
 
 CLOSE = 3
 """the rivals with the mean test scores nearest to the best method's, for whose noise a race is planned"""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from warmstart.experiment.choice import as_each_seed_sees, gains_of, list_choices, most_chosen, not_refused, with_all_seeds
+from warmstart.experiment.ranking import EQUAL_SECONDS, RankedMethod
 from warmstart.stats.choice import LossGains, choose_within_draw, detectable_lead
 from warmstart.stats.comparison import USEFUL, detection_text
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, picked
 from warmstart.stats.formatting import percent
-from warmstart.sweep.choice import as_each_seed_sees, gains_of, list_choices, most_chosen, not_refused, with_all_seeds
-from warmstart.sweep.ranking import EQUAL_SECONDS, RankedMethod
 
 MAJORITY_LABEL = "majority"
 """the baseline that learns nothing from the texts"""

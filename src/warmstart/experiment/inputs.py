@@ -13,6 +13,8 @@ from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.pool import Pool, task_pool
 from warmstart.data.task import Task, resplit
 from warmstart.errors import DataError
+from warmstart.experiment.store import SweepContext
+from warmstart.experiment.trial import Trial
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.heads.pooling import join_windows
@@ -20,8 +22,6 @@ from warmstart.interop.encoders import find_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle
 from warmstart.model.model import Model, swap_head
-from warmstart.sweep.store import SweepContext
-from warmstart.sweep.trial import Trial
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 

@@ -1,1 +1,0 @@
-"""Many independent training runs, compared."""
