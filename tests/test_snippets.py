@@ -42,7 +42,7 @@ FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 PAGES = {file.relative_to(ROOT).as_posix(): file.read_text() for file in FILES}
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
 MAX_NOT_RUN = 3
-FREE = {"--json", "--config", "--preset", "--help", "--help-all", "--version", "--print-completion"}
+FREE = {"--json", "--config", "--preset", "--help", "--help-all", "--version", "--explain", "--print-completion"}
 """flags that the command line itself takes"""
 TORCHRUN = {
     "--standalone", "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",

@@ -17,12 +17,12 @@ from helpers.models import SENTENCES
 from helpers.multitask import write_inputs
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
-from warmstart.commands.errors import ERRORS_FILE, ErrorEntry, read_entries
 from warmstart.config import read_yaml
 from warmstart.data.source import Source
 from warmstart.data.splits import held_out_count
 from warmstart.data.tables import label_column, read_table
 from warmstart.errors import ConfigError, DataError, WarmstartError
+from warmstart.explained import ERRORS_FILE, ErrorEntry, read_entries
 from warmstart.interop.load import load_predictor
 from warmstart.model.files import load_bundle
 from warmstart.system.trouble import explain_trouble, more_of
@@ -215,7 +215,7 @@ def test_a_model_is_not_lost_to_its_card(
 
 
 def test_every_error_has_an_entry(capsys: pytest.CaptureFixture[str]) -> None:
-    """``warmstart errors`` explains each class of error and each kind of trouble, as the line below the message says."""
+    """``warmstart --explain`` explains each class of error and each kind of trouble, as the line below the message says."""
     entries = {one.name for one in read_entries(ERRORS_FILE.read_text(encoding="utf-8"))}
 
     def classes(one: type[WarmstartError]) -> list[type[WarmstartError]]:
@@ -227,10 +227,10 @@ def test_every_error_has_an_entry(capsys: pytest.CaptureFixture[str]) -> None:
     for error in troubles:
         more = more_of(error)
         assert more is not None
-        assert more.removeprefix("warmstart errors ") in entries, error
+        assert more.removeprefix("warmstart --explain ") in entries, error
     assert more_of(AssertionError()) is None
     assert main(["no-such-command"]) == 2
-    assert capsys.readouterr().err.endswith("\nmore: warmstart errors ConfigError\n")
+    assert capsys.readouterr().err.endswith("\nmore: warmstart --explain ConfigError\n")
 
 
 def test_the_entries_are_those_of_the_documents() -> None:
@@ -240,18 +240,20 @@ def test_the_entries_are_those_of_the_documents() -> None:
 
 def test_errors_are_explained_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """All in one line each, which is their meaning; one, however its name is written, with each message and what to do."""
-    assert main(["errors"]) == 0
-    lines = capsys.readouterr().err.splitlines()
+    assert main(["--explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "ConfigError: A setting is unknown, missing or out of range, or two settings contradict each other."
     assert len(lines) == len([*read_entries(ERRORS_FILE.read_text(encoding="utf-8"))])
     advice = "`key '…' is required`\n    give the value, as an argument or in the file\n"
     memory = "a smaller `--batch`"
     names = {"ConfigError": advice, "configerror": advice, "`ConfigError`": advice, "not-enough-memory": memory}
     for name, told in (names | {"Not enough memory": memory}).items():
-        assert main(["errors", name]) == 0
-        said = capsys.readouterr().err
+        assert main(["--explain", name]) == 0
+        said = capsys.readouterr().out
         assert (told in said, "](" in said) == (True, False), name
-    assert main(["errors", "ConfgError"]) == 2
+    assert main(["--explain", "not", "enough", "memory", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["result"].keys() == {"not-enough-memory"}
+    assert main(["--explain", "ConfgError"]) == 2
     assert "unknown error 'ConfgError'; did you mean 'ConfigError'? known: " in capsys.readouterr().err
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from warmstart import __version__
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
+from warmstart.explained import EXPLAIN, explained
 from warmstart.json_output import JSON_FLAG, check_has_result, error_document, result_document, suggestions_document
 from warmstart.next_steps import next_steps
 from warmstart.system.processes import isolated_children, wanted_processes
@@ -102,6 +103,8 @@ def _told(words: list[str]) -> str | None:
         return overview()
     if words[0] == PRINT_COMPLETION:
         return print_completion(words[1:])
+    if words[0] == EXPLAIN:
+        return explained(words[1:])
     return f"warmstart {__version__}" if words[0] == "--version" else None
 
 
@@ -214,7 +217,7 @@ def overview() -> str:
             *rows,
             "",
             "`warmstart COMMAND --help` explains the basic flags, --help-all explains all; --config FILE reads them from YAML,",
-            "and --json prints the result of any command as one JSON document.",
+            "and --json prints the result of any command as one JSON document. `warmstart --explain NAME` explains an error.",
         ]
     )
 

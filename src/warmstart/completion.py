@@ -24,7 +24,12 @@ EVERYWHERE = (
     Flag("--config", "text", "", "read the flags from a YAML file", False),
 )
 """flags of all commands that are no setting"""
-FIRST = {"--help": "list all commands", "--version": "print the version", "--print-completion": "completion for bash, zsh or fish"}
+FIRST = {
+    "--help": "list all commands",
+    "--version": "print the version",
+    "--explain": "what an error means, and what to do",
+    "--print-completion": "completion for bash, zsh or fish",
+}
 """instead of a command"""
 
 

@@ -125,7 +125,6 @@ COMMANDS = Registry(
             "commands.audit", "AuditConfig", "audit_task", "check a task for leaks, duplicates and conflicting labels"
         ),
         "doctor": Command("commands.doctor", "DoctorConfig", "doctor", "check that a saved model is complete and undamaged"),
-        "errors": Command("commands.errors", "ErrorsConfig", "explain_errors", "what an error means, and what to do about it"),
         "study lab": Command(
             "studies.lab.command",
             "StudyLabConfig",

@@ -31,11 +31,11 @@ _ENTRIES = {
 def more_of(error: BaseException) -> str | None:
     """The command that says more of an error that a sentence explains; None for a fault of ours."""
     entry = _entry_of(error)
-    return f"warmstart errors {entry}" if entry else None
+    return f"warmstart --explain {entry}" if entry else None
 
 
 def _entry_of(error: BaseException) -> str | None:
-    """What ``warmstart errors`` calls it; None for a fault of ours."""
+    """What ``warmstart --explain`` calls it; None for a fault of ours."""
     if isinstance(error, WarmstartError):
         return type(error).__name__
     if explain_trouble(error) is None:
