@@ -14,12 +14,11 @@ from sklearn.naive_bayes import MultinomialNB
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
-from warmstart.baselines import BASELINES, baselines_for, naive_bayes_svm
+from warmstart.baselines import BASELINES, baselines_for, classifiers
 from warmstart.baselines.baseline import Sample
 from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.class_means import PRIOR_TEXTS, SCALE, class_means
-from warmstart.baselines.label_names import nearest_mean
-from warmstart.baselines.naive_bayes import EM_SMOOTHING, EM_STEPS, POOL_WEIGHT, naive_bayes_em
+from warmstart.baselines.classifiers import EM_SMOOTHING, EM_STEPS, POOL_WEIGHT, naive_bayes_em
+from warmstart.baselines.vectors import PRIOR_TEXTS, SCALE, class_means, nearest_mean
 from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
 from warmstart.seeding import rng
@@ -69,11 +68,11 @@ def test_nbsvm_without_naive_bayes_is_an_svm_on_weighted_words(monkeypatch: pyte
     of_class, others = (1 + np.asarray(sample.rows[sample.labels == one].sum(axis=0)) for one in (1, 0))
     ratios = np.log(of_class / of_class.sum()) - np.log(others / others.sum())
     svm, new = LinearSVC(C=1.0, random_state=0).fit(normalize(sample.rows) * ratios[None], sample.labels), normalize(new)
-    monkeypatch.setattr(naive_bayes_svm, "INTERPOLATION", 1.0)
-    found = naive_bayes_svm.nbsvm(sample, 1.0)(new)
+    monkeypatch.setattr(classifiers, "INTERPOLATION", 1.0)
+    found = classifiers.nbsvm(sample, 1.0)(new)
     assert np.log(found[:, 1] / found[:, 0]) == pytest.approx(2 * svm.decision_function(new * ratios[None]))
-    monkeypatch.setattr(naive_bayes_svm, "INTERPOLATION", 0.0)
-    found = naive_bayes_svm.nbsvm(sample, 1.0)(new)
+    monkeypatch.setattr(classifiers, "INTERPOLATION", 0.0)
+    found = classifiers.nbsvm(sample, 1.0)(new)
     expected = np.abs(svm.coef_).mean() * (new @ ratios) + svm.intercept_[0]
     assert np.log(found[:, 1] / found[:, 0]) == pytest.approx(2 * expected)
 
@@ -83,7 +82,7 @@ def test_a_word_of_all_texts_says_nothing_to_nbsvm() -> None:
     labels = np.repeat(np.arange(3), [3, 5, 30])
     rows = csr_array(np.concatenate([np.ones((38, 1)), np.eye(3)[labels]], axis=1))
     split = Split(("x",) * 38, labels)
-    predict = naive_bayes_svm.nbsvm(Sample(rows, labels, None, Task("t", tuple("abc"), split, split, split), 0), 1.0)
+    predict = classifiers.nbsvm(Sample(rows, labels, None, Task("t", tuple("abc"), split, split, split), 0), 1.0)
     assert predict(csr_array(np.eye(4)[:1])) == pytest.approx(predict(csr_array(np.zeros((1, 4)))))
     assert (predict(rows).argmax(axis=1) == labels).all()
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.choice import BaselineRun, run_baseline
-from warmstart.baselines.linear import MARGINS, STRENGTHS
+from warmstart.baselines.classifiers import MARGINS, STRENGTHS
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError

@@ -35,7 +35,7 @@ from warmstart.finetuning.language_loss import (
     require_language_head,
     with_language_batches,
 )
-from warmstart.finetuning.schemes.l2_sp import L2SPPenalty
+from warmstart.finetuning.schemes.additions import L2SPPenalty
 from warmstart.finetuning.task_loss import class_weights
 from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig

@@ -1,4 +1,4 @@
-"""Growth: what is new is one file and one row in a registry, and everything else picks it up.
+"""Growth: what is new is one file, or one function, and one row in a registry, and everything else picks it up.
 
 Each section adds a made-up part to the package for one test: a file, as a contributor would write it, and its row.
 """

@@ -19,8 +19,7 @@ from helpers.bundles import classifier
 from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.baseline import Sample
 from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.class_means import SCALE
-from warmstart.baselines.label_names import logistic_with_names, nearest_mean, nearest_mean_em, nearest_name
+from warmstart.baselines.vectors import SCALE, logistic_with_names, nearest_mean, nearest_mean_em, nearest_name
 from warmstart.cli import main
 from warmstart.commands.zero_shot import label_meanings
 from warmstart.data.budget import label_budget

@@ -19,8 +19,7 @@ from helpers.models import make_backbone, make_language_model
 from helpers.refusals import refused
 from helpers.tasks import tune, write_task
 from warmstart.baselines import BASELINES
-from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.saving import fitted_baseline
+from warmstart.baselines.choice import fitted_baseline, run_baseline
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.export import ExportConfig, compare_forms, export_model, export_onnx

@@ -31,9 +31,8 @@ from warmstart.finetuning.finetune import fine_tune, task_model
 from warmstart.finetuning.language_loss import LanguageTask
 from warmstart.finetuning.scheme import Scheme
 from warmstart.finetuning.schemes import SCHEMES, SchemeOptions
-from warmstart.finetuning.schemes.bottleneck import norms
-from warmstart.finetuning.schemes.full import all_parameters
-from warmstart.finetuning.schemes.l2_sp import L2SPPenalty
+from warmstart.finetuning.schemes.additions import L2SPPenalty, norms
+from warmstart.finetuning.schemes.weights import all_parameters
 from warmstart.finetuning.soft_labels import SoftTexts
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle

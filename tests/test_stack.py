@@ -17,8 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from helpers.bundles import language_bundle
 from helpers.tasks import write_task
 from warmstart.baselines import baselines_for
-from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.saving import fitted_baseline
+from warmstart.baselines.choice import fitted_baseline, run_baseline
 from warmstart.cli import main
 from warmstart.data.budget import SelectionName, label_budget
 from warmstart.data.pool import task_pool

@@ -22,7 +22,7 @@ from helpers.refusals import refused
 from helpers.tasks import rows_of, tune, write_task
 from warmstart.baselines import baselines_for
 from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.majority import collapsed, constant_score
+from warmstart.baselines.simple import collapsed, constant_score
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.curve.command import CurveConfig, curve

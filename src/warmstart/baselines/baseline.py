@@ -62,7 +62,7 @@ class Reading:
     pool: Any = None
     """(M, ·) the rows of the pool; None if the baseline does not read it, or if it is empty"""
     saved: Any = None
-    """how inputs become rows, in a form that can be saved (``baselines/saving.py``); None: inputs are no rows of numbers"""
+    """how inputs become rows, in a form that can be saved (``fitted_baseline``); None: inputs are no rows of numbers"""
     names: Any = None
     """(C, ·) rows of what the labels mean; None if the baseline does not read that"""
 

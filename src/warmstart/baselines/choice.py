@@ -14,9 +14,14 @@ from typing import Any
 import numpy as np
 
 from warmstart.baselines.baseline import NO_WORDS, Baseline, NoWordsError, Predict, Readable, Reading, Sample, Vectors
-from warmstart.baselines.majority import MAJORITY
+from warmstart.baselines.simple import MAJORITY
 from warmstart.data.budget import LabelBudget
+from warmstart.errors import ModelError
+from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout
+from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
 from warmstart.tasks import task_type_of
 
 NOTHING_TO_CHOOSE = (0.0,)
@@ -112,3 +117,23 @@ def _note(baseline: Baseline, budget: LabelBudget, setting: float | None) -> str
         return baseline.note or task_type_of(budget.whole).constant_rule
     by = f"by {len(budget.folds)}-fold cross-validation" if budget.cross_validated else "on validation"
     return f"{baseline.setting} = {setting:g}, chosen {by}"
+
+
+# A baseline that was run, in a form that can be saved; or why there is none.
+
+
+def fitted_baseline(run: BaselineRun, vectors: Bundle | None = None) -> FittedBaseline:
+    """The model that predicted the test split; ``vectors``, with an embedding head, gives the vectors that it read.
+
+    Raises ``ModelError`` with the reason if the baseline cannot be saved.
+    """
+    rows, readout = run.reading.saved, run.predict
+    if not isinstance(readout, LinearReadout | NeighbourReadout | ConstantReadout | PerLabelReadout):
+        raise ModelError(f"this baseline has nothing to save: {run.note}")
+    if isinstance(readout, ConstantReadout):
+        return FittedBaseline(None, readout)
+    if isinstance(rows, VectorRows):
+        assert vectors is not None, "vectors are saved with their backbone"
+        rows = replace(rows, vectors=BackboneVectors(vectors))
+    assert isinstance(rows, WordRows | VectorRows), "a readout of numbers has rows that can be saved"
+    return FittedBaseline(rows, readout)

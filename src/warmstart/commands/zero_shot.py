@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tyro.conf import Positional
 
-from warmstart.baselines.label_names import zero_shot
+from warmstart.baselines.vectors import zero_shot
 from warmstart.config import Config, Effectless
 from warmstart.data.task import words_of_name
 from warmstart.errors import ConfigError

@@ -18,7 +18,7 @@ import torch
 from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.baseline import Vectors
 from warmstart.baselines.choice import BaselineRun, run_baseline
-from warmstart.baselines.majority import collapsed
+from warmstart.baselines.simple import collapsed
 from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.pool import Pool
 from warmstart.data.task import Task

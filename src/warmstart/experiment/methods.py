@@ -22,7 +22,7 @@ from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.own_backbone import OwnBackboneConfig, pretrain_on_own_text
 from warmstart.finetuning.runs import SCRATCH
-from warmstart.finetuning.schemes.dapt import DaptOptions
+from warmstart.finetuning.schemes.additions import DaptOptions
 from warmstart.interop.encoders import find_model
 from warmstart.interop.load import load_model
 from warmstart.model.files import load_bundle, model_digest, save

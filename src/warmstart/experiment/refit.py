@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from warmstart.baselines.saving import fitted_baseline
+from warmstart.baselines.choice import fitted_baseline
 from warmstart.errors import ModelError, UncheckedWarning
 from warmstart.experiment.execution import baseline_within, constant_of
 from warmstart.experiment.inputs import prepared, trial_budget

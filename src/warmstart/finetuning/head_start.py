@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from warmstart.baselines.class_means import class_sums, held_out_scale, nearest_prototype
+from warmstart.baselines.vectors import class_sums, held_out_scale, nearest_prototype
 from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import head_inputs, pooled_layers
 from warmstart.heads.classification import ClassificationHead

@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 
 from warmstart.baselines import baselines_for
 from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.majority import collapsed
+from warmstart.baselines.simple import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
 from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, EnsembleResult, TeachingResult, head_swap_lines
 from warmstart.config import Advanced, Config, Effectless, setting_paths

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.baselines.majority import constant_score
+from warmstart.baselines.simple import constant_score
 from warmstart.commands.race.page import (
     method_header,
     method_rows,

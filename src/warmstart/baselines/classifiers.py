@@ -1,0 +1,230 @@
+"""Learning from bags of words: linear models, naive Bayes, NBSVM, and what learns from texts without labels; ridge regression.
+
+A classifier knows one label per text; ``for_labels`` makes it serve a task with unseen classes, a single class or several labels.
+
+Letters: N texts, M texts of the pool, V words and word pairs, K classes that occur, C classes of the task.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from warmstart.baselines.baseline import Sample
+from warmstart.stack.readout import ClassReadout, ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout, Readout
+
+
+@dataclass(frozen=True)
+class ClassSample:
+    """What a classifier learns from: at least two classes, and all classes up to the last one occur."""
+
+    rows: Any
+    """(N, ·)"""
+    labels: np.ndarray
+    """(N,) int64 from 0 to K - 1"""
+    pool: Any
+    """(M, ·) rows without labels, or None"""
+    seed: int
+
+
+ClassFit = Callable[[ClassSample, float], ClassReadout]
+"""a classifier: sample and setting -> a function from rows to (·, K) probabilities"""
+
+
+def for_labels(fit: ClassFit) -> Callable[[Sample, float], Readout | PerLabelReadout]:
+    """The classifier for tasks with one label per text, or with several: then one for each label (one against the rest).
+
+    Its predictions are (·, C) probabilities. Classes without a text get 0. If all texts are in one class, it gets 1.
+    """
+
+    @functools.wraps(fit)
+    def fitted(sample: Sample, setting: float) -> Readout | PerLabelReadout:
+        if sample.labels.ndim == 1:
+            return _in_classes(fit, sample, sample.labels, len(sample.task.labels), setting)
+        return PerLabelReadout(tuple(_in_classes(fit, sample, one.astype(np.int64), 2, setting) for one in sample.labels.T))
+
+    return fitted
+
+
+def _in_classes(fit: ClassFit, sample: Sample, labels: np.ndarray, classes: int, setting: float) -> Readout:
+    """The classifier of ``labels`` (N,), as a function from rows to (·, ``classes``) probabilities."""
+    present, dense = np.unique(labels, return_inverse=True)
+    if len(present) == 1:
+        return ConstantReadout(np.eye(classes)[present[0]])
+    return fit(ClassSample(sample.rows, dense, sample.pool, sample.seed), setting).spread(present, classes)
+
+
+def from_margins(weights: np.ndarray, bias: np.ndarray, side: float = 1.0) -> LinearReadout:
+    """The softmax of margins x W + b, (D, K) and (K,); with two classes, (D, 1) and (1,) as scikit-learn has them.
+
+    These stand for the margins -``side`` m and m: with 1 those of a support vector machine for and against; with 0 and m, of which
+    the softmax is the logistic function, ``side`` is 0.
+    """
+    if weights.shape[1] > 1:
+        return LinearReadout(weights, bias)
+    return LinearReadout(np.concatenate([-side * weights, weights], axis=1), np.concatenate([-side * bias, bias]))
+
+
+# Linear models, from scikit-learn.
+
+STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
+"""values of C (inverse strength of the penalty) of a logistic regression on TF-IDF"""
+MARGINS = (0.1, 0.3, 1.0, 3.0, 10.0)
+"""values of C of a support vector machine"""
+PENALTIES = (0.1, 1.0, 10.0, 100.0)
+"""values of alpha (strength of the penalty) of a ridge regression"""
+
+
+@for_labels
+def logistic_regression(sample: ClassSample, strength: float) -> LinearReadout:
+    """Logistic regression, until it has converged."""
+    from sklearn.linear_model import LogisticRegression
+
+    return logistic(LogisticRegression(C=strength, max_iter=10_000).fit(sample.rows, sample.labels))
+
+
+def logistic(model: Any) -> LinearReadout:
+    """A fitted logistic regression of scikit-learn."""
+    return from_margins(model.coef_.T, model.intercept_, side=0.0)
+
+
+@for_labels
+def support_vector_machine(sample: ClassSample, strength: float) -> LinearReadout:
+    """A linear support vector machine. The softmax of its margins ranks the labels; it is no probability."""
+    from sklearn.svm import LinearSVC
+
+    model = LinearSVC(C=strength, max_iter=20_000, random_state=0).fit(sample.rows, sample.labels)
+    return from_margins(model.coef_.T, model.intercept_)
+
+
+def ridge_regression(sample: Sample, strength: float) -> LinearReadout:
+    """Ridge regression."""
+    from sklearn.linear_model import Ridge
+
+    model = Ridge(alpha=strength).fit(sample.rows, sample.labels)
+    return LinearReadout(model.coef_[:, None], np.array([model.intercept_]), "identity")
+
+
+# Multinomial naive Bayes, and the same with texts without labels by expectation maximisation.
+#
+#     EM:  fit to the labelled texts; then 15 times: guess the classes of the pool, fit to the labels and, at a tenth of the weight,
+#          to the guesses
+#
+# Nigam, McCallum, Thrun and Mitchell 2000, "Text classification from labeled and unlabeled documents using EM" (Machine Learning
+# 39).
+
+SMOOTHING = (1.0, 0.3, 0.1, 0.03)
+"""values of alpha, which is added to the count of each word in each class"""
+EM_SMOOTHING = (0.1, 0.03, 0.01)
+"""the same with the pool, whose many words make large values drown what a class has said"""
+EM_STEPS = 15
+POOL_WEIGHT = 0.1
+"""of a text without label; a labelled one has 1"""
+
+
+@for_labels
+def multinomial_naive_bayes(sample: ClassSample, smoothing: float) -> LinearReadout:
+    """Multinomial naive Bayes, from scikit-learn."""
+    from sklearn.naive_bayes import MultinomialNB
+
+    model = MultinomialNB(alpha=smoothing).fit(sample.rows, sample.labels)
+    return LinearReadout(model.feature_log_prob_.T, model.class_log_prior_)
+
+
+@for_labels
+def naive_bayes_em(sample: ClassSample, smoothing: float) -> LinearReadout:
+    """Naive Bayes that also learns from its own guesses for the pool."""
+    known = np.eye(sample.labels.max() + 1)[sample.labels]
+    texts, words = known.sum(axis=0), sample.rows.T @ known
+    predict = _naive_bayes(texts, words, smoothing)
+    for _ in range(EM_STEPS if sample.pool is not None else 0):
+        guessed = POOL_WEIGHT * predict(sample.pool)
+        predict = _naive_bayes(texts + guessed.sum(axis=0), words + sample.pool.T @ guessed, smoothing)
+    return predict
+
+
+def _naive_bayes(texts: np.ndarray, words: np.ndarray, smoothing: float) -> LinearReadout:
+    """From the number of texts of each class (K,) and of each word in each class (V, K): rows (·, V) -> (·, K) probabilities."""
+    smooth = words + smoothing
+    return LinearReadout(np.log(smooth / smooth.sum(axis=0)), np.log(texts / texts.sum()))
+
+
+# NBSVM: a linear support vector machine on words weighted by their log-count ratio (naive Bayes).
+#
+#     r = ln(p / |p|) - ln(q / |q|),   p = 2 f + texts of the class with each word,   q = 2 (1 - f) + other texts with it
+#     w = β w + (1 - β) |w| / V        between the weights of the SVM and naive Bayes
+#
+# Wang and Manning 2012, "Baselines and bigrams: simple, good sentiment and topic classification" (ACL). With two classes of one
+# size, a fraction f of 1/2 of the texts each, this is the paper's p = 1 + …. With one class against the rest of many, 1 on both
+# sides would make a word of the class of every word that neither has often. Rows have length 1, so that the margins of classes
+# compare.
+
+INTERPOLATION = 0.9
+"""β: the share of the weights of the SVM; 0.25 in the paper"""
+NBSVM_MARGINS = (1.0, 0.1, 10.0)
+"""values of C"""
+
+
+@for_labels
+def nbsvm(sample: ClassSample, strength: float) -> LinearReadout:
+    """One for two classes, otherwise one for each class. The softmax of the margins ranks the classes; it is no probability."""
+    classes = [1] if sample.labels.max() == 1 else range(sample.labels.max() + 1)
+    models = [_one_against_rest(sample.rows, sample.labels == one, strength) for one in classes]
+    weights, bias = np.stack([model[0] for model in models], axis=1), np.array([model[1] for model in models])
+    return replace(from_margins(weights, bias), unit_length=True)
+
+
+def _one_against_rest(rows: Any, inside: np.ndarray, strength: float) -> tuple[np.ndarray, float]:
+    """The weights (V,) and the bias of one class."""
+    from sklearn.preprocessing import normalize
+    from sklearn.svm import LinearSVC
+
+    of_class, others = (2 * which.mean() + np.asarray(rows[which].sum(axis=0)).ravel() for which in (inside, ~inside))
+    ratios = np.log(of_class / of_class.sum()) - np.log(others / others.sum())
+    model = LinearSVC(C=strength, max_iter=20_000, random_state=0).fit(normalize(rows).multiply(ratios[None]).tocsr(), inside)
+    learned = model.coef_[0]
+    return ratios * (INTERPOLATION * learned + (1 - INTERPOLATION) * np.abs(learned).mean()), float(model.intercept_[0])
+
+
+# Learning from texts without labels, by scikit-learn: self-training and label spreading.
+
+POOL_LIMIT = 10_000
+"""texts of the pool that are read at most: each is compared with each, or fitted to many times; more are sampled by the seed"""
+SELF_TRAINING_STRENGTH = 10.0
+CONFIDENT = 0.9
+"""the probability from which on a guess is taken for a label"""
+NEIGHBOURS = 10
+
+
+@for_labels
+def self_training(sample: ClassSample, setting: float) -> LinearReadout:
+    """Logistic regression that takes its confident guesses for labels, in up to 10 rounds (Yarowsky 1995).
+
+    Classes have equal weight: otherwise the guesses are of the larger classes only, and more so in each round.
+    """
+    from scipy.sparse import vstack
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.semi_supervised import SelfTrainingClassifier
+
+    model = LogisticRegression(C=SELF_TRAINING_STRENGTH, max_iter=10_000, class_weight="balanced")
+    if sample.pool is None:
+        return logistic(model.fit(sample.rows, sample.labels))
+    rows, labels = vstack([sample.rows, sample.pool]), np.append(sample.labels, np.full(sample.pool.shape[0], -1))
+    return logistic(SelfTrainingClassifier(model, threshold=CONFIDENT).fit(rows, labels).estimator_)
+
+
+@for_labels
+def label_spreading(sample: ClassSample, setting: float) -> NeighbourReadout:
+    """Labels spread along a graph of nearest neighbours (Zhou et al. 2004); a new text gets the mean of its own neighbours."""
+    from sklearn.semi_supervised import LabelSpreading
+
+    pool = sample.rows[:0] if sample.pool is None else sample.pool
+    rows, labels = np.concatenate([sample.rows, pool]), np.append(sample.labels, np.full(len(pool), -1))
+    neighbours = min(NEIGHBOURS, len(rows))
+    spread = LabelSpreading(kernel="knn", n_neighbors=neighbours, max_iter=1000).fit(rows, labels)
+    floor = 1e-9 * np.bincount(sample.labels) / len(sample.labels)  # where no label has spread, the frequencies remain
+    return NeighbourReadout(rows, spread.label_distributions_, floor, neighbours, "euclidean")

@@ -1,0 +1,91 @@
+"""The simplest baselines: a constant prediction, the alternative with most words in common, each word's most frequent tag.
+
+A run that scores no better than the constant prediction has learned nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from warmstart.baselines.baseline import Baseline, NoWordsError, Predict, Readable, Reading, Sample, inputs_themselves
+from warmstart.data.task import Split, Task
+from warmstart.stack.readout import ConstantReadout
+from warmstart.stats.scores import Scores
+from warmstart.tasks import task_type_of
+from warmstart.tasks.tagging import certain_tags
+
+COLLAPSE_MARGIN = 0.01
+"""a run that beats the constant prediction by less has collapsed"""
+
+
+def most_frequent(sample: Sample, setting: float) -> Predict:
+    """The constant prediction of the task type, fitted to the texts that learn."""
+    fitted = Split(tuple(sample.rows), sample.labels)
+    task_type = task_type_of(sample.task)
+    if task_type.probabilistic and sample.task.labels:
+        return ConstantReadout(task_type.constant(fitted, sample.rows[:1], sample.task)[0])
+    return lambda rows: task_type.constant(fitted, rows, sample.task)
+
+
+MAJORITY = Baseline(inputs_themselves, most_frequent)
+"""the row of the registry, and what is left to others if there are no words"""
+
+
+def constant_score(task: Task) -> float:
+    """The test score, in the task's metric, of a constant prediction.
+
+    With one label per text that is the best constant prediction there is, the most frequent label of the test split itself;
+    otherwise it is the prediction fitted to the training split.
+    """
+    task_type, fitted = task_type_of(task), task.test if task.single_label else task.train
+    return task_type.scores(task.test, task_type.constant(fitted, task.test.texts, task), task).score(task.metric)
+
+
+def collapsed(task: Task, scores: Scores) -> bool:
+    """Whether a run learned nothing: its test score is no better than that of a constant prediction."""
+    return bool(scores.score(task.metric) <= constant_score(task) + COLLAPSE_MARGIN)
+
+
+# Multiple choice by overlap: the alternative that shares most words with the text.
+
+
+def tfidf_overlap(readable: Readable) -> Reading:
+    """Rows are (N, A) cosines of the text's TF-IDF and that of each alternative. Only the weights of words are learned."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer, parts = TfidfVectorizer(sublinear_tf=True), [part for text in readable.inputs for part in text]
+    if not any(map(vectorizer.build_analyzer(), parts)):
+        raise NoWordsError
+    vectorizer.fit(parts)
+
+    def cosines(inputs: Sequence[Any]) -> np.ndarray:
+        found = np.zeros((len(inputs), len(readable.inputs[0]) - 1))
+        for index, text in enumerate(inputs):
+            rows = vectorizer.transform(text)
+            found[index] = (rows[1:] @ rows[0].T).toarray()[:, 0]
+        return found
+
+    return Reading(cosines)
+
+
+def rows_themselves(sample: Sample, setting: float) -> Predict:
+    """Predictions are the rows: nothing is learned from labels."""
+    return lambda rows: rows
+
+
+# Tagging without context: each word gets the tag that it most often has in training.
+
+
+def most_frequent_tags(sample: Sample, setting: float) -> Predict:
+    """The most frequent tag of each word; an unknown word gets the most frequent tag of all."""
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    for words, tags in zip(sample.rows, sample.labels, strict=True):
+        for word, tag in zip(words, tags, strict=True):
+            counts[word][int(tag)] += 1
+    (default, _), *_ = sum(counts.values(), Counter()).most_common(1)
+    best = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+    return lambda rows: certain_tags([[best.get(word, default) for word in words] for words in rows], len(sample.task.labels))

@@ -1,0 +1,138 @@
+"""Schemes that choose which of the pretrained weights train, from when on, and at which learning rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from warmstart.config import Config
+from warmstart.errors import ConfigError
+from warmstart.finetuning.scheme import Scheme
+from warmstart.finetuning.unfreezing import Unfreezing, frozen_until
+from warmstart.model.model import Model
+from warmstart.training.schedules import Schedule, constant
+
+# Full fine-tuning: every parameter of the backbone trains.
+
+
+def all_parameters(model: Model) -> set[str]:
+    """The names of all parameters of the backbone."""
+    return {name for name, _ in model.named_parameters() if name.startswith("backbone.")}
+
+
+def full(options: Config) -> Scheme:
+    """Everything trains, at the learning rate of the run."""
+    return Scheme(trains=(all_parameters,))
+
+
+# A probe: a linear head on frozen features, at a learning rate that suits its few weights.
+
+PROBE_RATE = 20.0
+"""a head alone trains at this many times the learning rate that suits a whole network"""
+
+
+def probe(options: Config) -> Scheme:
+    """The head alone trains."""
+    return Scheme(rate_factors={"head": PROBE_RATE})
+
+
+# BitFit: only the biases of the backbone train (Ben Zaken et al. 2022).
+
+
+def biases(model: Model) -> set[str]:
+    """The names of the backbone's biases. Raises ``ConfigError`` if it has none."""
+    names = {name for name, _ in model.named_parameters() if name.startswith("backbone.") and name.endswith("bias")}
+    if not names:
+        raise ConfigError("bitfit trains biases, but this backbone has none; choose another scheme")
+    return names
+
+
+def bitfit(options: Config) -> Scheme:
+    """Train the biases at a high learning rate, and for longer (results/other.md: 100 steps gain three points over 60)."""
+    return Scheme(trains=(biases,), rate_factors={"backbone": 40.0, "head": 20.0}, min_steps_factor=5 / 3)
+
+
+# Discriminative fine-tuning: lower layers learn more slowly (Howard and Ruder 2018, section 3.1).
+
+
+class DiscriminativeOptions(Config):
+    """Options of ``discriminative``."""
+
+    layer_decay: float = Field(0.8, gt=0, le=1)
+    """discriminative: learning rate of each level, as a fraction of that of the level above it; ULMFiT's is 0.385"""
+
+
+def discriminative(options: DiscriminativeOptions) -> Scheme:
+    """Twice the learning rate at the top, so that the middle of the network has the one that suits a whole network."""
+    return Scheme(layer_decay=options.layer_decay, rate_factors={"backbone": 2.0, "head": 2.0})
+
+
+# Gradual unfreezing from the top down (Howard and Ruder 2018, section 3.3).
+
+
+@dataclass(frozen=True)
+class TopDown(Unfreezing):
+    """The head trains from the start; then one more level is unfrozen after each equal part of the run."""
+
+    def schedule(self, part: str, level: int, depth: int, head_factor: float) -> Schedule:
+        """Frozen until the level's turn."""
+        return frozen_until(unfrozen_at(level, depth))
+
+    def complete_at(self, depth: int) -> float:
+        """When the embedding is unfrozen."""
+        return unfrozen_at(0, depth)
+
+
+def unfrozen_at(level: int, depth: int) -> float:
+    """The fraction of the run after which a level is unfrozen.
+
+    With two blocks: the head at 0, the upper block at 1/4, the lower one at 1/2, the embedding at 3/4.
+    """
+    return (depth + 1 - level) / (depth + 2)
+
+
+def gradual(options: Config) -> Scheme:
+    """Unfreeze the levels one after another."""
+    return Scheme(unfreezing=TopDown())
+
+
+# Linear probing, then fine-tuning (Kumar et al. 2022): the head trains alone first, so that it does not distort the backbone.
+
+RISE = 0.05
+"""fraction of the run over which the learning rate of a backbone rises after it is unfrozen at once"""
+
+
+class LpFtOptions(Config):
+    """Options of ``lp-ft``."""
+
+    probe_fraction: float = Field(0.2, gt=0, lt=1)
+    """lp-ft: fraction of the run in which only the head trains"""
+
+
+@dataclass(frozen=True)
+class ProbeFirst(Unfreezing):
+    """The head trains alone at a probe's learning rate, then everything."""
+
+    fraction: float
+    """of the run in which only the head trains"""
+
+    def schedule(self, part: str, level: int, depth: int, head_factor: float) -> Schedule:
+        """Frozen at first for the backbone and adapters inside it; a faster start for the head."""
+        if level <= depth:
+            return frozen_until(self.fraction, RISE)
+        return at_first(self.fraction, PROBE_RATE / head_factor) if part == "head" else constant
+
+    def complete_at(self, depth: int) -> float:
+        """When the backbone is unfrozen."""
+        return self.fraction
+
+
+def at_first(end: float, factor: float) -> Schedule:
+    """``factor`` before ``end``, then 1."""
+    return lambda progress: factor if progress < end else 1.0
+
+
+def lp_ft(options: LpFtOptions) -> Scheme:
+    """Unfreeze the backbone after the head has trained alone."""
+    return Scheme(unfreezing=ProbeFirst(options.probe_fraction))
