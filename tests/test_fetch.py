@@ -31,7 +31,7 @@ def test_an_archive_is_fetched_and_unpacked_once(served: tuple[str, str], tmp_pa
     """A second time nothing is fetched; the archive itself does not stay."""
     url, checksum = served
     out = tmp_path / "here"
-    assert main(["fetch", url, "--checksum", checksum, "--out", str(out)]) == 0
+    assert main(["import", url, "--checksum", checksum, "--out", str(out)]) == 0
     assert [file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()] == ["texts/a.txt"]
     assert fetch("http://127.0.0.1:1/texts.zip", checksum, out) == out
 
@@ -40,5 +40,7 @@ def test_a_wrong_checksum_leaves_nothing(served: tuple[str, str], tmp_path: Path
     """The file is not what it claims to be: an error, and no folder; without a checksum nobody knows what came."""
     refused(DataError, "cannot download .*download it by hand", fetch, served[0], "sha256:" + "0" * 64, tmp_path / "here")
     assert not (tmp_path / "here").exists()
-    assert main(["fetch", "http://nowhere/x.zip", "--checksum", "123", "--out", str(tmp_path / "x")]) == 2
+    assert main(["import", "http://nowhere/x.zip", "--checksum", "123", "--out", str(tmp_path / "x")]) == 2
     assert "--checksum must match ^(sha256|md5):[0-9a-f]+$, but is 123" in capsys.readouterr().err
+    assert main(["import", "http://nowhere/x.zip", "--out", str(tmp_path / "x")]) == 2
+    assert "--checksum must say what http://nowhere/x.zip is" in capsys.readouterr().err

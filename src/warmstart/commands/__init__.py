@@ -169,7 +169,10 @@ COMMANDS = Registry(
             goes_on=True,
         ),
         "import": Command(
-            "commands.import_", "ImportConfig", "import_model", "read a pretrained model: GPT-2, BERT, Llama, GGUF ..."
+            "commands.import_",
+            "ImportConfig",
+            "import_model",
+            "read a pretrained model (GPT-2, BERT, Llama, GGUF ...), or fetch a data set",
         ),
         "encoders": Command(
             "commands.encoders",
@@ -178,7 +181,6 @@ COMMANDS = Registry(
             "list the pretrained models that have a name",
         ),
         "export": Command("commands.export", "ExportConfig", "export_model", "write a model for transformers, PEFT or ONNX"),
-        "fetch": Command("commands.fetch", "FetchConfig", "fetch_data", "download a public data set, and verify its checksum"),
         "runs": Command("commands.runs.command", "RunsConfig", "list_runs", "list, compare, follow and clean runs"),
         "recipe": Command(
             "commands.recipe", "RecipeConfig", "recipe", "run the steps of a recipe, one after another", goes_on=True

@@ -1,13 +1,15 @@
-"""``import``: read a pretrained model in the Hugging Face format, or LoRA weights of PEFT, and save a bundle."""
+"""``import``: a pretrained model in the Hugging Face format, or LoRA weights of PEFT, becomes a bundle; or a public data set."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless
+from warmstart.data.fetch import fetch
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -28,12 +30,17 @@ from warmstart.system.console import console
 
 
 class ImportConfig(TableFlags):
-    """Read a pretrained model in the Hugging Face format, a GGUF file or an encoder, and save it as a bundle."""
+    """Save a pretrained model (in the Hugging Face format, a GGUF file, an encoder) as a bundle, or fetch a public data set."""
 
     source: Positional[str]
-    """the model's folder (config.json, model.safetensors, tokenizer.json), hf:OWNER/NAME on the hub, FILE.gguf, or an encoder"""
+    """the model's folder (config.json, model.safetensors, tokenizer.json), hf:OWNER/NAME on the hub, FILE.gguf, or an encoder; or
+    the address of a data set"""
     out: Effectless[str]
-    """folder of the bundle"""
+    """folder of the bundle, or of the data set; one that holds the data set is not downloaded again"""
+    checksum: str | None = Field(None, pattern="^(sha256|md5):[0-9a-f]+$")
+    """of a data set at https://…: what the file must be, sha256:… or md5:…"""
+    unpack: Advanced[bool] = True
+    """unpack a data set that is a zip or tar archive"""
     onto: str | None = None
     """if the source is a PEFT folder with LoRA weights: the bundle to insert them into"""
     max_length: int | None = Field(None, gt=0)
@@ -45,8 +52,10 @@ class ImportConfig(TableFlags):
     for a hundred times the speed"""
 
 
-def import_model(config: ImportConfig) -> Bundle:
+def import_model(config: ImportConfig) -> Bundle | Path:
     """The ``import`` command: read, describe, save with a self-test."""
+    if config.source.startswith(("https://", "http://")):
+        return _fetch(config)
     if len(given := [f"--{name}" for name in ("onto", "trim", "static") if getattr(config, name)]) > 1:
         raise ConfigError(f"only one of --onto, --trim and --static can be given, but these are: {', '.join(given)}; leave one out")
     target = free_place(config.out)
@@ -62,6 +71,15 @@ def import_model(config: ImportConfig) -> Bundle:
     save(bundle, target)
     console.print(f"bundle: {target} (reloaded in a fresh process, equal outputs)")
     return bundle
+
+
+def _fetch(config: ImportConfig) -> Path:
+    """A public data set, whose checksum is verified."""
+    if config.checksum is None:
+        raise ConfigError(f"--checksum must say what {config.source} is, as sha256:… or md5:…, but is not given")
+    folder = fetch(config.source, config.checksum, Path(config.out), unpack=config.unpack)
+    console.print(f"{folder}: {sum(1 for file in folder.rglob('*') if file.is_file())} files")
+    return folder
 
 
 def _for_texts(bundle: Bundle, config: ImportConfig) -> Bundle:
