@@ -21,9 +21,9 @@ from benchmarks.harness import table
 
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.ensemble import FoldSoups, average_probabilities, average_weights, seconds_per_text
 from warmstart.finetuning.finetune import task_model
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_tune_within
 from warmstart.finetuning.teacher import Lesson, Teacher, TeacherChoice, TeacherConfig, teaching_pool
 from warmstart.interop.load import load

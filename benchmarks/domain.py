@@ -28,9 +28,9 @@ from warmstart.baselines.choice import run_baseline
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain
 from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.domain import COMPARED_TEXTS
 from warmstart.finetuning.finetune import task_model
-from warmstart.finetuning.own_backbone import COMPARED_TEXTS
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord

@@ -14,7 +14,7 @@ from warmstart.experiment.methods import learning_rates_for
 from warmstart.experiment.sweep import SweepConfig
 from warmstart.experiment.trial import Method
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.embed import embed

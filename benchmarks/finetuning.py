@@ -21,9 +21,9 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.data.encode import Encoded
 from warmstart.data.task import Split, Task
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import fine_tune
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import rng

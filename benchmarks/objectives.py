@@ -20,8 +20,8 @@ from benchmarks.table import paragraph
 from warmstart.data.budget import label_budget
 from warmstart.data.splits import stratified_sample
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import task_model
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.interop.load import load_model
 from warmstart.stats.formatting import percent, percent_interval
 from warmstart.stats.intervals import t_interval

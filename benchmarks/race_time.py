@@ -20,7 +20,7 @@ PARTS = {
     "texts: reading, audit, tokens": (
         ("tasks/load.py", "load_task"),
         ("data/audit.py", "audit"),
-        ("finetuning/encoded_task.py", "of"),
+        ("finetuning/inputs.py", "of"),
     ),
     "frozen states of the texts": (("finetuning/inputs.py", "from_features"), ("experiment/inputs.py", "trial_vectors")),
     "copies of the model": (("finetuning/finetune.py", "task_model"),),

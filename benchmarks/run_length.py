@@ -17,8 +17,8 @@ from benchmarks.harness import table
 
 from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import task_model
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.stats.calibration import log_losses

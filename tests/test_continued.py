@@ -26,7 +26,7 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.finetuning import continued
 from warmstart.finetuning.continued import continue_pretraining, decide
-from warmstart.finetuning.own_backbone import OwnBackboneConfig, pretrain_on_own_text
+from warmstart.finetuning.domain import OwnBackboneConfig, pretrain_on_own_text
 from warmstart.finetuning.schemes import SchemeOptions
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.bundle import Bundle

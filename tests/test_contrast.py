@@ -23,10 +23,8 @@ from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError
-from warmstart.finetuning.contrast import Contrast, ContrastiveLoss
 from warmstart.finetuning.finetune import check_scheme
-from warmstart.finetuning.language_loss import LanguageTask
-from warmstart.finetuning.task_loss import task_loss
+from warmstart.finetuning.losses import Contrast, ContrastiveLoss, LanguageTask, task_loss
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.model.files import load_bundle
 from warmstart.model.model import Model, fresh_head

@@ -27,8 +27,8 @@ from warmstart.cost.memory import FRAGMENTATION, activation_bytes, inference_mem
 from warmstart.cost.parameters import count_parameters, evaluate_form, without_storage
 from warmstart.cost.workload import Workload
 from warmstart.errors import ConfigError, ModelError
-from warmstart.finetuning.apply import apply_scheme
-from warmstart.finetuning.compose import make_scheme
+from warmstart.finetuning.scheme import apply_scheme
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig

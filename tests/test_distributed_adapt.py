@@ -22,9 +22,9 @@ from helpers.tasks import cats, tune, write_task
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.data.task import Task
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import fine_tune, task_model
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.inputs import EncodedTask
+from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.schemes import SCHEMES
 from warmstart.model.files import save
 from warmstart.tasks import TASK_TYPES

@@ -21,7 +21,7 @@ from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.relevance import LEFT_OUT, passages_of, relevances
 from warmstart.data.source import Source
 from warmstart.data.token_store import prepare_store
-from warmstart.finetuning.joint_loss import JointTask, LabelledBatch
+from warmstart.finetuning.domain import JointTask, LabelledBatch
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
 from warmstart.model.files import load_bundle

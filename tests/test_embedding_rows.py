@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from helpers.bundles import classifier, finetune_config, language_bundle, make_task
-from warmstart.finetuning import embedding_rows
-from warmstart.finetuning.apply import apply_scheme
-from warmstart.finetuning.compose import make_scheme
-from warmstart.finetuning.embedding_rows import EmbeddingRows
-from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning import scheme
 from warmstart.finetuning.finetune import FineTuneResult, fine_tune
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.inputs import EncodedTask
+from warmstart.finetuning.losses import LanguageTask
+from warmstart.finetuning.scheme import EmbeddingRows, apply_scheme
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
@@ -22,7 +21,7 @@ def tuned(names: str, tokenizer: Tokenizer, *, weight_decay: float = 0.0) -> Fin
     model, config = classifier(tokenizer), finetune_config(names, keep="best")
     train = config.train.model_copy(update={"weight_decay": weight_decay})
     encoded = EncodedTask.of(make_task(), model, tokenizer)
-    assert len(encoded.training_ids()) < embedding_rows.WORTHWHILE * tokenizer.vocab_size or not embedding_rows.WORTHWHILE
+    assert len(encoded.training_ids()) < scheme.WORTHWHILE * tokenizer.vocab_size or not scheme.WORTHWHILE
     return fine_tune(
         model, encoded, config.model_copy(update={"train": train}), 0, language=LanguageTask.of(language_bundle(tokenizer))
     )
@@ -32,7 +31,7 @@ def tuned(names: str, tokenizer: Tokenizer, *, weight_decay: float = 0.0) -> Fin
 def test_schemes_give_the_same_with_rows_set_apart(names: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights, predictions, scores of the evaluations and the number of trainable parameters are those of the whole embedding."""
     rows = tuned(names, tokenizer)
-    monkeypatch.setattr(embedding_rows, "WORTHWHILE", 0.0)
+    monkeypatch.setattr(scheme, "WORTHWHILE", 0.0)
     whole = tuned(names, tokenizer)
     weights, expected = rows.model.weights(), whole.model.weights()
     assert weights.keys() == expected.keys()

@@ -21,14 +21,13 @@ from warmstart.commands.adapt.result import AdaptResult, EnsembleResult
 from warmstart.data.budget import label_budget
 from warmstart.data.task import Split
 from warmstart.errors import ConfigError, DataError
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.ensemble import Averaged, FoldSoups, Soup
 from warmstart.finetuning.finetune import run_length, task_model, training_inputs
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.inputs import EncodedTask
+from warmstart.finetuning.losses import LanguageTask, SoftBatch, SoftTexts, soft_cross_entropy
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
-from warmstart.finetuning.soft_labels import SoftBatch, SoftTexts, soft_cross_entropy
 from warmstart.finetuning.teacher import Lesson, Teacher, TeacherChoice, TeacherConfig, teaching_pool
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle

@@ -20,23 +20,22 @@ from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode
 from warmstart.errors import ConfigError, ModelError
 from warmstart.finetuning import features, finetune
-from warmstart.finetuning.apply import apply_scheme
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
+from warmstart.finetuning.ensemble import interpolate
 from warmstart.finetuning.features import FeatureCache, backbone_digest, pooled_layers
 from warmstart.finetuning.finetune import FineTuneResult, fine_tune, task_model
-from warmstart.finetuning.head_start import start_at_class_means
-from warmstart.finetuning.interpolation import interpolate
-from warmstart.finetuning.language_loss import (
+from warmstart.finetuning.inputs import EncodedTask, start_at_class_means
+from warmstart.finetuning.losses import (
     LanguageTask,
+    class_weights,
     language_batch_loss,
     mean_targets,
     require_language_head,
     with_language_batches,
 )
+from warmstart.finetuning.scheme import apply_scheme
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.finetuning.schemes.additions import L2SPPenalty
-from warmstart.finetuning.task_loss import class_weights
 from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.model import Model

@@ -30,8 +30,8 @@ from warmstart.cli import main
 from warmstart.cost.parameters import count_parameters
 from warmstart.data.encode import encode
 from warmstart.errors import ModelError, TokenizerError, WarmstartError
-from warmstart.finetuning.apply import apply_scheme
-from warmstart.finetuning.compose import make_scheme
+from warmstart.finetuning.scheme import apply_scheme
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig

@@ -27,10 +27,10 @@ from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.finetuning.apply import apply_scheme
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import task_model
+from warmstart.finetuning.scheme import apply_scheme
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.heads import make_head
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop import onnx as ours

@@ -22,18 +22,15 @@ from warmstart.data.batches import labelled_batches
 from warmstart.data.encode import encode
 from warmstart.data.task import Split
 from warmstart.errors import ConfigError
-from warmstart.finetuning.apply import apply_scheme
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.ensemble import Soup
 from warmstart.finetuning.finetune import fine_tune, task_model
-from warmstart.finetuning.language_loss import LanguageTask
-from warmstart.finetuning.scheme import Scheme
-from warmstart.finetuning.schemes import SCHEMES, SchemeOptions
+from warmstart.finetuning.inputs import EncodedTask
+from warmstart.finetuning.losses import LanguageTask, SoftTexts
+from warmstart.finetuning.scheme import Scheme, apply_scheme
+from warmstart.finetuning.schemes import SCHEMES, SchemeOptions, make_scheme
 from warmstart.finetuning.schemes.additions import L2SPPenalty, norms
 from warmstart.finetuning.schemes.weights import all_parameters
-from warmstart.finetuning.soft_labels import SoftTexts
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save

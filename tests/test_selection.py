@@ -15,10 +15,10 @@ from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError, DivergedError
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.estimate import Estimator
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.schemes import SCHEMES
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, best_rate, fine_tune_within
 from warmstart.model.bundle import Bundle

@@ -33,8 +33,8 @@ from warmstart.data.encode import encode, encode_pieces
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import fine_tune, task_model
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads import make_head
 from warmstart.heads.regression import RegressionHeadConfig
 from warmstart.model.files import load_bundle, save

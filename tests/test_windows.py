@@ -20,10 +20,10 @@ from warmstart.data.task import Split, Task
 from warmstart.data.windows import CUT, WindowSettings, framed_windows, window_starts
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.encoder import TextEncoder
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import check_scheme, fine_tune, task_model
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.inputs import EncodedTask
+from warmstart.finetuning.losses import LanguageTask
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.pooling import POOLINGS, join_windows

@@ -64,7 +64,7 @@ _HOMES = {
     "export_model": "commands.export",
     "generate": "generation.generate",
     "import_model": "commands.import_",
-    "interpolate": "finetuning.interpolation",
+    "interpolate": "finetuning.ensemble",
     "load": "interop.load",
     "load_task": "tasks.load",
     "load_tokenizer": "tokenizer.load",
@@ -141,7 +141,7 @@ if TYPE_CHECKING:
     from warmstart.estimators.regressor import TextRegressor as TextRegressor
     from warmstart.estimators.tagger import TokenTagger as TokenTagger
     from warmstart.finetuning.config import FineTuneConfig as FineTuneConfig
-    from warmstart.finetuning.interpolation import interpolate as interpolate
+    from warmstart.finetuning.ensemble import interpolate as interpolate
     from warmstart.finetuning.schemes import SchemeOptions as SchemeOptions
     from warmstart.generation.generate import generate as generate
     from warmstart.generation.sampling import GenerateConfig as GenerateConfig

@@ -27,8 +27,8 @@ from warmstart.cost.memory import megabytes
 from warmstart.cost.parameters import without_storage
 from warmstart.cost.workload import Workload
 from warmstart.errors import ConfigError
-from warmstart.finetuning.apply import apply_scheme
-from warmstart.finetuning.compose import known_scheme, make_scheme
+from warmstart.finetuning.scheme import apply_scheme
+from warmstart.finetuning.schemes import known_scheme, make_scheme
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.detection import DetectionHead
 from warmstart.heads.head import LossHead

@@ -22,12 +22,12 @@ from warmstart.data.windows import WindowPooling
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.calibration import fitted_calibration
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import head_config_for
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import PRETRAINED, best_run
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle, save

@@ -14,8 +14,8 @@ from warmstart.data.budget import label_budget
 from warmstart.experiment.store import selection_settings
 from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.estimate import Estimator, RunCost, cost_sentence
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown
 from warmstart.stats.formatting import time_span

@@ -15,8 +15,8 @@ from warmstart.data.task import Task, resplit
 from warmstart.errors import DataError
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import head_config_for
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads.pooling import join_windows
 from warmstart.interop.encoders import find_model
 from warmstart.model.bundle import Bundle

@@ -16,12 +16,12 @@ from warmstart.data.task import Task
 from warmstart.errors import BundleError, ConfigError
 from warmstart.experiment.stack import STACK
 from warmstart.experiment.trial import OWN_BACKBONE, Method
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
+from warmstart.finetuning.domain import OwnBackboneConfig, pretrain_on_own_text
 from warmstart.finetuning.finetune import check_scheme
-from warmstart.finetuning.own_backbone import OwnBackboneConfig, pretrain_on_own_text
 from warmstart.finetuning.runs import SCRATCH
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.finetuning.schemes.additions import DaptOptions
 from warmstart.interop.encoders import find_model
 from warmstart.interop.load import load_model

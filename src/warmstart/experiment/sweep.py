@@ -46,11 +46,10 @@ from warmstart.experiment.ranking import Ranking, rank
 from warmstart.experiment.stack import STACK, trials_of_seed
 from warmstart.experiment.store import SweepContext, find_result, result_file
 from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
-from warmstart.finetuning.compose import known_scheme, make_scheme
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.domain import OwnBackboneConfig
 from warmstart.finetuning.finetune import head_config_for
-from warmstart.finetuning.own_backbone import OwnBackboneConfig
-from warmstart.finetuning.schemes import SCHEMES
+from warmstart.finetuning.schemes import SCHEMES, known_scheme, make_scheme
 from warmstart.interop.encoders import encoders_at_hand, find_model
 from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle

@@ -9,8 +9,7 @@ from tyro.conf import arg
 
 from warmstart.config import Advanced
 from warmstart.data.windows import WindowSettings
-from warmstart.finetuning.compose import known_scheme
-from warmstart.finetuning.schemes import SCHEMES, SchemeOptions
+from warmstart.finetuning.schemes import SCHEMES, SchemeOptions, known_scheme
 from warmstart.heads.classification import HeadActivation
 from warmstart.heads.pooling import POOLINGS
 from warmstart.registry import Choices

@@ -23,7 +23,7 @@ from warmstart.data.source import Source
 from warmstart.data.splits import stratified_sample
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import DataError
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.multitask_model import MultitaskModel, TaskBatch
 from warmstart.finetuning.multitask_training import TaskSuite
 from warmstart.model.bundle import Bundle

@@ -29,8 +29,8 @@ from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, prepare_store
 from warmstart.errors import ConfigError, DataError
-from warmstart.finetuning.frozen_probe import FrozenProbe
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.features import FrozenProbe
+from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.schemes.additions import DaptOptions
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ContinuedPretrainingRecord, StageEvaluation

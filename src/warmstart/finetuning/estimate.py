@@ -23,13 +23,12 @@ from warmstart.cost.memory import training_memory
 from warmstart.cost.workload import Workload
 from warmstart.data.budget import LabelBudget
 from warmstart.data.encode import Encoded
-from warmstart.finetuning.apply import apply_scheme
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.embedding_rows import EmbeddingRows
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import reads_features, run_length, task_model, training_inputs
+from warmstart.finetuning.inputs import EncodedTask
+from warmstart.finetuning.scheme import EmbeddingRows, apply_scheme
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model

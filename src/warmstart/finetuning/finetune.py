@@ -16,16 +16,12 @@ from torch import nn
 from warmstart.backbone.backbone import Backbone
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
-from warmstart.finetuning.apply import apply_scheme
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.embedding_rows import EmbeddingRows
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.features import predict_from_features
-from warmstart.finetuning.head_start import start_at_class_means
-from warmstart.finetuning.inputs import TrainingInputs
-from warmstart.finetuning.language_loss import LanguageTask, require_language_head
-from warmstart.finetuning.scheme import Scheme
+from warmstart.finetuning.inputs import EncodedTask, TrainingInputs, start_at_class_means
+from warmstart.finetuning.losses import LanguageTask, require_language_head
+from warmstart.finetuning.scheme import EmbeddingRows, Scheme, apply_scheme
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.heads.head import TaskHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head

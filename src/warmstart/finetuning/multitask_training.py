@@ -19,8 +19,8 @@ from warmstart.data.task import Task
 from warmstart.data.test_ledger import LedgerSummary, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import head_config_for
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.multitask_model import MultitaskModel, TaskBatch
 from warmstart.heads.classification import ClassificationHead
 from warmstart.model.bundle import Bundle

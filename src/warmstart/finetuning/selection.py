@@ -22,12 +22,12 @@ import numpy as np
 
 from warmstart.data.budget import LabelBudget, SelectionName
 from warmstart.errors import DivergedError
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.finetune import FineTuneResult, FineTuning, check_patience, predict_test, run_length, task_model
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.kept import kept_fine_tuning
-from warmstart.finetuning.language_loss import LanguageTask
+from warmstart.finetuning.losses import LanguageTask
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.runs.parts import Parts

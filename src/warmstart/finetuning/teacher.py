@@ -32,7 +32,7 @@ from warmstart.data.pool import Pool, pool_unlike, task_pool
 from warmstart.data.task import Split, Task, plain_text, texts_digest
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.finetuning.ensemble import seconds_per_text
-from warmstart.finetuning.soft_labels import SoftTexts
+from warmstart.finetuning.losses import SoftTexts
 from warmstart.interop.load import load_predictor
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest

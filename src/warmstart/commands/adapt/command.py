@@ -25,10 +25,8 @@ from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.trial import described_settings
 from warmstart.finetuning.calibration import calibrate, split_calibration_texts
-from warmstart.finetuning.compose import make_scheme
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
-from warmstart.finetuning.encoded_task import EncodedTask
 from warmstart.finetuning.ensemble import (
     STACKABLE,
     FoldSoups,
@@ -39,8 +37,10 @@ from warmstart.finetuning.ensemble import (
 )
 from warmstart.finetuning.estimate import Estimator, cost_sentence
 from warmstart.finetuning.finetune import check_patience, check_scheme, head_config_for
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import DISTILLED, PRETRAINED, SCRATCH, TEACHER
 from warmstart.finetuning.saved import warn_of_other_predictions
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, fine_tune_within
 from warmstart.finetuning.teacher import Lesson, Teacher, TeacherChoice, TeacherConfig, teaching_pool
 from warmstart.interop.load import load_model

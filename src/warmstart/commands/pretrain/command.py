@@ -29,8 +29,7 @@ from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
 from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.finetuning.domain_run import DomainRun, domain_source
-from warmstart.finetuning.joint_loss import LabelledBatch, WithTask
+from warmstart.finetuning.domain import DomainRun, LabelledBatch, WithTask, domain_source
 from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.interop.load import load_model

@@ -14,7 +14,7 @@ from warmstart.adapters.insertion import Adapter
 from warmstart.adapters.lora import LoraConfig, Targets
 from warmstart.adapters.scalar_mix import ScalarMixConfig
 from warmstart.config import Config
-from warmstart.finetuning.contrast import Contrast
+from warmstart.finetuning.losses import Contrast
 from warmstart.finetuning.scheme import Penalty, Scheme
 from warmstart.model.model import Model
 
@@ -87,7 +87,7 @@ def lora(options: LoraOptions) -> Scheme:
     return Scheme(adapters=(config,), rate_factors={"lora": 10.0, "head": 10.0})
 
 
-# A supervised contrastive loss beside or in place of the head's for the backbone; ``finetuning/contrast.py`` computes it.
+# A supervised contrastive loss beside or in place of the head's for the backbone; ``finetuning/losses.py`` computes it.
 # Gunel et al. 2021, equation 1, has it beside the head's loss. On the sets of development that proved worse than in its place.
 
 
@@ -107,7 +107,7 @@ def contrast(options: ContrastOptions) -> Scheme:
     return Scheme(contrast=loss, rate_factors={"head": 10.0})
 
 
-# A language-model loss beside the task's (Radford et al. 2018, equation 5); ``language_loss`` computes it.
+# A language-model loss beside the task's (Radford et al. 2018, equation 5); ``finetuning/losses.py`` computes it.
 
 
 class LanguageLossOptions(Config):

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from warmstart.config import Config
 from warmstart.errors import ConfigError
-from warmstart.finetuning.scheme import Scheme
-from warmstart.finetuning.unfreezing import Unfreezing, frozen_until
+from warmstart.finetuning.scheme import Scheme, Unfreezing, frozen_until
 from warmstart.model.model import Model
 from warmstart.training.schedules import Schedule, constant
 
