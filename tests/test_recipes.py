@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,13 @@ from helpers.models import SENTENCES
 from warmstart.cli import main
 from warmstart.commands import COMMANDS
 from warmstart.commands import recipe as recipe_module
+from warmstart.commands.adapt.command import AdaptConfig
+from warmstart.commands.race.command import RaceConfig
 from warmstart.commands.recipe import RecipeConfig, _has_result, read_recipe, recipe
 from warmstart.commands.tokenize import TokenizeConfig
-from warmstart.config import read_yaml
+from warmstart.config import EFFECTLESS, NAMES_FILES, NAMES_TASKS, read_yaml
 from warmstart.corpora.index import PLAN, SHARD_INDEX
+from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError
 from warmstart.runs.made_of import input_hashes
 
@@ -141,10 +145,10 @@ def test_a_changed_split_of_a_task_is_noticed(tmp_path: Path) -> None:
     """The files that a manifest names are inputs, too."""
     (tmp_path / "a.csv").write_text("text,label")
     (tmp_path / "task.yaml").write_text("name: x\ntrain: {path: a.csv}\ntest: 0.2\n")
-    before = input_hashes({"task": str(tmp_path / "task.yaml"), "model": "nowhere"}, Path())
+    before = input_hashes(AdaptConfig(task=str(tmp_path / "task.yaml"), model="nowhere"))
     assert set(before) == {str(tmp_path / "task.yaml"), str(tmp_path / "a.csv")}
     (tmp_path / "a.csv").write_text("text,label\nx,y")
-    assert input_hashes({"task": str(tmp_path)}, Path()) != before
+    assert input_hashes(AdaptConfig(task=str(tmp_path), model="nowhere")) != before
 
 
 def test_a_step_that_was_stopped_before_its_first_checkpoint_starts_again(
@@ -204,14 +208,26 @@ def test_inputs_of_a_step_are_globs_and_manifests_of_any_ending_too(tmp_path: Pa
     """What they name is hashed; a word that is also the name of a folder is not."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text("text,label\n")
-    (tmp_path / "task.txt").write_text("name: t\ntrain: data/*.csv\n")
+    (tmp_path / "task.txt").write_text("name: t\ntrain: data/*.csv\ntest: 0.2\n")
     (tmp_path / "full").mkdir()
     monkeypatch.chdir(tmp_path)
-    given = {"task": "task.txt", "scheme": "full"}
-    before = input_hashes(given, Path())
+    given = AdaptConfig(task="task.txt", model="nowhere")
+    before = input_hashes(given)
     assert sorted(before) == ["data/*.csv", "task.txt"]
     (tmp_path / "data" / "b.csv").write_text("text,label\n")
-    assert input_hashes(given, Path())["data/*.csv"] != before["data/*.csv"]
+    assert input_hashes(given)["data/*.csv"] != before["data/*.csv"]
+
+
+def test_a_setting_that_names_files_says_so() -> None:
+    """Its type is ``FileInput`` or ``TaskInput``, or ``Effectless``: else a file that has changed would not be noticed."""
+    reading = (*LabelledTableFlags.model_fields, *RaceConfig.model_fields.keys() & {"save"})
+    for name in ("pretrain", "tokenize", "adapt", "answers", "race", "curve", "evaluate", "predict", "generate", "import"):
+        for setting, field in COMMANDS[name].load()[0].model_fields.items():
+            said = re.search(r"\b(files?|folders?|manifests?|bundles?)\b", field.description or "") and "str" in str(
+                field.annotation
+            )
+            marked = any(one in field.metadata for one in (NAMES_FILES, NAMES_TASKS, EFFECTLESS))
+            assert marked or not said or setting in reading, f"{name}: {setting}"
 
 
 def test_a_step_in_a_folder_that_is_not_its_own_is_not_taken_for_done(small: Path, tmp_path: Path) -> None:

@@ -31,6 +31,12 @@ EFFECTLESS = "effectless"
 """marks a setting that changes no result: where it is written, or how it is computed"""
 Effectless = Annotated[T, EFFECTLESS]
 """the type of such a setting: ``out: Effectless[str] = "runs/race"``; of one that is advanced too: ``Effectless[Advanced[int]]``"""
+NAMES_FILES, NAMES_TASKS = "names files", "names tasks"
+"""mark a setting that names files, folders, globs or models, or manifests of tasks: what they hold counts, too"""
+FileInput = Annotated[T, NAMES_FILES]
+"""the type of such a setting, in which a word that is no file may stand too: ``pool: FileInput[str] = "rest"``"""
+TaskInput = Annotated[T, NAMES_TASKS]
+"""the same for manifests of tasks, and whatever else ``load_task`` reads"""
 
 
 class Config(BaseModel):

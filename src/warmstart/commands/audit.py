@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tyro.conf import Positional
 
+from warmstart.config import FileInput, TaskInput
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.task import Task
@@ -26,11 +27,11 @@ from warmstart.tasks.load import load_task
 class AuditConfig(WindowSettings, LabelledTableFlags):
     """Check a task's data: leaks between splits, duplicates, conflicting labels, empty texts, and how often test was scored."""
 
-    task: Positional[str]
+    task: Positional[TaskInput[str]]
     """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
-    model: str | None = None
+    model: FileInput[str | None] = None
     """also count the tokens that this model truncates or does not know: a bundle, or the folder of a run"""
-    text: tuple[str, ...] = ()
+    text: FileInput[tuple[str, ...]] = ()
     """pretraining text (files or folders): also count the test texts that occur in it"""
     drop_leaks: bool = False
     """drop leaks first, and audit the rest"""

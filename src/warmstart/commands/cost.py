@@ -20,7 +20,7 @@ from tyro.conf import Positional, arg
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.command import PretrainConfig
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, FileInput
 from warmstart.cost.cost import Cost, cost_of
 from warmstart.cost.measured import measure_cost, measure_here
 from warmstart.cost.memory import megabytes
@@ -51,11 +51,11 @@ from warmstart.training.optimizers import is_muon_matrix
 class CostConfig(Config):
     """Count the parameters, FLOPs and memory of a model, part by part; reads the settings of a pretraining run too."""
 
-    model: Positional[str | None] = None
+    model: Positional[FileInput[str | None]] = None
     """a bundle, or the folder of a run; none: the model that the settings describe"""
     vocab_size: int | None = Field(None, gt=0)
     """size of the vocabulary; default: the tokenizer's"""
-    tokenizer_file: Advanced[str | None] = None
+    tokenizer_file: FileInput[Advanced[str | None]] = None
     """take the size of the vocabulary from this tokenizer"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer that would be trained"""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, FileInput, TaskInput
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Document, Source
 from warmstart.data.task import Split, Task
@@ -41,9 +41,9 @@ from warmstart.training.held_out import held_out_metrics
 class EvaluateConfig(Config):
     """Score an adapted model on a task's test split, or a language model on a text."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """a bundle, or the folder of a run"""
-    task: Positional[str]
+    task: Positional[TaskInput[str]]
     """for an adapted model, the manifest of a task (YAML); for a language model, a file or folder of text"""
     document: Advanced[Document] = "paragraph"
     """what one document of a text is"""

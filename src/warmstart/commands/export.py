@@ -12,7 +12,7 @@ from tyro.conf import Positional
 
 from warmstart.adapters.insertion import inserted_adapters, merge_adapters
 from warmstart.adapters.lora import LoraConfig
-from warmstart.config import Config, Effectless
+from warmstart.config import Config, Effectless, FileInput, TaskInput
 from warmstart.data.encode import Encoded
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
@@ -44,7 +44,7 @@ ROUNDS = 3
 class ExportConfig(Config):
     """Write a model in a format that other tools read."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """a bundle, or a run's folder"""
     out: Effectless[str | None] = None
     """folder to create; of a page the file, by default the model's name and .html"""
@@ -55,7 +55,7 @@ class ExportConfig(Config):
     one HTML file with the model inside, 8 bits for each weight, that any browser opens without a server or a network"""
     int8: bool = False
     """onnx: also write the graph with 8-bit weights"""
-    task: str | None = None
+    task: TaskInput[str | None] = None
     """onnx: the task's manifest (YAML); reports the score and the speed of each form on its test split"""
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.fetch import fetch
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
@@ -32,7 +32,7 @@ from warmstart.system.console import console
 class ImportConfig(TableFlags):
     """Save a pretrained model (in the Hugging Face format, a GGUF file, an encoder) as a bundle, or fetch a public data set."""
 
-    source: Positional[str]
+    source: Positional[FileInput[str]]
     """the model's folder (config.json, model.safetensors, tokenizer.json), hf:OWNER/NAME on the hub, FILE.gguf, or an encoder; or
     the address of a data set"""
     out: Effectless[str]
@@ -41,13 +41,13 @@ class ImportConfig(TableFlags):
     """of a data set at https://…: what the file must be, sha256:… or md5:…"""
     unpack: Advanced[bool] = True
     """unpack a data set that is a zip or tar archive"""
-    onto: str | None = None
+    onto: FileInput[str | None] = None
     """if the source is a PEFT folder with LoRA weights: the bundle to insert them into"""
     max_length: int | None = Field(None, gt=0)
     """maximum length; default: that of the model, with rotary positions at most 8192"""
-    trim: Advanced[tuple[str, ...]] = ()
+    trim: FileInput[Advanced[tuple[str, ...]]] = ()
     """files or folders of text, or tables: tokens that do not occur in them leave the vocabulary, which makes the model smaller"""
-    static: Advanced[tuple[str, ...]] = ()
+    static: FileInput[Advanced[tuple[str, ...]]] = ()
     """the same, and the model becomes one vector for each token, learned from the encoder's vectors of these texts: some accuracy
     for a hundred times the speed"""
 

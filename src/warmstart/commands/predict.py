@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.tables import reading_alike
 from warmstart.data.token_store import documents_of
@@ -36,11 +36,11 @@ from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model
 class PredictConfig(TableFlags):
     """Label texts, or answer questions, with an adapted model: one line of JSON per text, or a table with a row for each."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """an adapted model: a bundle, or the folder of a run"""
     texts: Positional[tuple[str, ...]] = ()
     """texts to label, or questions to answer"""
-    file: str | None = None
+    file: FileInput[str | None] = None
     """a file of texts: one per line, or a table with a text column, which is read as the model's training texts were"""
     second: Advanced[str | None] = None
     """the column of the table that holds the second texts of pairs, or the passages that the questions are about"""
@@ -55,7 +55,7 @@ class PredictConfig(TableFlags):
     --calibration-fraction)"""
     confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
     """probability with which that error rate is guaranteed"""
-    corpus: Advanced[tuple[str, ...]] = ()
+    corpus: FileInput[Advanced[tuple[str, ...]]] = ()
     """for answers: text that the model was trained on; questions with names that do not occur in it are flagged and not answered"""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, result_key
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput, result_key
 from warmstart.corpora.index import PLAN, SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
 from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
@@ -38,7 +38,7 @@ HEADER = ("text", "shards", "documents", "words", "tokens", "tokens per word", "
 class TokenizeConfig(TableFlags):
     """Write text as shards of tokens. The same command goes on where it stopped, with any number of jobs."""
 
-    text: Positional[tuple[str, ...]] = Field((), min_length=1)
+    text: Positional[FileInput[tuple[str, ...]]] = Field((), min_length=1)
     """files, folders, globs or URLs of text (also .gz, .xz), or tables with a text column"""
     out: Effectless[str]
     """folder of the shards"""
@@ -50,11 +50,11 @@ class TokenizeConfig(TableFlags):
     """what one document is: paragraph, sentence, line or file"""
     drop_near_duplicates: bool = False
     """leave out documents that are nearly the same as an earlier one"""
-    drop_test_texts_of: tuple[str, ...] = ()
+    drop_test_texts_of: TaskInput[tuple[str, ...]] = ()
     """manifests of tasks (YAML): leave out documents in which one of their test or validation texts occurs"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer to train on the text"""
-    tokenizer_file: Advanced[str | None] = None
+    tokenizer_file: FileInput[Advanced[str | None]] = None
     """a tokenizer to load instead: tokenizer.json, a sentencepiece .model, a word list, or a folder with a tokenizer.json"""
 
     @field_validator("held_out")

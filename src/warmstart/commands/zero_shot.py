@@ -8,7 +8,7 @@ from dataclasses import replace
 from tyro.conf import Positional
 
 from warmstart.baselines.vectors import zero_shot
-from warmstart.config import Config, Effectless
+from warmstart.config import Config, Effectless, FileInput, TaskInput
 from warmstart.data.task import words_of_name
 from warmstart.errors import ConfigError
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
@@ -31,11 +31,11 @@ NAME = "label names"
 class ZeroShotConfig(Config):
     """Make a classifier from the names of labels alone: each text gets the label whose name is most like it."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """a backbone that compares texts, such as an imported sentence encoder (a bundle)"""
     label_names: tuple[str, ...] = ()
     """the labels; the words after a colon say what one means: "Sci/Tech: science and technology" """
-    task: str | None = None
+    task: TaskInput[str | None] = None
     """in place of these: the manifest of a task, of which only the labels and their descriptions are read"""
     out: Effectless[str]
     """folder of the classifier"""

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from tyro.conf import arg
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, FileInput, TaskInput
 from warmstart.data.budget import LabelBudget
 from warmstart.data.files import text_lines
 from warmstart.data.pool import NO_POOL, REST, Pool, task_pool, texts_to_read
@@ -49,13 +49,13 @@ KEPT_SHARE, KEPT_LEAST = 4, 500_000
 class DomainConfig(Config):
     """The task whose domain is read, and what is read for it."""
 
-    for_task: Annotated[str | None, arg(name="for")] = None
+    for_task: TaskInput[Annotated[str | None, arg(name="for")]] = None
     """manifest of a task (YAML): pretrain on its own text, and on the passages of TEXT that are most like it"""
     labels: int | None = Field(None, gt=1)
     """with --for: labelled texts of the task, drawn by the seed, whose task loss is minimised too; default: no label is used"""
     task_weight: Advanced[float] = Field(1.0, gt=0)
     """with --labels: weight of the mean task loss beside the mean loss of the objective"""
-    pool: Advanced[str] = REST
+    pool: FileInput[Advanced[str]] = REST
     """with --for: the task's own text without labels: rest (its `unlabelled` text and its training texts), none, or a file"""
     relevant_words: Advanced[int | None] = Field(None, gt=0)
     """with --for and TEXT: words of passages to keep, the most relevant first; default: four times those of the task's own text,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, FileInput
 
 Document = Literal["paragraph", "sentence", "line", "file"]
 Format = Literal[
@@ -73,7 +73,7 @@ class Source(Config):
 
     model_config = ConfigDict(coerce_numbers_to_str=True)  # YAML reads `as_label: 1` and `text: 2` as numbers
 
-    path: str
+    path: FileInput[str]
     """a file, or a folder or glob (books/*.txt) whose files are all read, in the order of their names (hidden ones are skipped)"""
     format: Literal["auto", Format] = "auto"
     """auto: pattern if one is given, else by the ending (.csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .parquet, .arrow, .feather,
@@ -103,7 +103,7 @@ class Source(Config):
     """separates several labels in one column"""
     alternatives: tuple[str, ...] = ()
     """the columns of the alternatives to choose from; default: one column 'alternatives' with lists"""
-    labels_path: str | None = None
+    labels_path: FileInput[str | None] = None
     """a second file whose lines are the labels of the lines of the first"""
     as_label: str | None = None
     """one label for the whole source, for tasks with one file or folder per class"""

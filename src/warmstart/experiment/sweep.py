@@ -20,7 +20,7 @@ import torch
 from pydantic import AfterValidator, Field
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, Config, Effectless
+from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.encode import cut_sentence
@@ -87,9 +87,9 @@ LearningRate = Annotated[float, Field(gt=0)]
 class SweepConfig(Config):
     """Methods, learning rates, seeds and time."""
 
-    task: Positional[str]
+    task: Positional[TaskInput[str]]
     """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
-    backbones: tuple[str, ...] = ()
+    backbones: FileInput[tuple[str, ...]] = ()
     """pretrained models: bundles, folders of runs, or encoders; pool: a small one that is pretrained on the task's own text first;
     default: the encoders that are installed, but no slow one"""
     schemes: tuple[SchemeName, ...] = ("full",)
@@ -102,7 +102,7 @@ class SweepConfig(Config):
     """how settings are chosen: cross-validation on the labels, holdout (a fifth of them), or none (fixed settings, least time);
     default: with --labels, or without validation texts, none below 300 labels unless several learning rates are named, and
     cross-validation with more; otherwise holdout"""
-    pool: Advanced[str] = "rest"
+    pool: FileInput[Advanced[str]] = "rest"
     """text of the task without labels, for methods that read it: rest (also the training texts beyond --labels), none, or a file"""
     seeds: int = Field(5, gt=0)
     """number of seeds; fewer than three give wide intervals"""

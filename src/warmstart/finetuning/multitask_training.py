@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, Config, Effectless
+from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
 from warmstart.data.task import Task
@@ -46,9 +46,9 @@ EPOCHS = 5
 class TasksConfig(Config):
     """Several tasks on one backbone."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """the pretrained model: a bundle, or the folder of a run"""
-    tasks: Positional[Annotated[tuple[str, ...], Field(min_length=2)]]
+    tasks: Positional[TaskInput[Annotated[tuple[str, ...], Field(min_length=2)]]]
     """manifests of the tasks (YAML)"""
     out: Effectless[str] = "runs/tasks"
     """folder of the run"""

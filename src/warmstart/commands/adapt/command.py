@@ -16,7 +16,7 @@ from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.simple import collapsed
 from warmstart.commands.adapt.page import write_adapt_page
 from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, EnsembleResult, TeachingResult, head_swap_lines
-from warmstart.config import Advanced, Config, Effectless, setting_paths
+from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput, setting_paths
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.pool import texts_to_read
@@ -68,9 +68,9 @@ from warmstart.training.trackers import TRACKERS, Mirror, check_trackers
 class AdaptConfig(Config):
     """Swap a model's head, fine-tune it on labels over several seeds, and compare it with methods that need no pretraining."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """the pretrained model: a bundle, the folder of a run, or the name of an encoder: minilm, e5 or smollm2"""
-    task: Positional[str]
+    task: Positional[TaskInput[str]]
     """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
     out: Effectless[str] = "runs/adapt"
     """folder of the run"""

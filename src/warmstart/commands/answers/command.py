@@ -18,7 +18,7 @@ from tyro.conf import Positional, arg
 
 from warmstart.commands.answers.page import write_answers_page
 from warmstart.commands.answers.result import AnswersResult
-from warmstart.config import Advanced, Config, Effectless
+from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.text_hashes import TextHashes, key_of, text_hashes_wanted
 from warmstart.errors import ModelError
@@ -59,9 +59,9 @@ MOST_COMMON = "most common answer"
 class AnswersConfig(Config):
     """Train a language model to generate answers to questions, over several seeds, and find out when it should abstain."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """the pretrained language model: a bundle, or the folder of a run"""
-    task: Positional[str]
+    task: Positional[TaskInput[str]]
     """manifest of the task (YAML): questions as texts, answers as labels"""
     out: Effectless[str] = "runs/answers"
     """folder of the run"""

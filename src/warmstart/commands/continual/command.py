@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from warmstart.commands.continual.page import write_continual_page
 from warmstart.commands.continual.result import ContinualResult, ContinualRun
-from warmstart.config import Effectless
+from warmstart.config import Effectless, FileInput
 from warmstart.finetuning.continual import STRATEGIES, PretrainingLoss, StrategyOptions
 from warmstart.finetuning.multitask_model import MultitaskModel
 from warmstart.finetuning.multitask_training import TasksConfig, TaskSuite, load_tasks
@@ -39,7 +39,7 @@ class ContinualConfig(TasksConfig, StrategyOptions):
 
     out: Effectless[str] = "runs/continual"
     """folder of the run"""
-    text: str | None = None
+    text: FileInput[str | None] = None
     """text that was never trained on, to measure the pretrained language head's loss on after each task"""
     strategies: Annotated[tuple[Annotated[str, AfterValidator(STRATEGIES.known)], ...], Field(min_length=1)] = tuple(STRATEGIES)
     """how forgetting is prevented: none, replay (stored texts), ewc (elastic weight consolidation); several are compared"""

@@ -12,7 +12,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from warmstart.commands.generate.page import print_trace, write_trace
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, FileInput
 from warmstart.data.source import Document, Source
 from warmstart.data.token_store import documents_of
 from warmstart.generation.generate import generate as generate_texts
@@ -27,7 +27,7 @@ from warmstart.system.storage import atomic_write
 class GenerateCommandConfig(Config):
     """Continue prompts with a language model, and show for every token which others were probable."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """a pretrained model: a bundle, or the folder of a run"""
     prompts: Positional[tuple[str, ...]] = ("",)
     """texts to continue; none: begin a new text"""
@@ -38,7 +38,7 @@ class GenerateCommandConfig(Config):
     """also write the trace as a page"""
     trace_json: Advanced[str | None] = None
     """also write the trace as JSON"""
-    corpus: str | None = None
+    corpus: FileInput[str | None] = None
     """text that the model was trained on: show beside each step what follows the same context there"""
     corpus_document: Advanced[Document] = "paragraph"
     """what one document of the corpus is"""

@@ -20,7 +20,7 @@ from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
-from warmstart.config import Advanced, Effectless, read_yaml, result_key, setting_paths
+from warmstart.config import Advanced, Effectless, FileInput, read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
 from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
@@ -74,7 +74,7 @@ MOST_PASSES = 20
 class PretrainConfig(TableFlags):
     """Train a backbone on unlabelled text, from scratch or from a saved model, and save it as a bundle."""
 
-    text: Positional[tuple[str, ...]] = ()
+    text: Positional[FileInput[tuple[str, ...]]] = ()
     """files, folders, globs or URLs of text (also .gz, .xz), of tables with a text column, or of token shards; with --for it may be
     left out"""
     domain: Annotated[DomainConfig, arg(name="")] = DomainConfig()
@@ -82,9 +82,9 @@ class PretrainConfig(TableFlags):
     """folder of the run"""
     resume: Effectless[str | None] = None
     """folder of a run to resume, with its own settings"""
-    init_from: str | None = None
+    init_from: FileInput[str | None] = None
     """a saved model to train further, with its tokenizer and backbone"""
-    held_out: str = "0.02"
+    held_out: FileInput[str] = "0.02"
     """held-out text: a file, folder or URL, a fraction of the documents, or none"""
     document: Advanced[Document] = "paragraph"
     """what one document is: paragraph, sentence, line or file"""
@@ -94,7 +94,7 @@ class PretrainConfig(TableFlags):
     """show the training log in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer to train on the text"""
-    tokenizer_file: Advanced[str | None] = None
+    tokenizer_file: FileInput[Advanced[str | None]] = None
     """a tokenizer to load instead: tokenizer.json, a sentencepiece .model, or a word list"""
     objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
     backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()

@@ -24,7 +24,7 @@ from warmstart.commands.race.page import (
     write_tasks_page,
 )
 from warmstart.commands.race.result import RaceResult, TasksRaceResult
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, TaskInput
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.experiment.draws import MAJORITY_LABEL
@@ -63,7 +63,7 @@ RECOMMENDED = "recommended"
 class RaceConfig(SweepConfig):
     """Run every way to adapt on one task, on the same splits and seeds, and recommend the cheapest within the noise of the best."""
 
-    more_tasks: Positional[tuple[str, ...]] = ()
+    more_tasks: Positional[TaskInput[tuple[str, ...]]] = ()
     """manifests of further tasks: every task has a race of its own, and the methods are ranked over all of them"""
     schemes: tuple[SchemeName, ...] = ("full", "lp-ft", "discriminative", "lora", "houlsby", "bitfit")
     """ways to adapt each backbone, a+b combines two; probe and scalar-mix always run, and alone if neither schemes nor backbones

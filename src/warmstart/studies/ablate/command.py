@@ -8,7 +8,7 @@ from dataclasses import replace
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, ModelError
 from warmstart.interop.load import load_model
@@ -38,11 +38,11 @@ from warmstart.system.console import console
 class StudyAblateConfig(ThreadsConfig):
     """Ablate every head, attention, feed-forward layer and block in turn, and measure how much worse the model gets."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """a bundle, or the folder of a run"""
-    task: Positional[str | None] = None
+    task: Positional[TaskInput[str | None]] = None
     """task of an adapted model: its manifest (YAML); the metric is the task's, on the test split"""
-    text: tuple[str, ...] = ()
+    text: FileInput[tuple[str, ...]] = ()
     """text for a language model: files or folders; the metric is the loss per token"""
     out: Effectless[str] = "runs/ablate"
     """folder of the run"""

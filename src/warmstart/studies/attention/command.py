@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -27,11 +27,11 @@ from warmstart.system.storage import atomic_write
 class StudyAttentionConfig(ThreadsConfig):
     """Draw the attention of each head over a text, and compare all heads with uniform attention over a corpus."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """any model: a bundle, or the folder of a run"""
     sentence: Positional[str]
     """the text whose attention is drawn; what does not fit into the model is cut"""
-    text: tuple[str, ...] = ()
+    text: FileInput[tuple[str, ...]] = ()
     """files or folders of text: the corpus over which heads are compared; default: the one text"""
     passages: int = Field(200, gt=1)
     """passages of the corpus, drawn at random"""

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.probing import read_probing_tasks
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -28,15 +28,15 @@ from warmstart.studies.diff.result import diff_result
 class StudyDiffConfig(ThreadsConfig):
     """Compare two models of one shape: hidden states, weights, attention, nearest neighbours, probes and language loss."""
 
-    before: Positional[str]
+    before: Positional[FileInput[str]]
     """the first model: a bundle, or the folder of a run"""
-    after: Positional[str]
+    after: Positional[FileInput[str]]
     """the second model, trained from the first: same tokenizer and shape; adapters, LoRA or a scalar mix may be added"""
-    text: tuple[str, ...]
+    text: FileInput[tuple[str, ...]]
     """files or folders of text that both models read"""
-    held_out: str | None = None
+    held_out: FileInput[str | None] = None
     """file or folder of text for the language loss, if BEFORE has a language head; default: the text"""
-    tasks: tuple[str, ...] = ()
+    tasks: FileInput[tuple[str, ...]] = ()
     """files or folders of sentence tasks in SentEval's format, for linear probes before and after"""
     passages: Advanced[int] = Field(200, ge=8)
     """number of passages: drawn at random from the text, or the first ones of the held-out text"""

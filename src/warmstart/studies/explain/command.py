@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -24,13 +24,13 @@ from warmstart.system.console import console
 class StudyExplainConfig(ThreadsConfig, TableFlags):
     """Measure how much each word contributes to a prediction, and test whether the explanation is faithful."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """a model that labels or generates text: a bundle, or the folder of a run"""
     text: Positional[str | None] = None
     """the text whose prediction is explained"""
     target: str | None = None
     """the label, or the next token (" the"), to be explained; default: the most probable one"""
-    file: str | None = None
+    file: FileInput[str | None] = None
     """texts over which the faithfulness of the methods is measured: one per line, or a table"""
     limit: int = Field(50, gt=1)
     """number of texts of the file, drawn at random"""

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional, UseAppendAction
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.analogies import read_analogies
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -36,9 +36,9 @@ _MAX_CONTEXTS, _MIN_CONTEXTS = 200, 3
 class StudyMapConfig(ThreadsConfig):
     """Map the words of a text by their embedding and in context; list nearest neighbours; answer analogies."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """any model: a bundle, or the folder of a run"""
-    text: tuple[str, ...] = ()
+    text: FileInput[tuple[str, ...]] = ()
     """files or folders whose words are mapped, also in context; default: the words of the vocabulary, without context"""
     words: int = Field(300, ge=MIN_POINTS, le=2000)
     """number of words on the map: the most frequent ones of three letters or more"""
@@ -50,7 +50,7 @@ class StudyMapConfig(ThreadsConfig):
     """map the contexts of this word, and measure how similar its occurrences are at each layer; repeat for more words"""
     neighbours_of: UseAppendAction[tuple[str, ...]] = ()
     """list the nearest neighbours of this word; repeat for more words"""
-    analogies: str | None = None
+    analogies: FileInput[str | None] = None
     """a file of analogies in the format of questions-words.txt, answered in the embedding"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""

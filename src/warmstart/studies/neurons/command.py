@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.conllu import is_conllu, read_conllu
 from warmstart.data.encode import Encoded, encode
 from warmstart.data.source import Source
@@ -37,9 +37,9 @@ _MIN_PASSAGES = 8
 class StudyNeuronsConfig(ThreadsConfig):
     """Correlate every neuron with properties of each token, and show where the best of them are most active."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """any model: a bundle, or the folder of a run"""
-    text: tuple[str, ...] = Field(min_length=1)
+    text: FileInput[tuple[str, ...]] = Field(min_length=1)
     """files or folders of text; .conllu files (.gz too) add parts of speech"""
     units: Units = "neurons"
     """what is studied: the inner layers of the blocks, or the dimensions of the hidden states between them"""

@@ -20,7 +20,7 @@ from warmstart.commands.pretrain.command import (
     pretrain_on,
     tokenized,
 )
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.conllu import read_conllu
 from warmstart.data.minimal_pairs import MinimalPair, read_minimal_pairs
 from warmstart.data.probing import read_probing_tasks, word_tasks
@@ -54,7 +54,7 @@ SPEED_ROUNDS, SPEED_STEPS = 5, 6
 class StudyObjectivesConfig(ThreadsConfig):
     """Pretrain the same backbone on the same text by several objectives, and compare what they learn."""
 
-    text: Positional[tuple[str, ...]]
+    text: Positional[FileInput[tuple[str, ...]]]
     """files or folders of text"""
     out: Effectless[str] = "runs/objectives"
     """folder of the run; an interrupted study continues there, and trained models are not trained again"""
@@ -67,7 +67,7 @@ class StudyObjectivesConfig(ThreadsConfig):
     equal: Advanced[Literal["tokens", "time"]] = "tokens"
     """what all models have alike: the tokens that they read, or the processor time that the first objective takes for --tokens,
     measured when the study begins"""
-    held_out: str = "0.02"
+    held_out: FileInput[str] = "0.02"
     """held-out text: a file or folder, or a fraction of the documents"""
     document: Advanced[Document] = "paragraph"
     """what one document is: paragraph, sentence, line or file"""
@@ -75,13 +75,13 @@ class StudyObjectivesConfig(ThreadsConfig):
     """the tokenizer to train on the text, the same for all models"""
     backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
     train: Annotated[PretrainTrainConfig, arg(name="")] = PretrainTrainConfig()
-    tasks: tuple[str, ...] = ()
+    tasks: FileInput[tuple[str, ...]] = ()
     """files or folders of sentence tasks in SentEval's format, probed at every layer"""
-    words: str | None = None
+    words: FileInput[str | None] = None
     """a CoNLL-U file: each word's part of speech, position and previous word are probed too"""
     word_count: Advanced[int] = Field(4000, gt=99)
     """words to train those probes on"""
-    pairs: str | None = None
+    pairs: FileInput[str | None] = None
     """minimal pairs: a file or folder, as `study pairs` reads them"""
     limit: Advanced[int] = Field(50, gt=0)
     """use only the first pairs of each group, up to this number"""

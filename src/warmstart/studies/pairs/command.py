@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -25,9 +25,9 @@ from warmstart.studies.pairs.result import pairs_result
 class StudyPairsConfig(ThreadsConfig):
     """Test a language model on minimal pairs: of each pair, the right sentence should score higher."""
 
-    model: Positional[str]
+    model: Positional[FileInput[str]]
     """a language model: a bundle, or the folder of a run"""
-    pairs: Positional[str]
+    pairs: Positional[FileInput[str]]
     """a file or folder of minimal pairs: BLiMP's, Marvin and Linzen's, Gulordava's, Linzen's, or a table of good and bad"""
     out: Effectless[str] = "runs/pairs"
     """folder of the run"""
@@ -35,7 +35,7 @@ class StudyPairsConfig(ThreadsConfig):
     """use only the first pairs of each group, up to this number; default: all"""
     per_token: Advanced[bool] = False
     """compare log-probabilities per token, for pairs whose sentences differ in length"""
-    text: tuple[str, ...] = ()
+    text: FileInput[tuple[str, ...]] = ()
     """files or folders of text: a trigram model of it judges the pairs too, as a baseline"""
 
 

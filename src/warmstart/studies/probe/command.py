@@ -7,7 +7,7 @@ import time
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
@@ -27,11 +27,11 @@ from warmstart.system.console import console
 class StudyProbeConfig(ThreadsConfig):
     """Probe every layer for what it encodes about sentences and words, by small classifiers with controls."""
 
-    models: Positional[tuple[str, ...]]
+    models: Positional[FileInput[tuple[str, ...]]]
     """models to probe: bundles, folders of runs, or hf:FOLDER"""
-    tasks: tuple[str, ...] = ()
+    tasks: FileInput[tuple[str, ...]] = ()
     """files or folders of sentence tasks in SentEval's format"""
-    words: str | None = None
+    words: FileInput[str | None] = None
     """a CoNLL-U file: each word's part of speech, position and previous word are probed"""
     word_count: Advanced[int] = Field(4000, gt=99)
     """words to train on; validation and test have a quarter as many each"""
