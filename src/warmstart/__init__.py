@@ -32,7 +32,7 @@ _HOMES = {
     "ExportConfig": "commands.export",
     "FineTuneConfig": "finetuning.config",
     "GenerateConfig": "generation.sampling",
-    "ImportConfig": "commands.import_",
+    "ImportConfig": "commands.import_.command",
     "MultitaskConfig": "commands.multitask.command",
     "ObjectiveConfig": "objectives.config",
     "PretrainConfig": "commands.pretrain.command",
@@ -63,7 +63,7 @@ _HOMES = {
     "evaluate": "commands.evaluate",
     "export_model": "commands.export",
     "generate": "generation.generate",
-    "import_model": "commands.import_",
+    "import_model": "commands.import_.command",
     "interpolate": "finetuning.ensemble",
     "load": "interop.load",
     "load_task": "tasks.load",
@@ -117,8 +117,8 @@ if TYPE_CHECKING:
     from warmstart.commands.evaluate import evaluate as evaluate
     from warmstart.commands.export import ExportConfig as ExportConfig
     from warmstart.commands.export import export_model as export_model
-    from warmstart.commands.import_ import ImportConfig as ImportConfig
-    from warmstart.commands.import_ import import_model as import_model
+    from warmstart.commands.import_.command import ImportConfig as ImportConfig
+    from warmstart.commands.import_.command import import_model as import_model
     from warmstart.commands.multitask.command import MultitaskConfig as MultitaskConfig
     from warmstart.commands.multitask.command import multitask as multitask
     from warmstart.commands.pretrain.command import PretrainConfig as PretrainConfig

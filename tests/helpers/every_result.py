@@ -88,7 +88,7 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "audit": lambda: run("audit", task=cats),
         "cost": lambda: run("cost", model=lm),
         "doctor": lambda: run("doctor", model=str(place / "adapt")),
-        "encoders": lambda: run("encoders"),
+        "import --list": lambda: run("import", out=None, list=True),
         "runs": lambda: run("runs", folder=str(place), page=str(place / "runs.html")),
         "runs --compare": lambda: run("runs", folder=str(place), compare=["pretrain", "adapt"], page=str(place / "runs.html")),
         "runs --clean": lambda: run("runs", folder=str(place), clean=True),

@@ -169,16 +169,10 @@ COMMANDS = Registry(
             goes_on=True,
         ),
         "import": Command(
-            "commands.import_",
+            "commands.import_.command",
             "ImportConfig",
             "import_model",
-            "read a pretrained model (GPT-2, BERT, Llama, GGUF ...), or fetch a data set",
-        ),
-        "encoders": Command(
-            "commands.encoders",
-            "EncodersConfig",
-            "list_encoders",
-            "list the pretrained models that have a name",
+            "read a pretrained model (GPT-2, BERT, Llama, GGUF ...); --list names some",
         ),
         "export": Command("commands.export", "ExportConfig", "export_model", "write a model for transformers, PEFT or ONNX"),
         "runs": Command("commands.runs.command", "RunsConfig", "list_runs", "list, compare, follow and clean runs"),

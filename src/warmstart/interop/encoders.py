@@ -180,7 +180,7 @@ def encoders_at_hand() -> tuple[str, ...]:
             "model with --backbones PATH (pool pretrains a small one on the text of the task)"
         )
     console.print(
-        f"--backbones is not given: the encoders that are installed are taken, {', '.join(found)}. `warmstart encoders` lists "
+        f"--backbones is not given: the encoders that are installed are taken, {', '.join(found)}. `warmstart import --list` names "
         f"others; {slow}, some ten times slower, only if it is named."
     )
     return found

@@ -1,4 +1,4 @@
-"""``import``: a pretrained model in the Hugging Face format, or LoRA weights of PEFT, becomes a bundle; or a public data set."""
+"""``import``: a pretrained model, or LoRA weights of PEFT, becomes a bundle; a public data set; and which encoders have a name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
+from warmstart.commands.import_.result import ENCODERS_HEADER, EncodersResult
 from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.fetch import fetch
 from warmstart.data.source import Source, TableFlags
@@ -15,27 +16,29 @@ from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.interop.convert import Imported
-from warmstart.interop.encoders import read_source
+from warmstart.interop.encoder_speed import encoder_speeds, speeds_sentence
+from warmstart.interop.encoders import ENCODERS, how_to_install, installed, read_source
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.folder import free_place
 from warmstart.interop.load import load_model
 from warmstart.interop.peft import read_lora
 from warmstart.interop.static import static
 from warmstart.interop.trim import trimmed, used_pieces
+from warmstart.model.already_read import read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import ImportLoraRecord, ImportRecord
 from warmstart.runs.run import provenance
-from warmstart.system.console import console
+from warmstart.system.console import console, print_table
 
 
 class ImportConfig(TableFlags):
     """Save a pretrained model (in the Hugging Face format, a GGUF file, an encoder) as a bundle, or fetch a public data set."""
 
-    source: Positional[FileInput[str]]
+    source: Positional[FileInput[str | None]] = None
     """the model's folder (config.json, model.safetensors, tokenizer.json), hf:OWNER/NAME on the hub, FILE.gguf, or an encoder; or
-    the address of a data set"""
-    out: Effectless[str]
+    the address of a data set; default: list the encoders"""
+    out: Effectless[str | None] = None
     """folder of the bundle, or of the data set; one that holds the data set is not downloaded again"""
     checksum: str | None = Field(None, pattern="^(sha256|md5):[0-9a-f]+$")
     """of a data set at https://…: what the file must be, sha256:… or md5:…"""
@@ -45,6 +48,10 @@ class ImportConfig(TableFlags):
     """if the source is a PEFT folder with LoRA weights: the bundle to insert them into"""
     max_length: int | None = Field(None, gt=0)
     """maximum length; default: that of the model, with rotary positions at most 8192"""
+    list: bool = False
+    """list the encoders: the pretrained models that have a name, with what they have read"""
+    speed: bool = False
+    """measure for --list how many texts of 30 words each installed encoder reads in a second here; the figures are kept"""
     trim: FileInput[Advanced[tuple[str, ...]]] = ()
     """files or folders of text, or tables: tokens that do not occur in them leave the vocabulary, which makes the model smaller"""
     static: FileInput[Advanced[tuple[str, ...]]] = ()
@@ -52,15 +59,19 @@ class ImportConfig(TableFlags):
     for a hundred times the speed"""
 
 
-def import_model(config: ImportConfig) -> Bundle | Path:
+def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
     """The ``import`` command: read, describe, save with a self-test."""
+    if config.list or config == ImportConfig(speed=config.speed):
+        return _list_encoders(measure=config.speed)
+    if config.source is None or config.out is None:
+        raise ConfigError("name what is imported, and with --out the folder that it becomes, or list the encoders with --list")
     if config.source.startswith(("https://", "http://")):
-        return _fetch(config)
+        return _fetch(config, config.source, config.out)
     if len(given := [f"--{name}" for name in ("onto", "trim", "static") if getattr(config, name)]) > 1:
         raise ConfigError(f"only one of --onto, --trim and --static can be given, but these are: {', '.join(given)}; leave one out")
     target = free_place(config.out)
     if config.onto:
-        return _import_lora(config, config.onto)
+        return _import_lora(config.source, config.onto, config.out)
     imported = read_source(config.source, config.max_length)
     for line in describe(imported):
         console.print(line)
@@ -73,11 +84,37 @@ def import_model(config: ImportConfig) -> Bundle | Path:
     return bundle
 
 
-def _fetch(config: ImportConfig) -> Path:
+def _list_encoders(*, measure: bool) -> EncodersResult:
+    """The settings of each by name."""
+    found, speeds = EncodersResult(), encoder_speeds(measure=measure)
+    for name, encoder in ENCODERS.items():
+        package, read = installed(encoder), read_by(encoder.model)
+        found[name] = {
+            "model": encoder.model,
+            "parameters": encoder.parameters,
+            "languages": encoder.languages,
+            "licence": encoder.licence,
+            "package": encoder.package,
+            "installed": package.version if package else None,
+            "install": how_to_install(name),
+            "read": read.to_dict() if read else None,
+            "texts_per_second": speeds.get(name),
+        }
+    print_table("encoders", found.rows(), ENCODERS_HEADER)
+    console.print(speeds_sentence(speeds) if speeds else "--speed measures how many texts each reads in a second on this machine")
+    for name, one in found.items():
+        if one["installed"] != ENCODERS[name].version:
+            console.print(f"{name}: {one['install']}")
+        read = read_by(one["model"])
+        console.print(f"{name} has read {', '.join(read.names)} ({read.source})" if read else f"{name} has read: unknown")
+    return found
+
+
+def _fetch(config: ImportConfig, url: str, out: str) -> Path:
     """A public data set, whose checksum is verified."""
     if config.checksum is None:
-        raise ConfigError(f"--checksum must say what {config.source} is, as sha256:… or md5:…, but is not given")
-    folder = fetch(config.source, config.checksum, Path(config.out), unpack=config.unpack)
+        raise ConfigError(f"--checksum must say what {url} is, as sha256:… or md5:…, but is not given")
+    folder = fetch(url, config.checksum, Path(out), unpack=config.unpack)
     console.print(f"{folder}: {sum(1 for file in folder.rglob('*') if file.is_file())} files")
     return folder
 
@@ -99,20 +136,20 @@ def _for_texts(bundle: Bundle, config: ImportConfig) -> Bundle:
     return bundle
 
 
-def _import_lora(config: ImportConfig, model: str) -> Bundle:
+def _import_lora(source: str, model: str, out: str) -> Bundle:
     """A bundle with the LoRA weights of a PEFT folder inserted."""
     bundle = load_model(model)
-    lora = read_lora(bundle, config.source)
+    lora = read_lora(bundle, source)
     record = ImportLoraRecord(
         objective=bundle.objective,
         generates=bundle.generates,
-        source=config.source,
+        source=source,
         lora=lora.to_dict(),
         provenance=provenance(),
     )
     made = Bundle(bundle.model, bundle.tokenizer, bundle.labels, (*bundle.history, record))
-    save(made, config.out)
-    console.print(f"bundle: {config.out}, with LoRA of rank {lora.rank} on {', '.join(lora.targets)}")
+    save(made, out)
+    console.print(f"bundle: {out}, with LoRA of rank {lora.rank} on {', '.join(lora.targets)}")
     return made
 
 

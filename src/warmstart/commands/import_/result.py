@@ -1,0 +1,22 @@
+"""What ``import --list`` finds: the encoders that have a name, and their table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warmstart.notebook import Shown
+
+ENCODERS_HEADER = ("name", "model", "parameters", "languages", "licence", "installed")
+
+
+class EncodersResult(dict[str, dict[str, Any]], Shown, view="commands.import_.page:encoders_view"):
+    """What is known of each encoder, by name."""
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """One for each, under ``ENCODERS_HEADER``."""
+        return [_row(name, one) for name, one in self.items()]
+
+
+def _row(name: str, one: dict[str, Any]) -> tuple[str, ...]:
+    size, model = f"{one['parameters'] / 1e6:.0f} M", one["model"].partition("/")[2]
+    return name, model, size, one["languages"], one["licence"], one["installed"] or "no"
