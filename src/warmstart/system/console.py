@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from warmstart.stats.comparison import Comparison
+if TYPE_CHECKING:
+    from warmstart.stats.comparison import Comparison
 
 NOTEBOOK_WIDTH = 110
 """characters of a line in the output of a notebook's cell"""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from warmstart.data.task import Task
 from warmstart.errors import DataError, ModelError
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import recorded_task_type
 from warmstart.registry import Registry
-from warmstart.stack.stack import Stack
 from warmstart.tasks.classification import ClassificationTask
 from warmstart.tasks.multilabel import MultilabelTask
 from warmstart.tasks.multiple_choice import MultipleChoiceTask
@@ -15,6 +16,9 @@ from warmstart.tasks.regression import RegressionTask
 from warmstart.tasks.span import SpanTask
 from warmstart.tasks.tagging import TaggingTask
 from warmstart.tasks.task_type import TaskType
+
+if TYPE_CHECKING:
+    from warmstart.stack.stack import Stack
 
 TASK_TYPES: Registry[TaskType] = Registry(
     "task type",
@@ -41,7 +45,7 @@ def task_type_for(bundle: Bundle | Stack) -> TaskType:
     It is the type in the bundle's history; a model without history (an imported one) has the first type with such a head. Raises
     ``ModelError`` for a model without a task head.
     """
-    if isinstance(bundle, Stack):
+    if not isinstance(bundle, Bundle):
         return TASK_TYPES[bundle.type]
     config = bundle.model.head.config
     fitting = [task_type for task_type in TASK_TYPES.values() if isinstance(config, task_type.head_config)]

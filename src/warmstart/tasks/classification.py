@@ -10,9 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from warmstart.data.read import read_examples, source_files
 from warmstart.data.source import Source
-from warmstart.data.tables import label_column
 from warmstart.data.task import Split, Task
 from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.stats.resampling import resample_classification
@@ -34,6 +32,9 @@ class ClassificationTask(TaskType):
 
     def read_rows(self, source: Source) -> Examples:
         """Texts or pairs, and the name of each label."""
+        from warmstart.data.read import read_examples, source_files
+        from warmstart.data.tables import label_column
+
         if source.second is None:
             return read_examples(source)
         labels = [label for file in source_files(source) for label in label_column(task_table(source, file), source, file)]

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from warmstart.data.label_cells import names_in, other_separator
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
@@ -37,6 +36,8 @@ class MultilabelTask(TaskType):
 
         Raises ``DataError`` if no cell has the separator, which nobody named, but labels seem to stand between others.
         """
+        from warmstart.data.label_cells import names_in, other_separator
+
         rows = list(table_rows(source, "labels"))
         cells = [value_of(row, source.label, "label") for row in rows]
         other = None if "separator" in source.model_fields_set else other_separator(cells, source.separator)

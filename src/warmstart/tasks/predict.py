@@ -6,7 +6,7 @@ Letters: N inputs, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from warmstart.data.encode import Encoded, cut_sentence, cut_tokens
 from warmstart.errors import DataError
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import TASK_TYPES, task_type_for
-from warmstart.tasks.answers import answer_questions
+
+if TYPE_CHECKING:
+    from warmstart.stack.fitted import FittedBaseline
+    from warmstart.stack.stack import Stack
 
 Cut = Callable[[], str]
 """says how many inputs were cut, as a sentence; empty if none"""
@@ -84,6 +85,8 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     """
     inputs = inputs if isinstance(inputs, str) else as_inputs(inputs)
     if isinstance(bundle, Bundle) and bundle.answers_record:
+        from warmstart.tasks.answers import answer_questions
+
         questions = [inputs] if isinstance(inputs, str) else inputs
         answers = [{"answer": one.text, "confidence": round(one.confidence, 4)} for one in answer_questions(bundle, questions)]
         return answers[0] if isinstance(inputs, str) else Predictions(answers)
@@ -125,17 +128,23 @@ def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Seq
 
 def _read(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> tuple[Any, Cut]:
     """Predictions without the model's own temperature, and what is cut: of a stack, by the first member that cuts."""
-    if isinstance(model, FittedBaseline):
-        return model.predict(inputs), lambda: unread(model, inputs).sentence
-    if isinstance(model, Stack):
-        found = [(one, *_read(one.model, inputs)) for one in model.members]
-        values = [apply_temperature(read, one.temperature) for one, read, _ in found]
-        mean = np.average(values, axis=0, weights=[one.weight for one in model.members])
-        return mean, lambda: next(filter(None, (cut() for _, _, cut in found)), "")
+    if not isinstance(model, Bundle):
+        return _read_stack(model, inputs)
     task_type, network, tokenizer = task_type_for(model), model.model, model.tokenizer
     encoded = task_type.encode(network, tokenizer, inputs)
     cut = _sentence(encoded, model, pooled=task_type.pooled)
     return task_type.predict(network, encoded, tokenizer.specials.pad), lambda: cut
+
+
+def _read_stack(model: Stack | FittedBaseline, inputs: Sequence[Any]) -> tuple[Any, Cut]:
+    from warmstart.stack.fitted import FittedBaseline
+
+    if isinstance(model, FittedBaseline):
+        return model.predict(inputs), lambda: unread(model, inputs).sentence
+    found = [(one, *_read(one.model, inputs)) for one in model.members]
+    values = [apply_temperature(read, one.temperature) for one, read, _ in found]
+    mean = np.average(values, axis=0, weights=[one.weight for one in model.members])
+    return mean, lambda: next(filter(None, (cut() for _, _, cut in found)), "")
 
 
 class Unread(NamedTuple):
@@ -149,6 +158,8 @@ class Unread(NamedTuple):
 
 def unread(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Unread:
     """What a model cuts off, without predicting the inputs; see ``predictions_and_cut``."""
+    from warmstart.stack.stack import Stack
+
     if isinstance(model, Stack):
         found = [unread(one.model, inputs) for one in model.members]
         most = map(max, zip(*(one.tokens for one in found), strict=True))

@@ -15,7 +15,6 @@ from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.heads.regression import RegressionHeadConfig
-from warmstart.stats.correlation import pearson, spearman
 from warmstart.stats.scores import Scores
 from warmstart.tasks.rows import Examples, table_rows, text_or_pair, value_of
 from warmstart.tasks.task_type import HeadSettings, TaskType
@@ -56,6 +55,8 @@ class RegressionTask(TaskType):
     def scores(self, split: Split, predictions: np.ndarray, task: Task) -> Scores:
         """Correlations, R², mean absolute and root mean squared error. The correlation with a constant counts as 0."""
         from sklearn.metrics import r2_score
+
+        from warmstart.stats.correlation import pearson, spearman
 
         truth, predicted = split.labels, predictions[:, 0]
         constant = any(np.ptp(values) <= 1e-12 * np.abs(values).max() for values in (predicted, truth))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from warmstart.data.annotation_values import Wanted
-from warmstart.data.annotations import annotated_table
-from warmstart.data.label_cells import listed
-from warmstart.data.read import source_files, source_format
 from warmstart.data.source import PROSE, Source
-from warmstart.data.tables import read_table
 from warmstart.errors import DataError, suggest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from warmstart.data.annotation_values import Wanted
 
 TableRow = Mapping[str, Any]
 """column name -> value"""
@@ -24,14 +22,21 @@ Examples = tuple[list[Any], list[Any]]
 
 def table_rows(source: Source, wanted: Wanted = "label") -> Iterator[TableRow]:
     """The rows of all tables of a source; ``wanted`` is what is read of the annotations of other programs."""
+    from warmstart.data.read import source_files
+
     for file in source_files(source):
         yield from task_table(source, file, wanted).iter_rows(named=True)
 
 
 def task_table(source: Source, file: Path, wanted: Wanted = "label") -> pl.DataFrame:
     """One table. Raises ``DataError`` for plain text, which has no columns."""
+    from warmstart.data.read import source_format
+    from warmstart.data.tables import read_table
+
     form = source_format(source, file)
     if form == "annotations":
+        from warmstart.data.annotations import annotated_table
+
         return annotated_table(file, wanted, source.text)
     if form in (*PROSE, "pattern"):
         raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet, sqlite) for this task type")
@@ -55,6 +60,8 @@ def list_of(row: TableRow, column: str, source: Source, number: int) -> list[Any
     """The list in a column; ``number`` is the row's number, from 1."""
     value = value_of(row, column, column)
     if isinstance(value, str):  # as a csv file holds a list
+        from warmstart.data.label_cells import listed
+
         value = listed(value.strip())
     if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
         raise DataError(f"row {number} of {source.path} must hold a list in '{column}', but holds {row[column]!r}")

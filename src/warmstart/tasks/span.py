@@ -22,8 +22,6 @@ import torch
 
 from warmstart.data.batches import bucketed_batches
 from warmstart.data.encode import Encoded, encode_pieces
-from warmstart.data.files import open_text
-from warmstart.data.read import source_files, source_format
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
@@ -166,6 +164,8 @@ _Question = tuple[str, str, list[tuple[int, str]]]
 
 def _questions(source: Source) -> Iterator[_Question]:
     """All questions that have an answer; those of SQuAD 2.0 that have none are left out."""
+    from warmstart.data.read import source_files, source_format
+
     for file in source_files(source):
         form = source_format(source, file)
         yield from _squad(file, source.encoding) if form in ("text", "json") else _rows_with_answers(file, source)
@@ -184,6 +184,8 @@ def _rows_with_answers(file: Path, source: Source) -> Iterator[_Question]:
 
 def _squad(file: Path, encoding: str) -> Iterator[_Question]:
     """JSON in SQuAD's form."""
+    from warmstart.data.files import open_text
+
     try:
         with open_text(file, encoding) as stream:
             articles = json.load(stream)["data"]

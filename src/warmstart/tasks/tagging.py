@@ -13,9 +13,7 @@ import numpy as np
 import torch
 
 from warmstart.data.batches import bucketed_batches
-from warmstart.data.conllu import is_conll, tagged_sentences
 from warmstart.data.encode import Encoded, collate, encode_pieces, padded
-from warmstart.data.read import read_rows, source_files, source_format
 from warmstart.data.source import PROSE, Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
@@ -42,6 +40,9 @@ class TaggingTask(TaskType):
 
     def read_rows(self, source: Source) -> Examples:
         """Tuples of words and tuples of tags: from CoNLL files, or from lists in two columns."""
+        from warmstart.data.conllu import is_conll, tagged_sentences
+        from warmstart.data.read import source_files
+
         if any(is_conll(file) for file in source_files(source)):
             pairs = [pair for file in source_files(source) for pair in tagged_sentences(source, file)]
             return [words for words, _ in pairs], [tags for _, tags in pairs]
@@ -58,6 +59,8 @@ class TaggingTask(TaskType):
 
     def read_inputs(self, source: Source) -> list[Any]:
         """Tuples of words: the lines of plain text cut at white space, or lists in a column."""
+        from warmstart.data.read import read_rows, source_files, source_format
+
         if all(source_format(source, file) in (*PROSE, "annotations") for file in source_files(source)):
             return [self.parse(line) for line in read_rows(source)]
         return [tuple(map(str, list_of(row, source.text, source, number))) for number, row in enumerate(table_rows(source), 1)]

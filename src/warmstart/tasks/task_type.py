@@ -16,7 +16,6 @@ from torch import Tensor
 
 from warmstart.data.batches import labelled_batches
 from warmstart.data.encode import Encoded, encode
-from warmstart.data.read import read_rows
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.windows import CUT, WindowPooling
@@ -89,6 +88,8 @@ class TaskType(ABC):
         Of plain text every line is one, also if it is blank.
         """
         if source.second is None:
+            from warmstart.data.read import read_rows
+
             return read_rows(source)
         return [text_or_pair(row, source) for row in table_rows(source)]
 
