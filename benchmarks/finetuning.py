@@ -24,7 +24,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import fine_tune
 from warmstart.finetuning.inputs import EncodedTask
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import rng
 from warmstart.training.config import TrainConfig

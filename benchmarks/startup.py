@@ -14,7 +14,7 @@ from benchmarks.harness import table
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.data.docstrings import read_docstrings
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.model import Model, fresh_head

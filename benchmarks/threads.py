@@ -14,7 +14,7 @@ from benchmarks.finetuning import ours
 from benchmarks.harness import Step, Timed, show, table, time_in_turn
 from benchmarks.training import SMALL, build
 
-from warmstart.system.waiting import SPINS, VARIABLES
+from warmstart.system.cores import SPINS, VARIABLES
 
 WAITS: dict[str, dict[str, str]] = {
     "threads wait as libgomp does: 300,000 looks": {},

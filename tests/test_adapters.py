@@ -25,7 +25,7 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.taps import tapped
 from warmstart.config import Config
 from warmstart.errors import ConfigError, ModelError
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head

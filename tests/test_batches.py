@@ -17,9 +17,9 @@ from helpers.models import SENTENCES
 from warmstart.data.batches import BATCH_COST, labelled_batches, sorted_batches
 from warmstart.data.encode import Encoded, collate, encode, encode_pieces
 from warmstart.errors import ModelError
-from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.heads.tagging import TaggingHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.model.embed import embed
 from warmstart.model.inference import run_in_batches
 from warmstart.seeding import rng

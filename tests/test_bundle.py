@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,9 +31,9 @@ from warmstart.errors import BundleError, ConfigError, ModelError, StorageError,
 from warmstart.estimators.classifier import TextClassifier
 from warmstart.estimators.texts import as_bundle
 from warmstart.heads import HEADS, head_config, make_head
-from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.heads.pooling import POOLINGS
+from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.pooled import POOLINGS
 from warmstart.interop.load import load, load_model, load_predictor
 from warmstart.model import files as bundle_file
 from warmstart.model.bundle import Bundle
@@ -43,6 +45,8 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
+
+MODULES_TO_PREDICT = 89
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +70,19 @@ def test_saving_really_reloads_in_a_fresh_process(saved: Path) -> None:
         "README.md", "bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors",
     ]  # fmt: skip
     assert [place.name for place in saved.parent.iterdir()] == ["whole"]
+
+
+PREDICT = """
+import sys, warmstart
+warmstart.predict(warmstart.load(sys.argv[1]), ["a text"])
+print(sum(name.partition(".")[0] == "warmstart" for name in sys.modules))
+"""
+
+
+def test_predicting_loads_few_modules(saved: Path) -> None:
+    """What reads tables and other formats, trains, draws and writes cards is not loaded to read a text."""
+    run = subprocess.run([sys.executable, "-c", PREDICT, str(saved)], capture_output=True, text=True, check=True)
+    assert int(run.stdout) <= MODULES_TO_PREDICT
 
 
 @pytest.mark.journeys

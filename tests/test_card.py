@@ -14,7 +14,7 @@ from helpers.bundles import classifier, language_bundle
 from helpers.models import make_language_model
 from helpers.tasks import tune, write_task
 from warmstart.commands.adapt.command import AdaptConfig, adapt
-from warmstart.data.text_hashes import TextHashes
+from warmstart.data.text_key import TextHashes
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card, markdown_table

@@ -25,7 +25,7 @@ from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.losses import Contrast, ContrastiveLoss, LanguageTask, task_loss
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.files import load_bundle
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.comparison import ComparedBatch, contrastive_loss

@@ -29,9 +29,9 @@ from warmstart.cost.workload import Workload
 from warmstart.errors import ConfigError, ModelError
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes import make_scheme
-from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfig
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head

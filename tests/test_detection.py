@@ -21,7 +21,7 @@ from warmstart.data.pretraining_rows import PretrainingRows, split_by_length
 from warmstart.data.source import Source
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError
-from warmstart.heads.detection import DetectionHead, DetectionHeadConfig
+from warmstart.heads.per_token import DetectionHead, DetectionHeadConfig
 from warmstart.inspection.sentence_scores import score_sentences
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle

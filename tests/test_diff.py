@@ -21,7 +21,7 @@ from warmstart.adapters.lora import LoraConfig
 from warmstart.adapters.scalar_mix import ScalarMixConfig
 from warmstart.cli import main
 from warmstart.errors import DataError, ModelError
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.inspection.attention import attention_weights
 from warmstart.inspection.cka import cka_grid
 from warmstart.inspection.passages import language_passages, passage_losses

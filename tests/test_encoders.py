@@ -25,7 +25,7 @@ from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartError
 from warmstart.estimators.texts import as_bundle
 from warmstart.experiment.methods import bundle_digest
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.inspection.explanations import prepare_text
 from warmstart.interop import encoder_speed, encoders
 from warmstart.interop.convert import from_huggingface, import_folder, import_foreign

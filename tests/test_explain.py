@@ -19,7 +19,7 @@ from warmstart.cli import main
 from warmstart.errors import ModelError
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.sampling import GenerateConfig
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.inspection.explanations import (
     ExplainedText,
     Explanation,

@@ -15,7 +15,7 @@ from helpers.models import make_backbone
 from helpers.mutants import LABELS, bases
 from warmstart.cli import main
 from warmstart.errors import BundleError, ModelError
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.model import Model, fresh_head

@@ -29,11 +29,10 @@ from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
-from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.heads.multilabel import MultilabelHeadConfig
-from warmstart.heads.tagging import TaggingHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig
+from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.inspection.explanations import erase_words, prepare_text
 from warmstart.interop.convert import from_huggingface
 from warmstart.model.bundle import Bundle, Calibration

@@ -36,8 +36,8 @@ from warmstart.finetuning.losses import (
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes import make_scheme
 from warmstart.finetuning.schemes.additions import L2SPPenalty
-from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfig
 from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
 from warmstart.system.array_store import ArrayStore

@@ -32,9 +32,9 @@ from warmstart.data.encode import encode
 from warmstart.errors import ModelError, TokenizerError, WarmstartError
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes import make_scheme
-from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.interop import hub
 from warmstart.interop.companions import read_pooling
 from warmstart.interop.convert import from_huggingface, import_folder, to_tensors

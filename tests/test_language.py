@@ -29,7 +29,7 @@ from warmstart.generation.sampling import GenerateConfig, draw_token, sampling_p
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord
-from warmstart.model.inference_weights import inference_weights, reordered_copy
+from warmstart.model.inference import inference_weights, reordered_copy
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.tokenizer import Tokenizer

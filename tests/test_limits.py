@@ -17,7 +17,7 @@ from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError, TokenizerError
 from warmstart.system.limits import parse_json
-from warmstart.tokenizer.patterns import check_pattern
+from warmstart.tokenizer.checks import check_pattern
 
 WELL_KNOWN = {
     "GPT-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",

@@ -15,8 +15,7 @@ from helpers.models import BACKBONE_CASES, SENTENCES, make_backbone
 from warmstart.backbone.attention import KVCache
 from warmstart.backbone.backbone import BackboneOutput
 from warmstart.data.encode import encode
-from warmstart.model.inference import run_in_batches
-from warmstart.model.inference_weights import inference_weights
+from warmstart.model.inference import inference_weights, run_in_batches
 from warmstart.model.model import Model, fresh_head
 from warmstart.model.selftest import outputs_of
 from warmstart.seeding import rng

@@ -31,7 +31,7 @@ from warmstart.finetuning.scheme import Scheme, apply_scheme
 from warmstart.finetuning.schemes import SCHEMES, SchemeOptions, make_scheme
 from warmstart.finetuning.schemes.additions import L2SPPenalty, norms
 from warmstart.finetuning.schemes.weights import all_parameters
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head

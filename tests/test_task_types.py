@@ -36,7 +36,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads import make_head
-from warmstart.heads.regression import RegressionHeadConfig
+from warmstart.heads.per_text import RegressionHeadConfig
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head
 from warmstart.stats.comparison import compare_pairs

@@ -16,7 +16,7 @@ import yaml
 from warmstart.commands import COMMANDS
 from warmstart.runs import run
 from warmstart.runs.run import ThreadsConfig, open_run
-from warmstart.system import waiting
+from warmstart.system import cores
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def test_the_quickstart_and_studies_choose_their_threads() -> None:
 
 
 WAITS: list[tuple[list[float], dict[str, str], dict[str, str]]] = [
-    ([0.0, 20.0], {}, {"GOMP_SPINCOUNT": waiting.SPINS}),
+    ([0.0, 20.0], {}, {"GOMP_SPINCOUNT": cores.SPINS}),
     ([90.0, 10.0], {}, {"OMP_WAIT_POLICY": "PASSIVE"}),
-    ([90.0, 10.0], {"OMP_NUM_THREADS": "1"}, {"GOMP_SPINCOUNT": waiting.SPINS}),
+    ([90.0, 10.0], {"OMP_NUM_THREADS": "1"}, {"GOMP_SPINCOUNT": cores.SPINS}),
     ([90.0, 80.0], {"OMP_NUM_THREADS": "1"}, {"OMP_WAIT_POLICY": "PASSIVE"}),
     ([90.0, 10.0], {"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "ACTIVE"}),
     ([90.0, 10.0], {"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
@@ -72,27 +72,27 @@ def test_threads_sleep_while_they_wait_on_busy_cores(monkeypatch: pytest.MonkeyP
     for busy, given, chosen in WAITS:
         monkeypatch.setattr(os, "environ", dict(given))
         monkeypatch.setattr(psutil, "cpu_percent", lambda *args, busy=busy, **named: busy)
-        waiting.choose_waiting()  # torch is loaded in this process: too late
+        cores.choose_waiting()  # torch is loaded in this process: too late
         assert os.environ == given
         with monkeypatch.context() as patch:
-            patch.setattr(waiting, "sys", SimpleNamespace(modules={}))
-            waiting.choose_waiting()
-        assert {name: value for name, value in os.environ.items() if name in waiting.VARIABLES} == chosen
+            patch.setattr(cores, "sys", SimpleNamespace(modules={}))
+            cores.choose_waiting()
+        assert {name: value for name, value in os.environ.items() if name in cores.VARIABLES} == chosen
 
 
 def test_the_package_chooses_how_threads_wait_as_well() -> None:
     """When its first name is used, in a program or a notebook: before torch is loaded."""
     code = "import os, sys, warmstart as ws; ws.load; print('torch' in sys.modules, len(os.environ.keys() & set(sys.argv[1:])))"
-    environment = {name: value for name, value in os.environ.items() if name not in waiting.VARIABLES}
-    command = [sys.executable, "-c", code, *waiting.VARIABLES]
+    environment = {name: value for name, value in os.environ.items() if name not in cores.VARIABLES}
+    command = [sys.executable, "-c", code, *cores.VARIABLES]
     assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "True 1\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch has libgomp on Linux")
-@pytest.mark.parametrize(("given", "shown"), [({}, ("0", waiting.SPINS)), ({"OMP_WAIT_POLICY": "ACTIVE"}, ("30000000000",))])
+@pytest.mark.parametrize(("given", "shown"), [({}, ("0", cores.SPINS)), ({"OMP_WAIT_POLICY": "ACTIVE"}, ("30000000000",))])
 def test_torch_hears_how_threads_wait(given: dict[str, str], shown: tuple[str, ...], tmp_path: Path) -> None:
     """The command line chooses before torch is loaded: libgomp itself says how often its threads look before they sleep."""
-    environment = {name: value for name, value in os.environ.items() if name not in waiting.VARIABLES}
+    environment = {name: value for name, value in os.environ.items() if name not in cores.VARIABLES}
     command = [sys.executable, "-m", "warmstart", "predict", str(tmp_path), "a text"]
     environment |= {"OMP_DISPLAY_ENV": "VERBOSE", **given}
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stderr

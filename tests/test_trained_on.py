@@ -12,9 +12,9 @@ from helpers.bundles import language_bundle
 from helpers.multitask import write_inputs
 from helpers.tasks import cats
 from warmstart.cli import main
-from warmstart.data import text_hashes
+from warmstart.data import text_key
 from warmstart.data.task import Split, Task
-from warmstart.data.text_hashes import BYTES, NO_HASHES, TextHashes, joint_overlap, key_of
+from warmstart.data.text_key import BYTES, NO_HASHES, TextHashes, joint_overlap, key_of
 from warmstart.model.files import load_bundle
 from warmstart.model.history import recorded_tasks
 from warmstart.stack import files as stack_files
@@ -48,14 +48,14 @@ def test_texts_of_several_records_are_counted_together(monkeypatch: pytest.Monke
     known = [TextHashes.of(keys(0, 3)), TextHashes.of(keys(2, 7))]
     assert joint_overlap(known, keys(0, 8)) == (7, (0, 1), True)
     assert joint_overlap([], keys(0, 8)) == (0, (), True)
-    monkeypatch.setattr(text_hashes, "MOST", 100)
+    monkeypatch.setattr(text_key, "MOST", 100)
     large = TextHashes.of(keys(0, 400))
     assert all(joint_overlap([large], keys(start, start + 5)).number <= 5 for start in range(0, 400, 5))
 
 
 def test_many_texts_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hashes of a large split take no more room; its counts are near the truth, and said to be estimates."""
-    monkeypatch.setattr(text_hashes, "MOST", 1000)
+    monkeypatch.setattr(text_key, "MOST", 1000)
     before, now = TextHashes.of(keys(0, 10_000)), TextHashes.of(keys(2000, 14_000))
     assert len(before.kept) == len(now.kept) == 1000
     assert len(before.hashes) == pytest.approx(1000 * BYTES * 4 / 3, abs=4)

@@ -24,9 +24,9 @@ from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import check_scheme, fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.losses import LanguageTask
-from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.heads.pooling import POOLINGS, join_windows
+from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.pooled import POOLINGS, join_windows
 from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.interop.export import to_huggingface
 from warmstart.interop.onnx import to_onnx

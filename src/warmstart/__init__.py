@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from warmstart.commands import COMMANDS as _COMMANDS
-from warmstart.system.waiting import choose_waiting as _choose_waiting
+from warmstart.system.cores import choose_waiting as _choose_waiting
 
 __version__ = "0.2.0"
 

@@ -23,10 +23,10 @@ from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
 from warmstart.explained import EXPLAIN, explained
 from warmstart.json_output import JSON_FLAG, check_has_result, error_document, result_document, suggestions_document
 from warmstart.next_steps import next_steps
+from warmstart.system.cores import choose_waiting
 from warmstart.system.processes import isolated_children, wanted_processes
 from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.system.trouble import explain_trouble, more_of
-from warmstart.system.waiting import choose_waiting
 
 PRINT_COMPLETION = "--print-completion"
 

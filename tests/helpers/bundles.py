@@ -13,17 +13,12 @@ from helpers.models import make_backbone
 from warmstart.data.task import Split, Task
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.schemes import SCHEMES
-from warmstart.heads.classification import ClassificationHeadConfig
-from warmstart.heads.detection import DetectionHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.heads.multilabel import MultilabelHeadConfig
-from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
-from warmstart.heads.pooling import POOLINGS
-from warmstart.heads.regression import RegressionHeadConfig
-from warmstart.heads.span import SpanHeadConfig
-from warmstart.heads.tagging import TaggingHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig, MultipleChoiceHeadConfig, RegressionHeadConfig
+from warmstart.heads.per_token import DetectionHeadConfig, SpanHeadConfig, TaggingHeadConfig
+from warmstart.heads.pooled import POOLINGS
 from warmstart.interop.readback import Readback
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle

@@ -13,7 +13,7 @@ from helpers.tasks import cats
 from warmstart.data.encode import collate
 from warmstart.data.task import Split, Task
 from warmstart.finetuning.multitask_model import MultitaskModel, TaskBatch
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.files import save
 from warmstart.model.model import fresh_head
 from warmstart.tasks.load import save_task

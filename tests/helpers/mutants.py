@@ -19,11 +19,10 @@ from warmstart.adapters import insert_adapter
 from warmstart.adapters.lora import LoraConfig
 from warmstart.backbone.attention import AttentionMask
 from warmstart.backbone.positions import Rotary
-from warmstart.heads.classification import ClassificationHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.heads.pooling import pool_last
-from warmstart.heads.regression import RegressionHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig, RegressionHeadConfig
+from warmstart.heads.pooled import pool_last
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.history import AdaptRecord, PretrainRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head

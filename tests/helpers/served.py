@@ -16,10 +16,8 @@ from helpers.mutants import LABELS, bases
 from warmstart.data.task import Split, Task
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
-from warmstart.heads.multilabel import MultilabelHeadConfig
-from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
-from warmstart.heads.span import SpanHeadConfig
-from warmstart.heads.tagging import TaggingHeadConfig
+from warmstart.heads.per_text import MultilabelHeadConfig, MultipleChoiceHeadConfig
+from warmstart.heads.per_token import SpanHeadConfig, TaggingHeadConfig
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.history import AnswersRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head

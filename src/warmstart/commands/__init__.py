@@ -9,7 +9,6 @@ import importlib
 from typing import Any, NamedTuple
 
 from warmstart.registry import Registry
-from warmstart.system.locks import releasing_locks
 
 
 class Command(NamedTuple):
@@ -28,6 +27,8 @@ class Command(NamedTuple):
 
     def load(self) -> tuple[Any, Any]:
         """The class of its settings, and the function that takes them, which unlocks at its end the folders that it locked."""
+        from warmstart.system.locks import releasing_locks
+
         module = importlib.import_module(f"warmstart.{self.module}")
         return getattr(module, self.settings), releasing_locks()(getattr(module, self.function))
 

@@ -29,10 +29,10 @@ from warmstart.cost.workload import Workload
 from warmstart.errors import ConfigError
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes import known_scheme, make_scheme
-from warmstart.heads.classification import ClassificationHeadConfig
-from warmstart.heads.detection import DetectionHead
 from warmstart.heads.head import LossHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.per_token import DetectionHead
 from warmstart.interop.load import load_model
 from warmstart.model.generator import make_generator, pretraining_head, with_generator
 from warmstart.model.history import LanguageRecord

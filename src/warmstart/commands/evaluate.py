@@ -18,8 +18,8 @@ from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoredMethod, ScoredTask, ScoringRun, read_ledger
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.per_token import DetectionHead
 from warmstart.interop.load import load_predictor
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest

@@ -15,8 +15,7 @@ import numpy as np
 
 from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS, grouped_split, strata, stratified_sample, stratified_split
-from warmstart.data.text_hashes import TextHashes, key_of
-from warmstart.data.text_key import text_key
+from warmstart.data.text_key import TextHashes, key_of, text_key
 from warmstart.notebook import Shown
 from warmstart.system.storage import digest_of
 

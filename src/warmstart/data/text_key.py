@@ -2,13 +2,25 @@
 
 Case, white space, punctuation, invisible characters and look-alike letters from other alphabets do not make a text another one:
 
-    "Don\u2019t  p\u0430nic!" (\u0430 is Cyrillic)  ->  words dont, panic  ->  key "dontpanic"
+    "Don’t  pаnic!" (а is Cyrillic)  ->  words dont, panic  ->  key "dontpanic"
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import os
 import re
 import unicodedata
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from warmstart.config import Config
+from warmstart.system.storage import digest_of
 
 CYRILLIC = dict(zip("АВЕЅІЈКМНОРСТХҮԌԛԝаеѕіјорсухһԁѵ", "ABESIJKMHOPCTXYGqwaesijopcyxhdv", strict=True))
 GREEK = dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαιορνγυ", "ABEZHIKMNOPTYXaiopvyu", strict=True))
@@ -60,3 +72,100 @@ def text_key(text: str) -> str:
     """
     words = _BETWEEN_NUMBERS.sub(r"\1_", " ".join(text_words(text)))  # "1 23" is not "12 3"
     return words.replace(" ", "") or "".join(one for one in text if not one.isspace() and unicodedata.category(one) != "Cf")
+
+
+# Which texts a split had, in few bytes: a hash of 40 bits of each, kept with a model that learned from them.
+#
+# So a model knows later which texts of a split are new or missing, and which of a test split it was trained on. Texts are the same
+# if their ``text_key`` is. At most ``MOST`` hashes are kept: of a larger split the smallest ones, which are a random sample of its
+# texts; counts are then estimates. By chance, one in fifty million new texts is taken for a known one.
+#
+# A hash keeps no text, but whoever has a text, or guesses a short one, can tell whether it is among them (SECURITY.md).
+
+BYTES = 5
+"""of a hash"""
+MOST = 20_000
+"""hashes of a split; 130 KB as text"""
+NO_HASHES = "WARMSTART_NO_TEXT_HASHES"
+"""the environment variable that, if it is set, keeps hashes of texts out of models"""
+
+Key = str | list[str]
+
+
+def key_of(text: Any) -> Key:
+    """What a text has in common with those that count as the same; a list for a text of several parts."""
+    return text_key(text) if isinstance(text, str) else [*map(text_key, text)]
+
+
+class Overlap(NamedTuple):
+    """How many texts of a split are among known ones."""
+
+    number: int
+    examples: tuple[int, ...]
+    """indices of the first of them"""
+    exact: bool
+    """False: an estimate from a sample of the known texts"""
+
+    @property
+    def words(self) -> str:
+        """``3``, or ``about 30``."""
+        return f"{self.number:,}" if self.exact else f"about {self.number:,}"
+
+
+class TextHashes(Config):
+    """The texts of a split, or of several."""
+
+    digest: str
+    """of all texts with their targets, in any order"""
+    hashes: str
+    """those that are kept, ascending, in base64"""
+    part: float = 1.0
+    """the fraction of all possible hashes that are kept if a text has them"""
+
+    @classmethod
+    def of(cls, keys: Sequence[Key], targets: Sequence[Any] = ()) -> TextHashes:
+        """The texts with these keys, and their targets as plain values, if they have any."""
+        found = sorted(set(map(_hash, keys)))
+        part = 1.0
+        if len(found) > MOST:
+            part = int.from_bytes(found[MOST], "big") / 256**BYTES
+            found = found[:MOST]
+        rows = zip(keys, targets, strict=True) if targets else ((key, None) for key in keys)
+        digest = digest_of(sorted(json.dumps(row, default=np.ndarray.tolist) for row in rows))
+        return cls(digest=digest, hashes=base64.b64encode(b"".join(found)).decode(), part=part)
+
+    @cached_property
+    def kept(self) -> frozenset[bytes]:
+        """The hashes that are kept."""
+        data = base64.b64decode(self.hashes)
+        return frozenset(data[start : start + BYTES] for start in range(0, len(data), BYTES))
+
+    def changes(self, now: TextHashes) -> tuple[int, int]:
+        """How many different texts are new now, and how many are missing; estimates if either of both keeps a sample."""
+        part = min(self.part, now.part)
+        before, after = (
+            {one for one in split.kept if int.from_bytes(one, "big") < part * 256**BYTES or part == 1} for split in (self, now)
+        )
+        return round(len(after - before) / part), round(len(before - after) / part)
+
+
+def joint_overlap(known: Sequence[TextHashes], keys: Sequence[Key]) -> Overlap:
+    """How many of these texts are among those of any of ``known``; copies count each.
+
+    Where one keeps a sample only, this is the largest of the estimates and of what was found: a lower bound in the mean.
+    """
+    hashes = [_hash(key) for key in keys]
+    found = [{number for number, one in enumerate(hashes) if one in texts.kept} for texts in known]
+    together = sorted(set[int]().union(*found))
+    estimates = (round(len(own) / texts.part) for own, texts in zip(found, known, strict=True))
+    number = min(len(keys), max(len(together), *estimates, 0))
+    return Overlap(number, tuple(together[:2]), all(texts.part == 1 for texts in known))
+
+
+def text_hashes_wanted() -> bool:
+    """Whether models keep hashes of the texts that they learn from."""
+    return not os.environ.get(NO_HASHES)
+
+
+def _hash(key: Key) -> bytes:
+    return hashlib.sha256(json.dumps(key).encode()).digest()[:BYTES]

@@ -18,7 +18,7 @@ from warmstart.errors import ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.features import pooled_layers
 from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.heads.pooling import POOLINGS, join_windows
+from warmstart.heads.pooled import POOLINGS, join_windows
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import swap_head
 from warmstart.tasks import TASK_TYPES

@@ -17,7 +17,7 @@ from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.inputs import EncodedTask
-from warmstart.heads.pooling import join_windows
+from warmstart.heads.pooled import join_windows
 from warmstart.interop.encoders import find_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle

@@ -10,8 +10,8 @@ from tyro.conf import arg
 from warmstart.config import Advanced
 from warmstart.data.windows import WindowSettings
 from warmstart.finetuning.schemes import SCHEMES, SchemeOptions, known_scheme
-from warmstart.heads.classification import HeadActivation
-from warmstart.heads.pooling import POOLINGS
+from warmstart.heads.per_text import HeadActivation
+from warmstart.heads.pooled import POOLINGS
 from warmstart.registry import Choices
 from warmstart.training.config import TrainConfig
 

@@ -30,8 +30,8 @@ from torch import Tensor
 from warmstart.adapters.scalar_mix import ScalarMix, last_hidden_state_without_mix, normalized_layers
 from warmstart.data.budget import LabelBudget
 from warmstart.data.encode import Encoded
-from warmstart.heads.classification import ClassificationHeadConfig
-from warmstart.heads.pooling import POOLINGS
+from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.pooled import POOLINGS
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model, swap_head
 from warmstart.system.array_store import ArrayStore, Kept

@@ -36,7 +36,7 @@ from warmstart.finetuning.losses import (
     task_loss,
     with_language_batches,
 )
-from warmstart.heads.classification import ClassificationHead
+from warmstart.heads.per_text import ClassificationHead
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.system.array_store import ArrayStore

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.errors import ConfigError
-from warmstart.heads.classification import ClassificationHead
+from warmstart.heads.per_text import ClassificationHead
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.types import Batch

@@ -22,7 +22,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.multitask_model import MultitaskModel, TaskBatch
-from warmstart.heads.classification import ClassificationHead
+from warmstart.heads.per_text import ClassificationHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import Record

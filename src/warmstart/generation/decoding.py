@@ -21,7 +21,7 @@ from torch import Tensor
 
 from warmstart.backbone.attention import KVCache
 from warmstart.generation.sampling import GenerateConfig, draw_token, sampling_probabilities
-from warmstart.model.inference_weights import inference_weights
+from warmstart.model.inference import inference_weights
 from warmstart.model.model import Model
 from warmstart.seeding import derive
 

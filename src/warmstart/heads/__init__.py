@@ -1,4 +1,4 @@
-"""Heads: modules that map hidden states to outputs. A new head is one file and one row in ``HEADS``."""
+"""Heads: modules that map hidden states to outputs. A new head is one class and one row in ``HEADS``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from typing import Any
 from torch import Tensor
 
 from warmstart.errors import ModelError
-from warmstart.heads.classification import ClassificationHead
-from warmstart.heads.detection import DetectionHead
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import Head, HeadConfig
 from warmstart.heads.language_modeling import LMHead
-from warmstart.heads.multilabel import MultilabelHead
-from warmstart.heads.multiple_choice import MultipleChoiceHead
-from warmstart.heads.regression import RegressionHead
-from warmstart.heads.span import SpanHead
-from warmstart.heads.tagging import TaggingHead
+from warmstart.heads.per_text import ClassificationHead, MultilabelHead, MultipleChoiceHead, RegressionHead
+from warmstart.heads.per_token import DetectionHead, SpanHead, TaggingHead
 from warmstart.registry import Registry
 
 HEADS: Registry[Any] = Registry(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from warmstart.data.windows import WindowSettings
 from warmstart.heads.head import Head, HeadConfig
-from warmstart.heads.pooling import POOLINGS, Pooling, join_windows
+from warmstart.heads.pooled import POOLINGS, Pooling, join_windows
 
 
 class EmbeddingHeadConfig(WindowSettings, HeadConfig):

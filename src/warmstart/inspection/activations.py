@@ -19,7 +19,7 @@ from torch import Tensor
 from warmstart.backbone.backbone import Backbone, BackboneOutput
 from warmstart.data.encode import Encoded, encode, encode_pieces
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.heads.pooling import POOLINGS
+from warmstart.heads.pooled import POOLINGS
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model, fresh_head

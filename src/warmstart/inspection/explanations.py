@@ -28,8 +28,8 @@ from warmstart.backbone.taps import tapped
 from warmstart.data.encode import Encoded, encode
 from warmstart.data.windows import framed_windows, window_starts
 from warmstart.errors import ModelError, suggest
-from warmstart.heads.classification import ClassificationHead
 from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.per_text import ClassificationHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import run_in_batches
 from warmstart.seeding import rng

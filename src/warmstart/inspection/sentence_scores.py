@@ -21,8 +21,8 @@ from torch import Tensor
 
 from warmstart.data.encode import Encoded, encode
 from warmstart.errors import ModelError
-from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.per_token import DetectionHead
 from warmstart.inspection.tokens import word_boundaries
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import run_in_batches

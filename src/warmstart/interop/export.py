@@ -19,9 +19,9 @@ from safetensors.torch import save as serialise
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ConfigError, ModelError
-from warmstart.heads.classification import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfig
 from warmstart.interop.companions import POOLED, pooling_files
 from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import FAMILIES

@@ -30,7 +30,7 @@ from warmstart.errors import BundleError, UncheckedWarning
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.checks import faults, run_checks
 from warmstart.model.history import read_record
-from warmstart.model.rebuild import model_settings, rebuilt
+from warmstart.model.model import model_settings, rebuilt
 from warmstart.model.selftest import SELFTEST_ROWS, make_selftest
 from warmstart.system.limits import (
     MANIFEST_BYTES,

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.heads import make_head
-from warmstart.heads.detection import DetectionHead, DetectionHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.heads.per_token import DetectionHead, DetectionHeadConfig
 from warmstart.model.model import Model, different_tensors
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from warmstart.config import Config
 from warmstart.data.task import texts_digest
-from warmstart.data.text_hashes import TextHashes, text_hashes_wanted
+from warmstart.data.text_key import TextHashes, text_hashes_wanted
 from warmstart.model.already_read import ReadRecord
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.registry import Registry

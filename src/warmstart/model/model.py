@@ -5,16 +5,24 @@ Letters: B batch, T tokens, D width, V vocabulary, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import torch
 from torch import Tensor, nn
 
+from warmstart.adapters import adapter_config, insert_adapter
+from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.scalar_mix import ScalarMix
 from warmstart.backbone.backbone import Backbone
-from warmstart.errors import ModelError
-from warmstart.heads import make_head
+from warmstart.backbone.config import BackboneConfig
+from warmstart.errors import BundleError, ModelError
+from warmstart.heads import head_config, make_head
 from warmstart.heads.head import Head, HeadConfig, LossHead
 from warmstart.heads.language_modeling import LMHead
 from warmstart.objectives.loss import language_loss
 from warmstart.seeding import seed_torch
+from warmstart.system.limits import check_depth
 from warmstart.types import Batch
 
 
@@ -27,7 +35,7 @@ class Model(nn.Module):
         self.head = head
         self.causal = causal
         self.reordered = False
-        """its linear layers multiply with reordered copies of their weights for good (``inference_weights.py``)"""
+        """its linear layers multiply with reordered copies of their weights for good (``inference.py``)"""
 
     def forward(
         self,
@@ -98,3 +106,45 @@ def parameter_counts(model: Model) -> dict[str, int]:
     backbone = sum(parameter.numel() for parameter in model.backbone.parameters())
     total = sum(parameter.numel() for parameter in model.parameters())
     return {"embedding": embedding, "blocks": backbone - embedding, "head": total - backbone, "total": total}
+
+
+# A model as settings and tensors, and back: what a bundle stores of it.
+#
+# Nothing else of a model is stored: whatever a module was given beside them is lost, and saving ends with a reload that notices it.
+
+
+def model_settings(model: Model) -> dict[str, Any]:
+    """The settings of a model, as plain values."""
+    return {
+        "backbone": model.backbone.config.to_dict(),
+        "vocab_size": model.backbone.vocab_size,
+        "head": model.head.config.to_dict(),
+        "causal": model.causal,
+        "adapters": [config.to_dict() for config in inserted_adapters(model.backbone)],
+    }
+
+
+def rebuilt(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model:
+    """The model with these settings and tensors, in evaluation mode. Raises ``BundleError`` if they do not fit each other."""
+    config = BackboneConfig.build(settings["backbone"], "backbone")
+    check_depth(config.depth, len(tensors))
+    with torch.device("meta"):  # shapes without memory: settings may ask for more than the tensors hold
+        wanted = {name: list(tensor.shape) for name, tensor in _made(settings, config).weights().items()}
+    found = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    if wanted != found:
+        wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+        raise BundleError(f"the settings and the weights disagree about these tensors: {', '.join(wrong)}")
+    model = _made(settings, config)
+    model.load_state_dict(tensors, strict=False)  # a tied head's weight is the embedding's; the names were compared above
+    return model.eval()
+
+
+def _made(settings: Mapping[str, Any], config: BackboneConfig) -> Model:
+    """A model of these settings, with any weights."""
+    if not isinstance(settings["causal"], bool):
+        raise TypeError(f"causal must be true or false, but is {settings['causal']!r}")
+    backbone = Backbone(config, settings["vocab_size"])
+    for values in settings["adapters"]:
+        insert_adapter(backbone, adapter_config(values), seed=0)
+    head = make_head(head_config(settings["head"]), backbone.config.width, backbone.embedding.weight)
+    return Model(backbone, head, causal=settings["causal"])

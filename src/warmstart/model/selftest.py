@@ -1,4 +1,4 @@
-"""The self-test of a bundle: rows and texts with the outputs for them, stored when it is saved. ``checks/stored.py`` compares them.
+"""The self-test of a bundle: rows and texts, stored with the outputs for them when it is saved; ``checks/measures.py`` compares.
 
 The rows and texts are made here, never taken from the user's, so a bundle reveals nothing private.
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from warmstart.data.encode import Encoded, encode
 from warmstart.heads.head import TaskHead
-from warmstart.heads.regression import RegressionHead
+from warmstart.heads.per_text import RegressionHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.seeding import rng

@@ -5,8 +5,13 @@ from __future__ import annotations
 from warmstart.objectives.causal import causal_batch
 from warmstart.objectives.contrastive import contrastive_batch, contrastive_stride, contrastive_target_fractions, masked_view
 from warmstart.objectives.detect import detect_batch
-from warmstart.objectives.hybrid import hybrid_batch, hybrid_held_out_configs, hybrid_target_fractions
-from warmstart.objectives.masked import masked_batch, masked_target_fractions
+from warmstart.objectives.masked import (
+    hybrid_batch,
+    hybrid_held_out_configs,
+    hybrid_target_fractions,
+    masked_batch,
+    masked_target_fractions,
+)
 from warmstart.objectives.objective import Objective
 from warmstart.objectives.span import is_prefix_suffix, span_batch, span_stride, span_target_fractions
 from warmstart.registry import Registry

@@ -1,6 +1,7 @@
 """Masked language modeling (Devlin et al. 2019, section 3.1): mask some tokens, predict them from both sides.
 
-Of the chosen tokens 80% become [MASK], 10% a random token, 10% stay; exactly the chosen ones are predicted.
+Of the chosen tokens 80% become [MASK], 10% a random token, 10% stay; exactly the chosen ones are predicted. A hybrid of it and
+causal prediction is below.
 
 Letters: B batch, T tokens.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from warmstart.objectives.causal import real_tokens
+from warmstart.objectives.causal import causal_batch, next_token_batch, real_tokens
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.types import IGNORE, Batch, Vocabulary
 
@@ -79,3 +80,38 @@ def _uniform_draws(ids: np.ndarray, rng: np.random.Generator, vocabulary: Vocabu
         return draws
     words = vocabulary.word_starts[ids].cumsum(axis=1)  # (B, T): the number of the word that a token belongs to
     return np.take_along_axis(np.pad(draws, ((0, 0), (0, 1))), words, axis=1)
+
+
+# Hybrid: each batch is causal or masked next-token prediction, with the same weights (Charpentier and Samuel 2024, GPT-BERT).
+#
+# In a masked batch attention is bidirectional, and a masked token is predicted one position before it, exactly as in a causal
+# batch. So one backbone learns to generate from left to right and to read in both directions.
+
+
+def hybrid_batch(
+    rows: np.ndarray, lengths: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, config: ObjectiveConfig
+) -> Batch:
+    """``[5 6 7 8]`` -> causal: ``[5 6 7]`` predicts ``[6 7 8]``; masked with 7 chosen: ``[5 6 M]`` predicts ``[. 7 .]``.
+
+    ``rows`` (B, T + 1), of which the first ``lengths`` (B,) tokens are real.
+    """
+    if rng.random() < config.causal_fraction:
+        return causal_batch(rows, lengths, rng, vocabulary, config)
+    maskable = real_tokens(rows, lengths)
+    maskable[:, 0] = False  # there is no position before a row's first token to predict it from
+    masked, chosen = mask_tokens(rows, maskable, rng, vocabulary, config)
+    return next_token_batch(masked[:, :-1], rows, chosen, real_tokens(rows[:, :-1], lengths))
+
+
+def hybrid_target_fractions(config: ObjectiveConfig) -> tuple[float, float]:
+    """A causal batch predicts every token, a masked one those that are masked."""
+    rate = config.effective_mask_rate
+    return config.causal_fraction + (1 - config.causal_fraction) * rate, 1.0 if config.causal_fraction else rate
+
+
+def hybrid_held_out_configs(config: ObjectiveConfig) -> dict[str, ObjectiveConfig]:
+    """Held-out loss is measured both as causal and as masked."""
+    return {
+        "causal": config.model_copy(update={"causal_fraction": 1.0}),
+        "masked": config.model_copy(update={"causal_fraction": 0.0}),
+    }

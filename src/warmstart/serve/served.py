@@ -19,12 +19,12 @@ from warmstart.finetuning.calibration import threshold_for
 from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import TaskHead
-from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
+from warmstart.heads.per_text import MultipleChoiceHeadConfig
 from warmstart.inspection.explanations import check_explainable
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
-from warmstart.model.inference_weights import reordered_copy
+from warmstart.model.inference import reordered_copy
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.serve.corpus import Corpus
 from warmstart.serve.learning_curve import curve_file

@@ -28,8 +28,7 @@ from warmstart.data.encode import padded
 from warmstart.data.source import Source
 from warmstart.data.splits import grouped_split, held_out_count
 from warmstart.data.task import independent_units, texts_digest
-from warmstart.data.text_hashes import TextHashes, key_of
-from warmstart.data.text_key import text_key
+from warmstart.data.text_key import TextHashes, key_of, text_key
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.generation.decoding import decode
 from warmstart.generation.sampling import GenerateConfig

@@ -12,11 +12,10 @@ import numpy as np
 
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
-from warmstart.heads.classification import ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.stats.resampling import resample_classification
 from warmstart.stats.scores import ClassificationScores, classification_scores
-from warmstart.tasks.labels import label_names, label_numbers
-from warmstart.tasks.rows import Examples, table_rows, task_table, text_or_pair
+from warmstart.tasks.rows import Examples, label_names, label_numbers, table_rows, task_table, text_or_pair
 from warmstart.tasks.task_type import HeadSettings, TaskType
 
 

@@ -13,12 +13,11 @@ import numpy as np
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
-from warmstart.heads.multilabel import MultilabelHeadConfig
+from warmstart.heads.per_text import MultilabelHeadConfig
 from warmstart.stats.resampling import resample_indices, resampled_macro_f1
 from warmstart.stats.scores import Scores
 from warmstart.tasks.classification import top_probabilities
-from warmstart.tasks.labels import label_names, label_numbers
-from warmstart.tasks.rows import Examples, table_rows, text_or_pair, value_of
+from warmstart.tasks.rows import Examples, label_names, label_numbers, table_rows, text_or_pair, value_of
 from warmstart.tasks.task_type import HeadSettings, TaskType
 
 

@@ -15,7 +15,7 @@ from warmstart.data.encode import Encoded
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
-from warmstart.heads.multiple_choice import MultipleChoiceHeadConfig
+from warmstart.heads.per_text import MultipleChoiceHeadConfig
 from warmstart.model.model import Model
 from warmstart.stats.scores import Scores
 from warmstart.tasks.rows import Examples, TableRow, list_of, string_of, table_rows, value_of, whole_number

@@ -14,7 +14,7 @@ import numpy as np
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
-from warmstart.heads.regression import RegressionHeadConfig
+from warmstart.heads.per_text import RegressionHeadConfig
 from warmstart.stats.scores import Scores
 from warmstart.tasks.rows import Examples, table_rows, text_or_pair, value_of
 from warmstart.tasks.task_type import HeadSettings, TaskType

@@ -1,13 +1,14 @@
-"""Rows of a source's tables, and the values in their columns: what the task types share when they read examples."""
+"""What the task types share when they read examples: rows of a source's tables, values in their columns, and names of labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warmstart.data.source import PROSE, Source
-from warmstart.errors import DataError, suggest
+from warmstart.errors import ConfigError, DataError, suggest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -80,3 +81,34 @@ def text_or_pair(row: TableRow, source: Source) -> str | tuple[str, str]:
     """The text of a row; or the pair of texts, if the source names a second column."""
     text = string_of(row, source.text, "text")
     return text if source.second is None else (text, string_of(row, source.second, "second"))
+
+
+def label_names(present: Sequence[str], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The label names in the order of their numbers: as ``wanted``, else sorted.
+
+    Names that are all whole numbers are sorted as numbers (``"2"`` before ``"10"``). ``present`` holds the labels of all training
+    examples. Raises ``DataError`` for fewer than two different ones, ``ConfigError`` if ``wanted`` repeats a name.
+    """
+    names = set(present)
+    if len(names) < 2:
+        found = f"all {len(present)} training examples have {names.pop()!r}" if names else "no training example has one"
+        raise DataError(f"a task needs at least two labels, but {found}")
+    if wanted is None:
+        numeric = all(name.removeprefix("-").isdecimal() for name in names)
+        return tuple(sorted(names, key=lambda name: (int(name) if numeric else 0, name)))
+    if len(set(wanted)) != len(wanted):
+        raise ConfigError(f"'labels' must name each label once, but repeats {Counter(wanted).most_common(1)[0][0]!r}")
+    return wanted
+
+
+def label_numbers(split: str, used: Iterable[str], labels: tuple[str, ...]) -> dict[str, int]:
+    """Label name -> number. Raises ``DataError`` if the split uses a name that is not in ``labels``."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    unknown = Counter(label for label in used if label not in numbers)
+    if unknown:
+        listed = ", ".join(f"{label!r} ({count}×)" for label, count in unknown.most_common(5))
+        raise DataError(
+            f"every label of the {split} split must be one of {', '.join(labels)}, but it has {listed}; "
+            "correct the labels, or add training examples with them"
+        )
+    return numbers

@@ -25,7 +25,7 @@ from warmstart.data.encode import Encoded, encode_pieces
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
-from warmstart.heads.span import SpanHeadConfig
+from warmstart.heads.per_token import SpanHeadConfig
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.stats.resampling import resample_indices

@@ -17,13 +17,12 @@ from warmstart.data.encode import Encoded, collate, encode_pieces, padded
 from warmstart.data.source import PROSE, Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
-from warmstart.heads.tagging import TaggingHeadConfig
+from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.stats.resampling import resample_indices
 from warmstart.stats.scores import Scores
-from warmstart.tasks.labels import label_names, label_numbers
-from warmstart.tasks.rows import Examples, list_of, table_rows
+from warmstart.tasks.rows import Examples, label_names, label_numbers, list_of, table_rows
 from warmstart.tasks.task_type import Batches, HeadSettings, TaskType, predictions_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE, Batch

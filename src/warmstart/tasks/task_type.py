@@ -20,8 +20,8 @@ from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.windows import CUT, WindowPooling
 from warmstart.errors import ConfigError, DataError
-from warmstart.heads.classification import HeadActivation
 from warmstart.heads.head import TaskHead, TaskHeadConfig
+from warmstart.heads.per_text import HeadActivation
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.stats.resampling import DRAWS, resample_indices

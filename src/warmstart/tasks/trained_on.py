@@ -1,6 +1,6 @@
 """What a model was trained on, beside what it is asked to predict: data that has changed since, and texts that it has seen.
 
-A model knows the texts of its labelled tasks by hashes in its history (``data/text_hashes.py``). Text that was read without labels,
+A model knows the texts of its labelled tasks by hashes in its history (``data/text_key.py``). Text that was read without labels,
 such as that of pretraining, is not among them.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warmstart.data.task import plain_text
-from warmstart.data.text_hashes import Overlap, TextHashes, joint_overlap, key_of
+from warmstart.data.text_key import Overlap, TextHashes, joint_overlap, key_of
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import TaskRecord, recorded_tasks
 from warmstart.stack.stack import Stack

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.heads.language_modeling import LMHead
-from warmstart.heads.pooling import pool_mean
+from warmstart.heads.pooled import pool_mean
 from warmstart.model.model import Model
 from warmstart.objectives.comparison import RowComparison
 from warmstart.objectives.loss import language_loss

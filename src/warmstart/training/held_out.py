@@ -23,10 +23,10 @@ import torch
 
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.token_store import TokenStore
-from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.per_token import DetectionHead
 from warmstart.model.generator import WithGenerator
-from warmstart.model.inference_weights import inference_weights
+from warmstart.model.inference import inference_weights
 from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.loss import language_loss

@@ -20,7 +20,7 @@ from warmstart.commands.answers.page import write_answers_page
 from warmstart.commands.answers.result import AnswersResult
 from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
-from warmstart.data.text_hashes import TextHashes, key_of, text_hashes_wanted
+from warmstart.data.text_key import TextHashes, key_of, text_hashes_wanted
 from warmstart.errors import ModelError
 from warmstart.finetuning.answering import (
     METRIC,

@@ -30,8 +30,8 @@ from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of,
 from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.domain import DomainRun, LabelledBatch, WithTask, domain_source
-from warmstart.heads.detection import DetectionHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.heads.per_token import DetectionHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save

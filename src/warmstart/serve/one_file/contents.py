@@ -20,9 +20,8 @@ from warmstart.adapters.lora import LoraConfig
 from warmstart.adapters.scalar_mix import ScalarMixConfig
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ModelError
-from warmstart.heads.classification import ClassificationHead
-from warmstart.heads.multilabel import MultilabelHead
-from warmstart.heads.tagging import TaggingHead
+from warmstart.heads.per_text import ClassificationHead, MultilabelHead
+from warmstart.heads.per_token import TaggingHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.model import Model

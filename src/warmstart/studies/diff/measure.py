@@ -35,8 +35,7 @@ from warmstart.inspection.probe_scores import BAG, ProbeScores, scores_by_layer
 from warmstart.inspection.probing import probe_layers
 from warmstart.inspection.tokens import sample_passages, token_chunks
 from warmstart.model.bundle import Bundle
-from warmstart.model.inference import INFERENCE_TOKENS, run_in_batches
-from warmstart.model.inference_weights import inference_weights
+from warmstart.model.inference import INFERENCE_TOKENS, inference_weights, run_in_batches
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.stats.intervals import percentiles

@@ -1,0 +1,229 @@
+"""Heads for labelled texts that read one pooled state of each: classification, multilabel, regression and multiple choice.
+
+Letters: B batch or questions, A alternatives, T tokens, D width, C classes, R rows: texts, or windows of texts.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from warmstart.heads.pooled import PooledHead, PooledHeadConfig
+from warmstart.system.products import Linear
+
+# The classification head: pool a text's hidden states, then one linear layer, or two.
+
+HeadActivation = Literal["none", "tanh", "relu", "gelu"]
+_ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "gelu": F.gelu}
+
+
+class ClassificationHeadConfig(PooledHeadConfig):
+    """A head that assigns each text one of ``classes`` labels."""
+
+    kind: Literal["classification"] = "classification"
+    """name of this head in files"""
+    classes: int = Field(gt=1)
+    """number of labels (C)"""
+    hidden: HeadActivation = "none"
+    """activation of one more layer before the logits: tanh as in BERT's pooler, relu as in DistilBERT, gelu as in ELECTRA; none: no
+    such layer"""
+
+
+class ClassificationHead(PooledHead):
+    """Pooling, a hidden layer if there is one, dropout, one linear layer."""
+
+    config_class: ClassVar = ClassificationHeadConfig
+    hub_task: ClassVar = "text-classification"
+    onnx_outputs: ClassVar = ("logits", "probabilities")
+
+    def __init__(self, config: ClassificationHeadConfig, width: int, embedding: Tensor | None = None) -> None:
+        super().__init__(config, width, config.classes)
+        self.config: ClassificationHeadConfig = config
+        if config.hidden != "none":
+            self.hidden = Linear(width, width)
+            nn.init.normal_(self.hidden.weight, std=0.02)
+            nn.init.zeros_(self.hidden.bias)
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, windows: Tensor | None = None) -> Tensor:
+        """``hidden_states`` (R, T, D), ``attention_mask`` (R, T) and ``windows`` (B,), as of ``PooledHead`` -> (B, C) logits."""
+        return self.score(self.dropout(self.read(hidden_states, attention_mask, windows), texts=windows is not None))
+
+    def read(self, hidden_states: Tensor, attention_mask: Tensor | None = None, windows: Tensor | None = None) -> Tensor:
+        """What the last layer reads, before dropout: from (R, T, D), (R, T) and (B,), as ``forward`` takes them, (B, D)."""
+        pooled = self.pooled(hidden_states, attention_mask, windows)
+        return pooled if self.config.hidden == "none" else _ACTIVATIONS[self.config.hidden](self.hidden(pooled))
+
+    def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Summed cross-entropy in nats, a scalar: logits (B, C) against class numbers (B,); the mask (B, T) is not read."""
+        return F.cross_entropy(logits.float(), targets, reduction="sum")
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B,) class numbers."""
+        return torch.from_numpy(generator.integers(self.config.classes, size=rows))
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """(B, C) probabilities from (B, C) logits."""
+        return logits.softmax(dim=-1)
+
+    def description(self) -> str:
+        """For the model card."""
+        return f"assigns each text one of {self.config.classes} labels"
+
+    def parameter_formula(self) -> str:
+        """One linear layer, after another of the backbone's width if there is a hidden one."""
+        return "D C + C" + " + D D + D" * (self.config.hidden != "none") + self.window_formula()
+
+
+# The multilabel head: one logistic regression per label.
+
+
+class MultilabelHeadConfig(PooledHeadConfig):
+    """A head that decides for each of ``classes`` labels whether a text has it."""
+
+    kind: Literal["multilabel"] = "multilabel"
+    """name of this head in files"""
+    classes: int = Field(gt=0)
+    """number of labels (C)"""
+
+
+class MultilabelHead(PooledHead):
+    """A logistic regression per label, each independent of the others."""
+
+    config_class: ClassVar = MultilabelHeadConfig
+    hub_task: ClassVar = "text-classification"
+    onnx_outputs: ClassVar = ("logits", "probabilities")
+
+    def __init__(self, config: MultilabelHeadConfig, width: int, embedding: Tensor | None = None) -> None:
+        super().__init__(config, width, config.classes)
+        self.config: MultilabelHeadConfig = config
+
+    def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Summed binary cross-entropy in nats, a scalar: logits (B, C) against targets (B, C) of 0 and 1.
+
+        The mask (B, T) is not read.
+        """
+        return F.binary_cross_entropy_with_logits(logits.float(), targets.float(), reduction="sum")
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B, C) of 0 and 1."""
+        return torch.from_numpy(generator.integers(2, size=(rows, self.config.classes)))
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """(B, C) probabilities from (B, C) logits; they need not sum to 1."""
+        return logits.sigmoid()
+
+    def description(self) -> str:
+        """For the model card."""
+        return f"decides for each of {self.config.classes} labels whether a text has it"
+
+    def parameter_formula(self) -> str:
+        """One linear layer."""
+        return "D C + C" + self.window_formula()
+
+
+# The regression head: a number per text.
+
+
+class RegressionHeadConfig(PooledHeadConfig):
+    """A head that gives each text a number."""
+
+    kind: Literal["regression"] = "regression"
+    """name of this head in files"""
+    mean: float = 0.0
+    """mean of the training targets"""
+    std: float = Field(1.0, gt=0)
+    """their standard deviation: the network learns standardised numbers, predictions are in the user's units"""
+
+
+class RegressionHead(PooledHead):
+    """One number per text."""
+
+    config_class: ClassVar = RegressionHeadConfig
+    hub_task: ClassVar = "text-classification"
+    onnx_outputs: ClassVar = ("logits", "number")
+
+    def __init__(self, config: RegressionHeadConfig, width: int, embedding: Tensor | None = None) -> None:
+        super().__init__(config, width, 1)
+        self.config: RegressionHeadConfig = config
+
+    def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Summed squared error of standardised numbers, a scalar: logits (B, 1) against targets (B,) in the user's units.
+
+        The mask (B, T) is not read.
+        """
+        # standardised in the targets' own precision: dates are large numbers
+        standardised = ((targets - self.config.mean) / self.config.std).float()
+        return (logits[:, 0].float() - standardised).square().sum()
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B,) numbers around the mean of the training targets."""
+        return torch.from_numpy(generator.normal(self.config.mean, self.config.std, rows))
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """(B, 1) numbers in the units of the targets, from (B, 1) logits."""
+        return logits * self.config.std + self.config.mean
+
+    def description(self) -> str:
+        """For the model card."""
+        return "predicts a number for each text"
+
+    def parameter_formula(self) -> str:
+        """One linear layer with one output."""
+        return "D + 1" + self.window_formula()
+
+
+# The multiple-choice head: one logit per alternative.
+
+
+class MultipleChoiceHeadConfig(PooledHeadConfig):
+    """A head that chooses among alternatives, each of which is a row of its own."""
+
+    kind: Literal["multiple-choice"] = "multiple-choice"
+    """name of this head in files"""
+    alternatives: int = Field(gt=1)
+    """alternatives per question (A)"""
+
+
+class MultipleChoiceHead(PooledHead):
+    """A logit for each row; the rows of one question are adjacent, and their logits compete."""
+
+    config_class: ClassVar = MultipleChoiceHeadConfig
+    hub_task: ClassVar = "multiple-choice"
+    onnx_outputs: ClassVar = ("logits",)
+
+    def __init__(self, config: MultipleChoiceHeadConfig, width: int, embedding: Tensor | None = None) -> None:
+        super().__init__(config, width, 1)
+        self.config: MultipleChoiceHeadConfig = config
+        self.rows_per_target = config.alternatives
+
+    def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Summed cross-entropy in nats, a scalar: logits (B A, 1) against indices of the right alternatives (B,).
+
+        The mask (B A, T) is not read.
+        """
+        return F.cross_entropy(logits.float().view(-1, self.config.alternatives), targets, reduction="sum")
+
+    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
+        """(B,) indices of alternatives, from B A rows."""
+        return torch.from_numpy(generator.integers(self.config.alternatives, size=rows // self.config.alternatives))
+
+    def example(self) -> tuple[str, ...]:
+        """For the model card."""
+        return ("a text", *(f"alternative {number}" for number in range(1, self.config.alternatives + 1)))
+
+    def predictions(self, logits: Tensor) -> Tensor:
+        """(B, A) probabilities from (B A, 1) logits."""
+        return logits.view(-1, self.config.alternatives).softmax(dim=-1)
+
+    def description(self) -> str:
+        """For the model card."""
+        return f"chooses among {self.config.alternatives} alternatives"
+
+    def parameter_formula(self) -> str:
+        """One linear layer with one output."""
+        return "D + 1"
