@@ -19,9 +19,9 @@ from helpers.bundles import classifier
 from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.baseline import Sample
 from warmstart.baselines.choice import run_baseline
+from warmstart.baselines.label_names import label_meanings
 from warmstart.baselines.vectors import SCALE, logistic_with_names, nearest_mean, nearest_mean_em, nearest_name
 from warmstart.cli import main
-from warmstart.commands.zero_shot import label_meanings
 from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
 from warmstart.finetuning.teacher import Teacher
@@ -176,7 +176,7 @@ def test_class_means_with_a_pool_are_soft_k_means_with_frequencies() -> None:
 
 
 def zero_shot(*flags: str, model: Path, out: Path) -> int:
-    return main(["zero-shot", str(model), *flags, "--out", str(out)])
+    return main(["import", str(model), *flags, "--out", str(out)])
 
 
 @pytest.mark.usefixtures("no_second_process")
@@ -198,8 +198,7 @@ def test_zero_shot_saves_what_a_race_calls_label_names(
 
 def test_zero_shot_refuses_labels_that_mean_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for flags, message in (
-        ("", "give either --task or --label-names"),
-        ("--label-names a b --task t", "give either --task or --label-names"),
+        ("--label-names a b --task t", "only one of --onto, --label-names, --task,"),
         ("--label-names a", "at least two labels"),
         ("--label-names a a", "at least two labels"),
         ("--label-names a 7", "'7' has none"),

@@ -25,7 +25,7 @@ ENDS = {
     "race": (["race", "t.yaml", "--backbones", "lm"], "; the same command goes on where it stopped"),
     "recipe": (["recipe", "r.yaml"], "; the same command goes on where it stopped"),
     "adapt": (["adapt", "lm", "t.yaml"], "; the same command goes on where it stopped"),
-    "zero-shot": (["zero-shot", "lm", "--task", "t.yaml", "--out", "o"], "; the same command starts again"),
+    "import": (["import", "lm", "--task", "t.yaml", "--out", "o"], "; the same command starts again"),
     "predict": (["audit", "t.yaml"], ""),
 }
 

@@ -51,7 +51,6 @@ _HOMES = {
     "TrainConfig": "training.config",
     "WarmstartError": "errors",
     "WindowSettings": "data.windows",
-    "ZeroShotConfig": "commands.zero_shot",
     "adapt": "commands.adapt.command",
     "answers": "commands.answers.command",
     "audit": "data.audit",
@@ -85,7 +84,6 @@ _HOMES = {
     "vocabulary_report": "tokenizer.vocabulary",
     "write_lora": "interop.peft",
     "write_texts": "data.frames",
-    "zero_shot_classifier": "commands.zero_shot",
 }
 """Where each public name lives; studies and their settings are those of the table of commands."""
 
@@ -127,8 +125,6 @@ if TYPE_CHECKING:
     from warmstart.commands.quickstart.command import quickstart as quickstart
     from warmstart.commands.race.command import RaceConfig as RaceConfig
     from warmstart.commands.race.command import race as race
-    from warmstart.commands.zero_shot import ZeroShotConfig as ZeroShotConfig
-    from warmstart.commands.zero_shot import zero_shot_classifier as zero_shot_classifier
     from warmstart.cost.cost import Cost as Cost
     from warmstart.data.audit import audit as audit
     from warmstart.data.frames import write_texts as write_texts

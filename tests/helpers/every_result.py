@@ -180,5 +180,5 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
         "race --estimate": lambda: SweepEstimates([estimate, estimate]),
         "curve": lambda: written(curve, write_curve_page),
         "curve --estimate": lambda: estimate,
-        "zero-shot": lambda: stack_of(ws.load(str(place / "adapt" / "bundle"))),
+        "import --label-names": lambda: stack_of(ws.load(str(place / "adapt" / "bundle"))),
     }

@@ -65,12 +65,6 @@ COMMANDS = Registry(
             goes_on=True,
             distributed=True,
         ),
-        "zero-shot": Command(
-            "commands.zero_shot",
-            "ZeroShotConfig",
-            "zero_shot_classifier",
-            "label texts by what the labels are called, without any labelled text",
-        ),
         "race": Command(
             "commands.race.command",
             "RaceConfig",

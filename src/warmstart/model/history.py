@@ -246,7 +246,7 @@ class AdaptRecord(Record):
 
 
 class ZeroShotRecord(Record):
-    """``warmstart zero-shot``: no label and no text of the task was read."""
+    """``warmstart import --label-names``: no label and no text of the task was read."""
 
     type: Literal["zero_shot"] = "zero_shot"
     meanings: dict[str, str]
