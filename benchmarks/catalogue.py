@@ -92,7 +92,7 @@ TABLES = (
         "trec-curve",
         (BENCHMARKS,),
         (
-            "warmstart curve recipes/tasks/trec.yaml --backbones runs/wikitext-2 --drop-leaks --schemes lp-ft+discriminative "
+            "warmstart race recipes/tasks/trec.yaml --backbones runs/wikitext-2 --drop-leaks --schemes lp-ft+discriminative "
             "--labels 32 64 128 256 512 --learning-rates 5e-4 --target 0.9 --out runs/tables/trec-curve",
         ),
         curve,

@@ -25,7 +25,7 @@ from typing import Any
 
 from warmstart.system.storage import RECIPE_FILE, atomic_write, json_or_none
 
-RESUMES = {"race", "curve"}
+RESUMES = {"race"}
 """commands that take up their finished trials"""
 RUNS = "runs/"
 """how command lines name the folder of the runs"""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.budget import LabelBudget
+from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.methods import learning_rates_for
-from warmstart.experiment.sweep import SweepConfig
 from warmstart.experiment.trial import Method
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.inputs import EncodedTask
@@ -47,7 +47,7 @@ def rates_of(bundle: Bundle, scheme: str) -> tuple[float, ...]:
     """The learning rates of a race, first the one that is taken if nothing chooses."""
     size = sum(parameter.numel() for parameter in bundle.model.backbone.parameters())
     method = Method(name=scheme, family="adapted", scheme=scheme, backbone_parameters=size)
-    return learning_rates_for(method, SweepConfig.model_fields["learning_rates"].default)
+    return learning_rates_for(method, RaceConfig.model_fields["learning_rates"].default)
 
 
 def fixed_accuracy(bundle: Bundle, encoded: EncodedTask, budget: LabelBudget, config: FineTuneConfig) -> float:

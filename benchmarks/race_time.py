@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.harness import table
 
 from warmstart.cli import read_command
-from warmstart.commands.race.result import RaceResult
+from warmstart.experiment.comparison import Comparison
 
 PARTS = {
     "texts: reading, audit, tokens": (
@@ -53,7 +53,7 @@ def run() -> str:
         race = f"race recipes/tasks/trec.yaml --backbones {folder}/minilm --labels 100 --drop-leaks --batch 16 --out {folder}/race"
         command, settings = read_command([*race.split(), "--seeds", os.environ.get("SEEDS", "2")])
         result = profile.runcall(command, settings)
-    assert isinstance(result, RaceResult)
+    assert isinstance(result, Comparison)
     return f"{_parts(profile)}\n\n{_methods(result)}"
 
 
@@ -63,7 +63,7 @@ def _parts(profile: cProfile.Profile) -> str:
     return table(("part", "seconds", "share"), [(name, f"{seconds:.1f}", f"{seconds / whole:.0%}") for name, seconds in rows])
 
 
-def _methods(result: RaceResult) -> str:
+def _methods(result: Comparison) -> str:
     rows = [
         (row.method.name, f"{sum(run.search_seconds for run in row.runs):.1f}", f"{sum(run.seconds for run in row.runs):.1f}")
         for row in result.ranking.methods

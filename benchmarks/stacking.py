@@ -17,8 +17,8 @@ from benchmarks.few_label_tasks import SETS, shortened
 from benchmarks.harness import table
 
 from warmstart.cli import read_command
-from warmstart.commands.race.command import RaceConfig
 from warmstart.data.budget import label_budget
+from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.stack import combine
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep

@@ -15,10 +15,10 @@ import pytest
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.race.command import race
-from warmstart.commands.race.result import RaceResult
 from warmstart.errors import ConfigError, ModelError
 from warmstart.experiment import backends
 from warmstart.experiment.backends import SlurmConfig, SlurmJobs, spread_calls
+from warmstart.experiment.comparison import Comparison
 from warmstart.system.locks import releasing_locks
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -36,7 +36,7 @@ def scores(place: Path, name: str, **changes: Any) -> dict[str, Any]:
     """The scores and learning rates of a small race."""
     with releasing_locks():
         found = race(race_config(place, **SMALL, out=str(place / name), **changes))
-    assert isinstance(found, RaceResult)
+    assert isinstance(found, Comparison)
     return {method.name: (method.test_scores.scores, method.learning_rates) for method in found.ranking.methods}
 
 

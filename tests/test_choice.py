@@ -12,9 +12,9 @@ from helpers.figures import show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.commands.race.page import _answer_tiles, _rule, method_header
-from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.experiment.choice import doubt_of_best, transfer_gain
+from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.ranking import RankedMethod, Ranking
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE
 from warmstart.experiment.trial import Method, TrialResult
@@ -144,7 +144,7 @@ TASK = cats()
 AUDIT = audit(TASK)
 
 
-def race(validation: Scores, test: Scores) -> RaceResult:
+def race(validation: Scores, test: Scores) -> Comparison:
     """A race of methods in the order of their costs, from scores (M, S) and resamples (M, S, R)."""
     methods, seeds = test[0].shape
     ranked = []
@@ -155,7 +155,7 @@ def race(validation: Scores, test: Scores) -> RaceResult:
             for s in range(seeds)
         )
         ranked.append(RankedMethod(method, runs, tuple(range(seeds))))
-    return RaceResult(TASK, 60, 20, Ranking(tuple(ranked), (), (), seeds), AUDIT, 0.5)
+    return Comparison(TASK, 60, 20, Ranking(tuple(ranked), (), (), seeds), AUDIT, 0.5)
 
 
 def scored(
@@ -172,18 +172,18 @@ def scored(
         yield one, other
 
 
-def race_of(parts: tuple[Scores, Scores], i: int) -> RaceResult:
+def race_of(parts: tuple[Scores, Scores], i: int) -> Comparison:
     """The race number ``i`` of ``scored``."""
     return race(*((scores[i], resampled[i]) for scores, resampled in parts))
 
 
-def races(chance: np.random.Generator, shape: tuple[int, int], spread: float, count: int, fixed: int = 0) -> Iterator[RaceResult]:
+def races(chance: np.random.Generator, shape: tuple[int, int], spread: float, count: int, fixed: int = 0) -> Iterator[Comparison]:
     """The same as results."""
     for parts in scored(chance, shape, spread, count, fixed=fixed):
         yield from (race_of(parts, i) for i in range(50))
 
 
-def to_choice(result: RaceResult, one: RankedMethod) -> Difference:
+def to_choice(result: Comparison, one: RankedMethod) -> Difference:
     """The difference of a method to the choice, from the methods that each seed's race chooses."""
     scores = {ranked.method: ranked.test_scores for ranked in result.ranking.methods}
     best, own = scores[result.best.method], scores[one.method]
@@ -194,7 +194,7 @@ def to_choice(result: RaceResult, one: RankedMethod) -> Difference:
 
 
 def against_choice(validation: Scores, test: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As ``RaceResult.differences``, of n races at once: differences (n, M), their p-values, and the best method (n,), left out."""
+    """As ``Comparison.differences``, of n races at once: differences (n, M), their p-values, and the best method (n,), left out."""
     scores, seeds = test[0], test[0].shape[-1]
     rows, best = np.arange(len(scores)), validation[0].mean(axis=-1).argmax(axis=1)
 

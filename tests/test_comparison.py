@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from warmstart.seeding import rng
-from warmstart.stats.comparison import Comparison, MethodResult, compare_pair, compare_pairs, detectable_points
+from warmstart.stats.comparison import MethodResult, MethodTable, compare_pair, compare_pairs, detectable_points
 from warmstart.stats.multiple_testing import holm
 
 OURS = MethodResult("pretrained", (0.86, 0.84, 0.85), seconds=61.24, trainable=1_234_567)
@@ -38,7 +38,7 @@ def test_a_win_and_a_loss_are_a_sentence() -> None:
         "Pretrained is worse than TF-IDF by 3.0 points (95% interval 0.5 to 5.5, over 3 seeds on these test texts).",
         "Pretrained is better than from scratch by 14.0 points (95% interval 9.0 to 19.0, over 3 seeds on these test texts).",
     ]
-    findings = Comparison("accuracy", (OURS, SCRATCH, TFIDF)).findings()
+    findings = MethodTable("accuracy", (OURS, SCRATCH, TFIDF)).findings()
     assert [one.split(" by ")[0] for one in findings] == [one.sentence.split(" by ")[0] for one in (lost, won)]
 
 
@@ -107,7 +107,7 @@ def test_comparisons_made_at_once_are_corrected_for_their_number() -> None:
     found = compare_pairs([(rows[0], other) for other in rows[1:]])
     expected = holm([compare_pair(rows[0], other).p for other in rows[1:]])
     assert [one.p for one in found] == pytest.approx(expected)
-    assert {one.sentence for one in found} == {*Comparison("accuracy", tuple(rows)).findings()}
+    assert {one.sentence for one in found} == {*MethodTable("accuracy", tuple(rows)).findings()}
     assert ", over 3 seeds and the test texts; corrected p " in found[0].sentence
     assert all(one.significant == (p < 0.05) == ("better" in one.sentence) for one, p in zip(found, expected, strict=True))
 
@@ -137,11 +137,11 @@ def test_the_headline_covers_seeds_and_texts() -> None:
     found = drawn("a", right)
     assert found.interval.high - found.interval.low > found.over_seeds.high - found.over_seeds.low
     assert found.interval.high <= 1
-    [row] = Comparison("accuracy", (drawn("a", right[1:2]),)).table()
+    [row] = MethodTable("accuracy", (drawn("a", right[1:2]),)).table()
     assert row[1].startswith(f"{right[1].mean():.1%} (9")
     assert row[2] == "one run"
-    assert Comparison("accuracy", (drawn("a", right[1:2]),)).header[1] == "score (95% over texts)"
-    assert Comparison("accuracy", (drawn("a", right),)).header[1] == "score (95% over seeds and texts)"
+    assert MethodTable("accuracy", (drawn("a", right[1:2]),)).header[1] == "score (95% over texts)"
+    assert MethodTable("accuracy", (drawn("a", right),)).header[1] == "score (95% over seeds and texts)"
 
 
 def test_an_interval_beside_a_corrected_verdict_is_said_to_stand_alone() -> None:
@@ -162,7 +162,7 @@ def test_unequal_seeds_are_our_mistake() -> None:
 
 def test_table_is_ranked() -> None:
     """The best mean stands first, the question's method where it belongs; what took no training has no seconds."""
-    table = Comparison("accuracy", (OURS, SCRATCH, TFIDF)).table()
+    table = MethodTable("accuracy", (OURS, SCRATCH, TFIDF)).table()
     assert table == [
         ("TF-IDF", "88.0% (one run)", "one run", "-", "-", ""),
         ("pretrained", "85.0% (82.5 to 87.5)", "82.5 to 87.5", "61.2", "1,234,567", ""),
@@ -172,7 +172,7 @@ def test_table_is_ranked() -> None:
 
 def test_plain_is_json() -> None:
     """The plain form goes through strict JSON unchanged: a missing interval is null, never NaN."""
-    plain = Comparison("accuracy", (OURS, SCRATCH, TFIDF)).to_dict()
+    plain = MethodTable("accuracy", (OURS, SCRATCH, TFIDF)).to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["rows"][2]["low"] is None
     assert plain["rows"][0]["mean"] == pytest.approx(0.85)

@@ -54,7 +54,7 @@ def test_wrong_keys_and_values_are_named() -> None:
 
 
 WRONG = {
-    "curve m t --seeds 0": "--seeds must be greater than 0, but is 0",
+    "race m t --seeds 0": "--seeds must be greater than 0, but is 0",
     "race t --backbones m --seeds=-1": "--seeds must be greater than 0, but is -1",
     "race task.yaml --backbones lm --plan -1": "--plan must be greater than 0, but is -1",
     "pretrain x --mask-rate 2": "--mask-rate must be less than 1, but is 2",

@@ -17,13 +17,14 @@ from warmstart.adapters import insert_adapter
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.lora import LoraConfig
 from warmstart.cli import main
-from warmstart.commands.race.command import RaceConfig, race
-from warmstart.commands.race.result import RaceResult
+from warmstart.commands.race.command import race
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import Pool, texts_to_read
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
+from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.config import RaceConfig
 from warmstart.finetuning import continued
 from warmstart.finetuning.continued import continue_pretraining, decide
 from warmstart.finetuning.domain import OwnBackboneConfig, pretrain_on_own_text
@@ -237,7 +238,7 @@ def test_a_race_pretrains_once_and_says_what_it_cost(tmp_path: Path, tokenizer: 
         "out": str(tmp_path / "race"), "own": SMALL, "tune": {"train": {"steps": 3, "learning_rate": 5e-4}},
     })  # fmt: skip
     found = race(config)
-    assert isinstance(found, RaceResult)
+    assert isinstance(found, Comparison)
     rows = {row.name: row for row in found.ranking.methods}
     assert {"probe · pool", "full · pool", "full · lm", "from scratch · pool"} <= {*rows}
     assert len(list((tmp_path / "race" / "own").iterdir())) == 1

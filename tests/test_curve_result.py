@@ -8,9 +8,9 @@ import pytest
 
 from helpers.curves import SHAPE, curve_of, ranked
 from helpers.tasks import cats
-from warmstart.commands.curve.page import interval_header, interval_rows
-from warmstart.commands.curve.result import CurveResult
+from warmstart.commands.race.page import interval_header, interval_rows
 from warmstart.data.audit import audit
+from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import RankedMethod
 
 

@@ -16,11 +16,11 @@ from scipy.stats import norm
 
 from helpers.figures import show
 from helpers.tasks import cats
-from warmstart.commands.curve.result import CurveResult
-from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.data.folds import cross_validation_folds
 from warmstart.experiment.choice import best_of, transfer_gain
+from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import RankedMethod, Ranking
 from warmstart.experiment.stack import combine
 from warmstart.experiment.store import TrialPredictions
@@ -56,11 +56,11 @@ VALIDATION = {"majority": (0.5, 0.5, 0.5), "NB": (0.70, 0.9, 0.55), "TF-IDF": (0
 TEST = {"majority": (0.5, 0.5, 0.5), "NB": (0.71, 0.72, 0.73), "TF-IDF": (0.75, 0.76, 0.99), "full": (0.85, 0.86, 0.60)}
 
 
-def race(validation: dict[str, Sequence[float]], test: dict[str, Sequence[float]]) -> RaceResult:
+def race(validation: dict[str, Sequence[float]], test: dict[str, Sequence[float]]) -> Comparison:
     """A race whose every seed drew 50 labels."""
     methods = methods_of(validation, test)
     ranking = Ranking(methods, (), (), len(methods[0].runs), drawn=True)
-    return RaceResult(cats(), 50, 50, ranking, audit(cats()), 0.5, budget="50 labels: all of them learn.")
+    return Comparison(cats(), 50, 50, ranking, audit(cats()), 0.5, budget="50 labels: all of them learn.")
 
 
 def test_each_draw_chooses_by_its_own_scores() -> None:
@@ -115,7 +115,7 @@ def test_neither_seconds_nor_test_scores_break_ties(*, drawn: bool) -> None:
             gain = transfer_gain(rows, drawn=drawn)
             assert gain is not None
             assert ({one.name for one in gain.transfer}, {one.name for one in gain.rivals}) == ({"probe"}, {"NB"})
-            found = RaceResult(cats(), 50, 50, Ranking(rows, (), (), 3, drawn), audit(cats()), 0.5)
+            found = Comparison(cats(), 50, 50, Ranking(rows, (), (), 3, drawn), audit(cats()), 0.5)
             assert found.best.name == ("NB" if drawn else "probe")
 
 
@@ -160,7 +160,7 @@ def test_what_the_pool_hurts_is_no_rival_and_no_best() -> None:
     gain = transfer_gain(both, drawn=False)
     assert gain is not None
     assert gain.transfer[0].name == "probe"
-    found = RaceResult(cats(), 50, 50, Ranking(both, (), (), 3), audit(cats()), 0.5)
+    found = Comparison(cats(), 50, 50, Ranking(both, (), (), 3), audit(cats()), 0.5)
     assert found.best.name == "probe"
     assert best_of(refusing(methods[1:2], "NB", [0, 1, 2])).name == "NB", "the only one is the best"
 

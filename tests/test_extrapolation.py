@@ -13,8 +13,8 @@ from scipy import optimize, special, stats
 
 from helpers.learners import Population, naive_bayes, nearest_mean
 from helpers.tasks import cats
-from warmstart.commands.curve.result import CurveResult
 from warmstart.data.audit import audit
+from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats import extrapolation

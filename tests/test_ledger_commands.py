@@ -16,7 +16,6 @@ from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.answers.command import AnswersConfig, answers
 from warmstart.commands.continual.command import ContinualConfig, continual
-from warmstart.commands.curve.command import curve
 from warmstart.commands.evaluate import EvaluateConfig, evaluate
 from warmstart.commands.multitask.command import MultitaskConfig, multitask
 from warmstart.commands.race.command import race
@@ -210,7 +209,7 @@ def test_a_sealed_race_is_continued_but_not_changed(racing: Path, monkeypatch: p
         with pytest.raises(DataError, match="is sealed"):
             race(race_config(racing, **({"seeds": 1, "learning_rates": [5e-3], "scratch": False, "sealed": True} | changes)))
     with pytest.raises(DataError, match="is sealed"):
-        curve(curve_config(racing, labels=[8], schemes=["probe"], learning_rates=[5e-3]))
+        race(curve_config(racing, labels=[8], schemes=["probe"], learning_rates=[5e-3]))
 
 
 def test_races_over_several_tasks_refuse_before_the_first(racing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +224,7 @@ def test_races_over_several_tasks_refuse_before_the_first(racing: Path, monkeypa
 
 def test_a_curve_counts(racing: Path) -> None:
     """Every number of labels is a setting of its own."""
-    found = curve(curve_config(racing, labels=[8, 16], schemes=["probe"], learning_rates=[5e-3], seeds=1))
+    found = race(curve_config(racing, labels=[8, 16], schemes=["probe"], learning_rates=[5e-3], seeds=1))
     assert found.ledger.scorings == found.ledger.settings == len(list((racing / "curve" / "trials").glob("*.json")))
     assert found.ledger.sentence in (racing / "curve" / "report.html").read_text()
 

@@ -13,7 +13,7 @@ from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.race.command import pilot_of, race
 from warmstart.commands.race.page import race_view
-from warmstart.commands.race.result import RaceResult
+from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.pilot import Pilot
 from warmstart.experiment.plan import PlannedSeeds, PlanResult, make_plan
 from warmstart.experiment.ranking import RankedMethod
@@ -35,18 +35,18 @@ def place(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def pilot(place: Path) -> RaceResult:
+def pilot(place: Path) -> Comparison:
     """A small race with three seeds."""
     found = race(race_config(place, **SMALL))
-    assert isinstance(found, RaceResult)
+    assert isinstance(found, Comparison)
     return found
 
 
-def test_more_seeds_detect_less_and_cost_more(place: Path, pilot: RaceResult, capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_seeds_detect_less_and_cost_more(place: Path, pilot: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
     """A race that has run is asked by the same command: every finding is about the figures of the table, and is in the document."""
     before = {file: file.stat().st_mtime_ns for file in (place / "race" / "trials").glob("*.json")}
     asked = race(race_config(place, **SMALL, plan=10))
-    assert isinstance(asked, RaceResult)
+    assert isinstance(asked, Comparison)
     found = asked.plan
     assert found is not None
     assert before == {file: file.stat().st_mtime_ns for file in (place / "race" / "trials").glob("*.json")}
@@ -72,7 +72,7 @@ def test_more_seeds_detect_less_and_cost_more(place: Path, pilot: RaceResult, ca
     assert "a larger race on" in capsys.readouterr().err
 
 
-def test_there_is_always_a_plan(pilot: RaceResult) -> None:
+def test_there_is_always_a_plan(pilot: Comparison) -> None:
     """If none of the numbers of seeds is enough, the fewest that are follow, with at most ten times the pilot's test texts."""
     found = make_plan(pilot_of(pilot), 0.04, (2, 3))
     assert [row.texts for row in found.rows[:2]] == [None, None]
@@ -94,7 +94,7 @@ def test_differences_of_half_the_range_are_not_printed() -> None:
     assert replace(found, bounded=False).table()[0][1] == "70.0"
 
 
-def test_what_each_draw_chose_is_what_is_planned_for(pilot: RaceResult) -> None:
+def test_what_each_draw_chose_is_what_is_planned_for(pilot: Comparison) -> None:
     """The pilot drew labels, so that differences are those to the choices of its draws, as in the table of the race."""
     methods = {one.method.id: one.test_scores for one in pilot.ranking.methods}
     chosen = pilot_of(pilot).chosen

@@ -11,9 +11,9 @@ import pytest
 from helpers.figures import show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
-from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
 from warmstart.experiment.choice import doubt_of_best
+from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.pilot import Pilot
 from warmstart.experiment.plan import REACHABLE, PlannedSeeds, make_plan
 from warmstart.experiment.ranking import RankedMethod, Ranking
@@ -144,7 +144,7 @@ def test_races_detect_what_a_plan_says() -> None:
     for world, seeds, texts in zip(worlds, (5, 10, 10, 20), (536, 1350, 389, 960), strict=True):
         hits, doubt, noises = list[float](), list[float](), list[Noise]()
         for ranking in rankings(np.random.default_rng(seeds), 120, seeds, world, texts):
-            race = RaceResult(task, 60, 20, ranking, audited, 0.5)
+            race = Comparison(task, 60, 20, ranking, audited, 0.5)
             if race.best.name == "0":
                 gaps = [row.difference for row in race.differences]
                 hits.append(float(np.mean([gap.p < 0.05 / len(gaps) for gap in gaps])))

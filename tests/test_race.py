@@ -18,14 +18,13 @@ from helpers.bundles import language_bundle
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
 from warmstart.baselines import baselines_for
 from warmstart.cli import main
-from warmstart.commands.curve.command import curve
-from warmstart.commands.curve.result import list_sizes
 from warmstart.commands.race.command import race
-from warmstart.commands.race.result import RaceResult
 from warmstart.data import pool
 from warmstart.data.task import Split
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution
+from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.curve import list_sizes
 from warmstart.experiment.estimate import SweepEstimate
 from warmstart.experiment.methods import learning_rates_for
 from warmstart.experiment.store import SweepContext, find_result, result_file
@@ -59,13 +58,13 @@ SHORT = {"train": {"steps": 4, "batch": 8, "learning_rate": 5e-4}}
 
 
 @pytest.fixture(scope="module")
-def raced(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_baselines: None) -> tuple[Path, RaceResult]:
+def raced(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_baselines: None) -> tuple[Path, Comparison]:
     """A folder with a race on forty labels, which no test changes, and its result."""
     place = write_race_inputs(tmp_path_factory.mktemp("raced"), tokenizer)
     return place, race(race_config(place, labels=40, tune=SHORT))
 
 
-def test_a_race_from_end_to_end(raced: tuple[Path, RaceResult]) -> None:
+def test_a_race_from_end_to_end(raced: tuple[Path, Comparison]) -> None:
     """Every method has scores and costs; the tidy table has a row per run; the page and the figures are there."""
     place, found = raced
     trained = {"probe", "scalar-mix", "full", "from scratch"}
@@ -90,7 +89,7 @@ def test_a_race_from_end_to_end(raced: tuple[Path, RaceResult]) -> None:
     assert found.tables["methods"]["validation"].to_list() == [one["validation"] for one in saved["methods"]]
 
 
-def test_with_a_number_of_labels_every_seed_chooses_within_its_own(raced: tuple[Path, RaceResult]) -> None:
+def test_with_a_number_of_labels_every_seed_chooses_within_its_own(raced: tuple[Path, Comparison]) -> None:
     """Each seed draws its labels, tries every learning rate by cross-validation on them, and looks at no other label."""
     _, found = raced
     full = next(one for one in found.ranking.methods if one.name == "full")
@@ -112,7 +111,7 @@ def test_a_pool_is_compared_with_the_scored_texts_once(place: Path, monkeypatch:
 
 
 def test_an_estimate_runs_and_writes_nothing(
-    raced: tuple[Path, RaceResult], place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]
+    raced: tuple[Path, Comparison], place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``--estimate`` counts the trials that the race then runs, prints minutes and memory, and stops."""
     done, found = raced
@@ -122,7 +121,7 @@ def test_an_estimate_runs_and_writes_nothing(
     assert planned.seconds > 0
     assert planned.memory > 4 * 4 * 1000
     assert f"Estimate: {planned.planned.total()} trials on cats take about" in " ".join(capsys.readouterr().err.split())
-    assert curve(curve_config(place, labels=[4, 8], estimate=True)).planned.total() > 0
+    assert race(curve_config(place, labels=[4, 8], estimate=True))[0].planned.total() > 0
     assert not (place / "race").exists()
     assert not (place / "curve").exists()
     (left,) = race(race_config(done, labels=40, tune=SHORT, estimate=True, seeds=3))
@@ -337,6 +336,15 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
     assert race(race_config(place)).ranking.missing == ()
 
 
+def test_if_the_time_is_too_short_networks_that_cannot_win_are_not_run_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have one seed, are named, and are not in the ranking; whoever is significantly ahead has all."""
+    monkeypatch.setattr(SweepEstimate, "seconds", property(lambda _: 1e6))
+    found = race(race_config(place, budget="1h"))
+    assert [method.name for method in found.ranking.stopped] == ["probe", "scalar-mix"]
+    assert {"full", "from scratch"} <= {one.name for one in found.ranking.methods if one.seeds == (1, 2)}
+    assert any("significantly behind on the texts that choose: probe, scalar-mix." in sentence for sentence in found.findings)
+
+
 def test_what_depends_on_no_seed_is_compared_over_the_test_texts(place: Path) -> None:
     """If all networks diverge: baselines and frozen vectors are ranked and compared, and each network is named."""
     found = race(race_config(place, learning_rates=[1e30], seeds=3, schemes=[]))
@@ -402,10 +410,13 @@ def test_backbones_have_different_names(place: Path, tokenizer: Tokenizer) -> No
 def test_a_curve_from_end_to_end(place: Path) -> None:
     """Every method at every size, sentences on what labels are worth, a page; and it continues where it stopped."""
     config = curve_config(place, learning_rates=[5e-3], labels=[4, 8, 16, 32], schemes=["probe"], target=0.9, tune=SHORT)
-    found = curve(config)
+    raced = race(config)
+    found = raced.curve
+    assert raced.labels == 32
     assert list(found.rankings) == [4, 8, 16, 32]
     assert {method.name for method in found.methods} == {*baselines_for(found.task, pool=True, vectors=True)} - {"majority"} | {
         "probe",
+        "scalar-mix",
         "from scratch",
         "stack",
     }
@@ -423,7 +434,8 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
     }
     assert (place / "curve" / "figures" / "curve.svg").exists()
     assert len(polars.read_csv(place / "curve" / "runs.csv")["labels"].unique()) == 4
-    assert curve(config).to_dict() == found.to_dict()
+    assert json.loads((place / "curve" / "race.json").read_text())["labels"] == 32, "the ranking is that with the most labels"
+    assert race(config).curve.to_dict() == found.to_dict()
 
 
 def test_a_curve_needs_increasing_numbers_that_the_task_has(place: Path) -> None:
@@ -431,7 +443,7 @@ def test_a_curve_needs_increasing_numbers_that_the_task_has(place: Path) -> None
     with pytest.raises(ConfigError, match="must be increasing numbers from 2 on; got 8 4"):
         curve_config(place, labels=[8, 4])
     with pytest.raises(ConfigError, match="--labels 600: there are 60 training texts"):
-        curve(curve_config(place, labels=[8, 600]))
+        race(curve_config(place, labels=[8, 600]))
 
 
 def test_small_things() -> None:

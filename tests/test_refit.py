@@ -11,9 +11,10 @@ import pytest
 
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
-from warmstart.commands.race.command import RaceConfig, race
-from warmstart.commands.race.result import RaceResult
+from warmstart.commands.race.command import race
 from warmstart.errors import ConfigError, ModelError, UncheckedWarning
+from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.refit import refit
 from warmstart.experiment.store import SweepContext, read_predictions
 from warmstart.experiment.sweep import open_sweep, run_sweep
@@ -108,7 +109,7 @@ def test_a_race_saves_what_it_recommends(raced: Raced, capsys: pytest.CaptureFix
     config, _, _ = raced
     for name, kind in (("recommended", None), ("stack", Stack), ("full", Bundle), ("naive Bayes", Stack)):
         result = race(config.model_copy(update={"save": name}))
-        assert isinstance(result, RaceResult)
+        assert isinstance(result, Comparison)
         saved = load(Path(config.out) / "bundle")
         assert kind is None or isinstance(saved, kind)
         printed = " ".join(capsys.readouterr().err.split())

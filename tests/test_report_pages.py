@@ -12,19 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import warmstart
-from helpers.curves import curve_of
+from helpers.curves import curve_of, race_with
 from helpers.races import FAMILIES, race_result
 from warmstart.commands.adapt.page import next_step
-from warmstart.commands.curve.page import write_curve_page
 from warmstart.commands.race.page import headline_of, restarts_chart, write_race_page, write_tasks_page
-from warmstart.commands.race.result import TasksRaceResult
 from warmstart.config import Config
+from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.report import page, theme
 from warmstart.report.headline import HEADLINE_WORDS, headline, paragraphs_once
 from warmstart.report.page import Figure, Report, Section
 from warmstart.report.templates import COMMON_STYLE, icon
 from warmstart.report.theme import COLOURS, DARK, INK, QUIET, SPARE, WHITE, in_dark
-from warmstart.stats.comparison import Comparison, MethodResult
+from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import merged_notes
 
 ROOT = Path(warmstart.__file__).parent
@@ -38,8 +37,9 @@ def written(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Report]:
     scores = {"pretrained": 0.8, "TF-IDF + logistic regression": 0.72, "class means + label names + EM": 0.79}
     for seeds in (1, 3):
         write_race_page(race_result(scores, seeds), Config(), folder)
-    write_tasks_page(TasksRaceResult((race_result(scores), race_result(scores))), Config(), folder)
-    write_curve_page(curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " small")), Config(), folder)
+    write_tasks_page(TasksComparison((race_result(scores), race_result(scores))), Config(), folder)
+    curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " small"))
+    write_race_page(race_with(curve), Config(), folder)
     return found
 
 
@@ -174,10 +174,10 @@ def test_the_next_step_follows_from_the_comparison() -> None:
     rivals = (MethodResult("TF-IDF", (0.7, 0.7, 0.7)), MethodResult("majority", (0.4, 0.4, 0.4)))
     for scores, words in (
         ((0.9, 0.91, 0.92), "`warmstart serve` shows the model in a browser; `warmstart race` compares"),
-        ((0.7, 0.69, 0.72), "`warmstart curve` with more labels"),
+        ((0.7, 0.69, 0.72), "and with more labels"),
         ((0.5, 0.51, 0.52), "TF-IDF is better with these labels: `warmstart race`"),
     ):
-        found = Comparison("accuracy", (MethodResult("pretrained", scores), *rivals)).compared()[0]
+        found = MethodTable("accuracy", (MethodResult("pretrained", scores), *rivals)).compared()[0]
         assert words in next_step(SimpleNamespace(transfer=found))  # type: ignore[arg-type]
 
 

@@ -15,9 +15,9 @@ from helpers.races import LADDER, race_result
 from helpers.results import adapt_result, continual_result, quickstart_result
 from helpers.tasks import cats
 from warmstart.cli import main
-from warmstart.commands.race.result import TasksRaceResult
 from warmstart.data.audit import audit
 from warmstart.experiment.plan import PlannedSeeds, PlanResult
+from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.labelling.outlook import Outlook
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -41,7 +41,7 @@ def planned() -> Sequence[str]:
 def over_tasks() -> Sequence[str]:
     """Two tasks, on which the methods rank in opposite orders."""
     other = race_result(dict(zip(LADDER, reversed(LADDER.values()), strict=True)))
-    return TasksRaceResult((race_result(LADDER), replace(other, task=replace(other.task, name="dogs")))).findings
+    return TasksComparison((race_result(LADDER), replace(other, task=replace(other.task, name="dogs")))).findings
 
 
 SAID: dict[str, tuple[Callable[[], Sequence[str]], list[str]]] = {

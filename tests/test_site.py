@@ -13,7 +13,7 @@ import pytest
 
 import warmstart
 from warmstart.commands import COMMANDS
-from warmstart.commands.race.command import RaceConfig
+from warmstart.experiment.config import RaceConfig
 from warmstart.flags import all_flags, count_flags
 
 ROOT = Path(__file__).parents[1]

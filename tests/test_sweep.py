@@ -17,21 +17,21 @@ import yaml
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
 from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import run_baseline
-from warmstart.commands.curve.command import CurveConfig, curve
-from warmstart.commands.curve.result import CurveResult
-from warmstart.commands.race.command import RaceConfig, race
-from warmstart.commands.race.result import RaceResult
+from warmstart.commands.race.command import race
 from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.errors import DataError, ModelError
 from warmstart.experiment import execution, inputs
+from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.config import RaceConfig
+from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.execution import run_trial
 from warmstart.experiment.methods import bundle_digest, with_continued_backbone
 from warmstart.experiment.ranking import Ranking, rank, rank_method
 from warmstart.experiment.stack import combine, stackable_trials
 from warmstart.experiment.store import SweepContext, TrialPredictions, find_result, read_predictions, result_file
-from warmstart.experiment.sweep import SweepConfig, open_sweep
+from warmstart.experiment.sweep import open_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
@@ -69,7 +69,7 @@ def with_text(place: Path, count: int) -> RaceConfig:
 def continued(place: Path, config: RaceConfig) -> Method:
     """The method with ``dapt``, after continued pretraining of its backbone."""
     method = Method(name="dapt+probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="dapt+probe")
-    budget = label_budget(load_task(config.task), config.labels, "holdout", config.seed)
+    budget = label_budget(load_task(config.task), config.numbers_of_labels[0], "holdout", config.seed)
     return with_continued_backbone(method, budget, config.tune, place, config.pool)
 
 
@@ -121,9 +121,9 @@ def ranked(trials: list[Trial], results: dict[Trial, TrialResult]) -> Ranking:
     return rank(list(dict.fromkeys(trial.method for trial in trials)), SweepRuns(tuple(trials), results))
 
 
-def raced(trials: list[Trial], results: dict[Trial, TrialResult]) -> RaceResult:
+def raced(trials: list[Trial], results: dict[Trial, TrialResult]) -> Comparison:
     """The result of a race with these trials."""
-    return RaceResult(cats(), 60, 20, ranked(trials, results), audit(cats()), 0.5)
+    return Comparison(cats(), 60, 20, ranked(trials, results), audit(cats()), 0.5)
 
 
 def test_methods_of_the_same_name_stay_apart() -> None:
@@ -208,12 +208,14 @@ def only(monkeypatch: pytest.MonkeyPatch, wanted: Callable[[Trial], bool]) -> No
 def test_a_curve_without_its_pretrained_method_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another scheme with no time left is a clear error; an incomplete size is named and left out."""
     shared: dict[str, object] = {"learning_rates": [5e-3], "labels": [4, 8], "seeds": 1}
-    curve(curve_config(place, **shared, schemes=["probe"]))
+    race(curve_config(place, **shared, schemes=["probe"]))
     with pytest.raises(DataError, match="budget of 0s is too short for all methods at one number of labels; use a longer --budget"):
-        curve(curve_config(place, **shared, schemes=["full"], budget="0s"))
+        race(curve_config(place, **shared, schemes=["full"], budget="0s"))
     only(monkeypatch, lambda trial: trial.labels == 4 or trial.method.name != "full")
-    found = curve(curve_config(place, **shared, schemes=["full"]))
-    assert (list(found.rankings), found.incomplete) == ([4], (8,))
+    found = race(curve_config(place, **shared, schemes=["full"]))
+    assert isinstance(found, Comparison)
+    assert found.curve
+    assert (list(found.curve.rankings), found.curve.incomplete) == ([4], (8,))
 
 
 def test_a_race_stopped_after_continued_pretraining_continues(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,9 +253,9 @@ def test_with_few_labels_settings_are_fixed_unless_rates_are_named() -> None:
         (rates, 100, "cross-validation"),
         ({"selection": "holdout"}, 100, "holdout"),
     ):
-        assert SweepConfig.build(given | changes).selection_with(labels) == selection, (changes, labels)
+        assert RaceConfig.build(given | changes).selection_with(labels) == selection, (changes, labels)
     for sizes, selection in (((16, 512), "none"), ((300, 600), "cross-validation")):
-        config = CurveConfig.build(given | {"labels": sizes})
+        config = RaceConfig.build(given | {"labels": sizes})
         assert {config.selection_with(number) for number in sizes} == {selection}
 
 

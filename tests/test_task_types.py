@@ -25,13 +25,13 @@ from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.simple import collapsed, constant_score
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
-from warmstart.commands.curve.command import CurveConfig, curve
-from warmstart.commands.race.command import RaceConfig, race
+from warmstart.commands.race.command import race
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode, encode_pieces
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
+from warmstart.experiment.config import RaceConfig
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask
@@ -171,7 +171,7 @@ LONG = {"classification", "multilabel", "regression"}
 def test_every_kind_has_a_race_and_a_curve(
     name: str, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
-    """Every baseline of the kind and methods with a frozen backbone, with a few labels; the curve finds the trials of the race."""
+    """Every baseline of the kind and methods with a frozen backbone, with a few labels."""
     if name not in LONG:
         request.getfixturevalue("no_pages")
     save(language_bundle(tokenizer), tmp_path / "lm")
@@ -192,8 +192,6 @@ def test_every_kind_has_a_race_and_a_curve(
     assert expected <= {one.name for one in found.ranking.methods}
     assert found.findings[0]
     assert name not in LONG or (tmp_path / "run" / "report.html").exists()
-    measured = curve(CurveConfig.build(given | {"labels": [24]}))
-    assert [*measured.rankings] == [24]
 
 
 def test_figures_are_scikit_learns_and_scipys(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ _HOMES = {
     "ContinualConfig": "commands.continual.command",
     "Cost": "cost.cost",
     "CostConfig": "commands.cost",
-    "CurveConfig": "commands.curve.command",
     "DoctorConfig": "commands.doctor",
     "EvaluateConfig": "commands.evaluate",
     "ExportConfig": "commands.export",
@@ -37,7 +36,7 @@ _HOMES = {
     "ObjectiveConfig": "objectives.config",
     "PretrainConfig": "commands.pretrain.command",
     "QuickstartConfig": "commands.quickstart.command",
-    "RaceConfig": "commands.race.command",
+    "RaceConfig": "experiment.config",
     "SchemeOptions": "finetuning.schemes",
     "Source": "data.source",
     "Stack": "stack.stack",
@@ -56,7 +55,7 @@ _HOMES = {
     "audit": "data.audit",
     "continual": "commands.continual.command",
     "estimate_cost": "commands.cost",
-    "curve": "commands.curve.command",
+    "compare": "experiment.compare",
     "doctor": "commands.doctor",
     "embed": "model.embed",
     "evaluate": "commands.evaluate",
@@ -107,8 +106,6 @@ if TYPE_CHECKING:
     from warmstart.commands.continual.command import continual as continual
     from warmstart.commands.cost import CostConfig as CostConfig
     from warmstart.commands.cost import estimate_cost as estimate_cost
-    from warmstart.commands.curve.command import CurveConfig as CurveConfig
-    from warmstart.commands.curve.command import curve as curve
     from warmstart.commands.doctor import DoctorConfig as DoctorConfig
     from warmstart.commands.doctor import doctor as doctor
     from warmstart.commands.evaluate import EvaluateConfig as EvaluateConfig
@@ -123,7 +120,6 @@ if TYPE_CHECKING:
     from warmstart.commands.pretrain.command import pretrain as pretrain
     from warmstart.commands.quickstart.command import QuickstartConfig as QuickstartConfig
     from warmstart.commands.quickstart.command import quickstart as quickstart
-    from warmstart.commands.race.command import RaceConfig as RaceConfig
     from warmstart.commands.race.command import race as race
     from warmstart.cost.cost import Cost as Cost
     from warmstart.data.audit import audit as audit
@@ -136,6 +132,8 @@ if TYPE_CHECKING:
     from warmstart.estimators.encoder import TextEncoder as TextEncoder
     from warmstart.estimators.regressor import TextRegressor as TextRegressor
     from warmstart.estimators.tagger import TokenTagger as TokenTagger
+    from warmstart.experiment.compare import compare as compare
+    from warmstart.experiment.config import RaceConfig as RaceConfig
     from warmstart.finetuning.config import FineTuneConfig as FineTuneConfig
     from warmstart.finetuning.ensemble import interpolate as interpolate
     from warmstart.finetuning.schemes import SchemeOptions as SchemeOptions

@@ -12,7 +12,7 @@ from typing import ClassVar
 class Shown:
     """A value that a notebook shows as a report.
 
-    ``class RaceResult(Shown, view="commands.race.page:race_view")`` names the function that makes the report of a value. It is
+    ``class Comparison(Shown, view="commands.race.page:race_view")`` names the function that makes the report of a value. It is
     looked up as late as the names of ``warmstart`` itself, so that a value knows no chart until it is shown.
     """
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from helpers.races import race_result
 from helpers.tasks import cats
-from warmstart.commands.curve.result import CurveResult
 from warmstart.data.audit import audit
+from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.trial import Method, TrialResult
 
@@ -31,3 +35,9 @@ def curve_of(*rows: tuple[int, float, float], names: tuple[str, ...] = ("",)) ->
         found += [ranked(f"from scratch{name}", "scratch", 0.9 - lead, spread * OTHER) for name in names]
         rankings[labels] = tuple(found)
     return CurveResult(cats(), rankings, (), {}, None, audit(cats()))
+
+
+def race_with(curve: CurveResult) -> Comparison:
+    """The comparison at the largest number of labels of a curve."""
+    found = race_result({"lp-ft": 0.9, "TF-IDF": 0.8}, curve.seeds)
+    return replace(found, labels=curve.largest, curve=curve)

@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 
 import warmstart as ws
-from helpers.curves import curve_of
+from helpers.curves import curve_of, race_with
 from helpers.models import SENTENCES, make_language_model
 from helpers.multitask import task_settings, write_inputs
 from helpers.races import LADDER, full_race, race_result
 from helpers.tasks import tune
 from warmstart.commands import COMMANDS
-from warmstart.commands.curve.page import write_curve_page
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.commands.race.page import write_race_page, write_tasks_page
-from warmstart.commands.race.result import TasksRaceResult
 from warmstart.config import Config
 from warmstart.experiment.estimate import SweepEstimate, SweepEstimates
+from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.report import page
@@ -170,7 +169,7 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
 
     curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " small"))
     second = race_result(dict(zip(LADDER, reversed(LADDER.values()), strict=True)))
-    tasks = TasksRaceResult((race_result(LADDER), replace(second, task=replace(second.task, name="dogs"))))
+    tasks = TasksComparison((race_result(LADDER), replace(second, task=replace(second.task, name="dogs"))))
     estimate = SweepEstimate({}, Counter(), 0.0, 1, "cats")
     return {
         "quickstart": quickstart,
@@ -178,7 +177,6 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
         "race of one seed": lambda: written(race_result(LADDER, 1), write_race_page),
         "race over tasks": lambda: written(tasks, write_tasks_page),
         "race --estimate": lambda: SweepEstimates([estimate, estimate]),
-        "curve": lambda: written(curve, write_curve_page),
-        "curve --estimate": lambda: estimate,
+        "race by number of labels": lambda: written(race_with(curve), write_race_page),
         "import --label-names": lambda: stack_of(ws.load(str(place / "adapt" / "bundle"))),
     }

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from helpers.tasks import cats
-from warmstart.commands.race.result import RaceResult
 from warmstart.data.audit import audit
+from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.ranking import rank
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 
@@ -24,7 +24,7 @@ FAMILIES = {"from scratch": "scratch", "stack": "stack", "frozen": "frozen", "cl
 """the family of methods whose names begin so; the others are adapted"""
 
 
-def race_result(scores: dict[str, float], seeds: int = 3, families: Mapping[str, str] = {}) -> RaceResult:
+def race_result(scores: dict[str, float], seeds: int = 3, families: Mapping[str, str] = {}) -> Comparison:
     """Methods that score so on each of the seeds, a point more with each next one."""
     methods = [
         Method(
@@ -40,10 +40,10 @@ def race_result(scores: dict[str, float], seeds: int = 3, families: Mapping[str,
     for trial in trials:
         score = scores[trial.method.name] + trial.seed / 100
         results[trial] = TrialResult(score, (score,) * 50, 2.5, score, (score,) * 50, disk=3_000)
-    return RaceResult(cats(), 60, 20, rank(methods, SweepRuns(tuple(trials), results)), audit(cats()), 0.5)
+    return Comparison(cats(), 60, 20, rank(methods, SweepRuns(tuple(trials), results)), audit(cats()), 0.5)
 
 
-def full_race() -> RaceResult:
+def full_race() -> Comparison:
     """A race of all kinds of methods, whose rows are as full as they get: notes, costs, rates that were tried, collapsed runs."""
     found = race_result(LADDER, families=FAMILIES)
     ranked = []

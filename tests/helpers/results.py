@@ -23,7 +23,7 @@ from warmstart.finetuning.runs import PRETRAINED, SCRATCH
 from warmstart.report import page
 from warmstart.report.page import Report
 from warmstart.stats.abstention import Threshold
-from warmstart.stats.comparison import Comparison, MethodResult
+from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.scores import classification_scores
 from warmstart.tasks.answers import AnsweredQuestions, AnswerTask
@@ -42,11 +42,11 @@ def report_of(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> R
     return found[0]
 
 
-def compared(accuracies: Mapping[str, float], seeds: int, chance: np.random.Generator) -> Comparison:
+def compared(accuracies: Mapping[str, float], seeds: int, chance: np.random.Generator) -> MethodTable:
     """Methods that are right so often, each text by itself."""
     rights = {name: chance.random((seeds, TEXTS)) < accuracy for name, accuracy in accuracies.items()}
     scores = [MethodScores.from_texts(name, right.astype(float)) for name, right in rights.items()]
-    return Comparison("accuracy", tuple(MethodResult(one.name, one.scores, resampled=one.resampled) for one in scores))
+    return MethodTable("accuracy", tuple(MethodResult(one.name, one.scores, resampled=one.resampled) for one in scores))
 
 
 def adapt_result(accuracies: Mapping[str, float], seeds: int = 3, labels: int = 80) -> AdaptResult:
@@ -114,7 +114,7 @@ def answers_result(seeds: int = 3, draw: int = 0) -> AnswersResult:
     questions = AnsweredQuestions(tuple(f"Where was {i} born?" for i in range(TEXTS)), ("Riga",) * TEXTS)
     return AnswersResult(
         AnswerTask("places", questions, questions, questions),
-        Comparison("correct", tuple(MethodResult(one.name, one.scores, resampled=one.resampled) for one in rows)),
+        MethodTable("correct", tuple(MethodResult(one.name, one.scores, resampled=one.resampled) for one in rows)),
         runs,
         runs[PRETRAINED][0].test,
         Threshold(0.5, 0.1, 0.95, 100, 5, TEXTS),

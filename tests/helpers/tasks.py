@@ -10,9 +10,8 @@ import numpy as np
 import yaml
 
 from helpers.bundles import language_bundle
-from warmstart.commands.curve.command import CurveConfig
-from warmstart.commands.race.command import RaceConfig
 from warmstart.data.task import Split, Task
+from warmstart.experiment.config import RaceConfig
 from warmstart.model.files import save
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -100,7 +99,5 @@ def race_config(place: Path, **changes: object) -> RaceConfig:
     return RaceConfig.build(given | changes)
 
 
-def curve_config(place: Path, **changes: object) -> CurveConfig:
-    shared = race_config(place, out=str(place / "curve")).to_dict()
-    shared = {name: value for name, value in shared.items() if name in CurveConfig.model_fields}
-    return CurveConfig.build(shared | changes)
+def curve_config(place: Path, **changes: object) -> RaceConfig:
+    return race_config(place, **({"out": str(place / "curve")} | changes))

@@ -72,13 +72,6 @@ COMMANDS = Registry(
             "compare many ways to adapt, and name the cheapest that is as good as the best",
             goes_on=True,
         ),
-        "curve": Command(
-            "commands.curve.command",
-            "CurveConfig",
-            "curve",
-            "measure scores by number of labels, and predict those of more labels",
-            goes_on=True,
-        ),
         "continual": Command(
             "commands.continual.command",
             "ContinualConfig",

@@ -47,7 +47,7 @@ class RecipeConfig(Config):
     only: Advanced[tuple[str, ...]] = ()
     """run only these steps"""
     jobs: Effectless[Advanced[int | None]] = Field(None, gt=0)
-    """trials at once, in steps that are a race or a curve; default: as the recipe says"""
+    """trials at once, in steps that are a race; default: as the recipe says"""
     backend: Effectless[Advanced[Annotated[str, AfterValidator(known_backend)] | None]] = None
     """where the trials of these steps run, as in `warmstart race`; default: as the recipe says"""
 

@@ -108,6 +108,6 @@ def plain_value(value: Any) -> Any:
         return None
     if isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset):
         return [plain_value(one) for one in value]
     return str(value)

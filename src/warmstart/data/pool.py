@@ -77,7 +77,7 @@ def task_pool(task: Task, source: str = REST) -> Pool:
     if source != REST:
         _refuse_test_texts(task, given, source)
     found = pool_unlike(given, scored)
-    if not found and (source != REST or task.unlabelled):
+    if not found and (source != REST or task.has_unlabelled):
         raise DataError(f"{where} must have texts that are not in test or validation, but has none; give more text")
     return found + pool_unlike(tuple(map(plain_text, task.train.texts)), scored) if source == REST else found
 
@@ -111,7 +111,7 @@ def pool_note(task: Task, source: str = REST) -> str | None:
 def _given(task: Task, source: str) -> tuple[str, ...]:
     """The texts of the manifest's ``unlabelled`` sources, or of a file."""
     sources = by_lines(task.unlabelled) if source == REST else (Source(path=source, document="line"),)
-    return tuple(documents_of(sources))
+    return (*(task.unlabelled_texts if source == REST else ()), *documents_of(sources))
 
 
 @functools.lru_cache(maxsize=4)

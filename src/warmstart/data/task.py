@@ -16,6 +16,7 @@ import numpy as np
 from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS, grouped_split, strata, stratified_sample, stratified_split
 from warmstart.data.text_key import TextHashes, key_of, text_key
+from warmstart.errors import DataError
 from warmstart.notebook import Shown
 from warmstart.system.storage import digest_of
 
@@ -98,6 +99,60 @@ class Task(Shown, view="report.notebook:task_view"):
 
     reading: Mapping[str, Any] = field(default_factory=dict)
     """settings with which its training texts were read, as far as they hold for the next file of the same kind"""
+    unlabelled_texts: tuple[str, ...] = ()
+    """more text like that of the task, in memory"""
+
+    @classmethod
+    def from_lists(
+        cls,
+        texts: Sequence[str],
+        labels: Sequence[Any],
+        *,
+        test: float | int | tuple[Sequence[str], Sequence[Any]] = 0.2,
+        unlabelled: Iterable[str] = (),
+        name: str = "texts",
+        seed: int = 0,
+    ) -> Task:
+        """A task in memory from N texts and their labels.
+
+        One label each makes a classification task, a list or set of labels each a multilabel one, a float each a regression.
+        ``test`` are texts and labels that score, or how many of the given ones to hold out for that, as a fraction or a number.
+        Raises ``DataError`` for texts that are no strings, and for labels that are of several kinds, too few or missing.
+        """
+        from warmstart.data.frames import plain_value
+
+        given, scored = (
+            ([*part], [plain_value(one) for one in targets])
+            for part, targets in ((texts, labels), test if isinstance(test, tuple) else ((), ()))
+        )
+        kind = _kind_of((*given[1], *scored[1]))
+        names = sorted({str(name) for one in (*given[1], *scored[1]) for name in (one if kind == "multilabel" else [one])})
+        names = [] if kind == "regression" else names
+        train, held_out = (_split_of(*part, names, kind) for part in (given, scored))
+        if not isinstance(test, tuple):
+            train, held_out = train.hold_out(test, seed)
+        if not len(train) or not len(held_out):
+            raise DataError(f"there must be texts that learn and texts that score, but there are {len(train)} and {len(held_out)}")
+        metric = {"classification": "accuracy", "multilabel": "micro_f1", "regression": "pearson"}[kind]
+        none = train.take(NO_TEXTS)
+        more = tuple(unlabelled)
+        return cls(name, tuple(names), train, none, held_out, metric, type=kind, unlabelled_texts=more)
+
+    @classmethod
+    def from_table(cls, frame: Any, *, text: str = "text", label: str = "label", **settings: Any) -> Task:
+        """The same from a data frame (pandas, polars, pyarrow, ``datasets``, or a list of rows) by the names of its columns.
+
+        ``settings`` are those of ``from_lists``; its ``test`` may be a frame as well. Raises ``DataError`` for a missing column.
+        """
+        held_out = settings.get("test")
+        if held_out is not None and not isinstance(held_out, int | float):
+            settings["test"] = _columns(held_out, text, label)
+        return cls.from_lists(*_columns(frame, text, label), **settings)
+
+    @property
+    def has_unlabelled(self) -> bool:
+        """Whether it has text without labels."""
+        return bool(self.unlabelled or self.unlabelled_texts)
 
     @property
     def label_meanings(self) -> tuple[str, ...]:
@@ -173,6 +228,42 @@ class Task(Shown, view="report.notebook:task_view"):
         """Name, type, metric, labels and the size of each split, for logs and reports."""
         sizes = {name: len(split) for name, split in self.splits().items()}
         return {"name": self.name, "type": self.type, "metric": self.metric, "labels": list(self.labels), **sizes}
+
+
+def _columns(frame: Any, *names: str) -> tuple[list[Any], ...]:
+    from warmstart.data.frames import frame_rows
+
+    rows = frame_rows(frame, names)
+    return tuple([row[name] for row in rows] for name in names)
+
+
+def _kind_of(labels: Sequence[Any]) -> str:
+    """The task type of these labels. Raises ``DataError`` if they are of several kinds, or if one is missing."""
+    if any(one is None for one in labels):
+        raise DataError("every text must have a label, but some labels are missing; give such texts as 'unlabelled'")
+    kinds = {
+        "multilabel" if isinstance(one, list) else "regression" if isinstance(one, float) else "classification" for one in labels
+    }
+    if len(kinds) != 1:
+        raise DataError(f"labels must be of one kind, but there are {' and '.join(sorted(kinds)) or 'none'}")
+    return kinds.pop()
+
+
+def _split_of(texts: Sequence[str], labels: Sequence[Any], names: Sequence[str], kind: str) -> Split:
+    """Texts and labels as numbers."""
+    if len(texts) != len(labels):
+        raise DataError(f"there must be as many labels as texts, but there are {len(labels)} and {len(texts)}")
+    if wrong := next((repr(one) for one in texts if not isinstance(one, str)), None):
+        raise DataError(f"every text must be a string, but one is {wrong:.80}")
+    places = {name: place for place, name in enumerate(names)}
+    if kind == "regression":
+        return Split(tuple(texts), np.array(labels, dtype=np.float64))
+    if kind == "multilabel":
+        rows = np.zeros((len(texts), len(names)), dtype=np.int64)
+        for row, given in zip(rows, labels, strict=True):
+            row[[places[str(name)] for name in given]] = 1
+        return Split(tuple(texts), rows)
+    return Split(tuple(texts), np.array([places[str(one)] for one in labels], dtype=np.int64))
 
 
 def words_of_name(name: str) -> str:

@@ -6,7 +6,7 @@ Baselines, continued pretraining and the resampling of scores are not in the est
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,10 @@ class SweepEstimate(Shown, view="report.notebook:estimate_view"):
         """A trial has run."""
         self.planned[_place(trial)] -= 1
         self.finished.setdefault(_place(trial), []).append(result.search_seconds + result.seconds - result.seconds_saved)
+
+    def drop(self, trials: Iterable[Trial]) -> None:
+        """These will not run."""
+        self.planned.subtract(map(_place, trials))
 
     @property
     def left(self) -> str:

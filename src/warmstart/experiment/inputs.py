@@ -23,7 +23,6 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle
 from warmstart.model.model import Model, swap_head
 from warmstart.tasks import task_type_of
-from warmstart.tasks.load import load_task
 
 
 def split_seed_of(trial: Trial) -> int | None:
@@ -79,7 +78,7 @@ def task_of(context: SweepContext, split_seed: int | None) -> Task:
 
     Leaks are dropped from each split. Raises ``DataError`` if the task is no longer the one with the context's digest.
     """
-    given = load_task(context.task)
+    given = context.load_task()
     task = context.without_leaks(given)
     if task.digest != context.digest:
         raise DataError(f"the texts of {context.task} changed while trials were running; start again")

@@ -13,7 +13,7 @@ from warmstart.config import result_key
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Task
-from warmstart.errors import BundleError, ConfigError
+from warmstart.errors import BundleError, ConfigError, suggest
 from warmstart.experiment.stack import STACK
 from warmstart.experiment.trial import OWN_BACKBONE, Method
 from warmstart.finetuning.config import FineTuneConfig
@@ -59,10 +59,33 @@ def list_methods(
         if scratch:
             tuned.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))
     methods += tuned
-    if task.single_label and task_type_of(task).probabilistic:
-        combined = sha256(json.dumps([method.id for method in methods]).encode())
-        methods.append(Method(name=STACK, family="stack", backbone_digest=combined))
-    return methods
+    return [*methods, _stack_of(methods)] if task.single_label and task_type_of(task).probabilistic else methods
+
+
+def only_named(methods: Sequence[Method], names: Sequence[str]) -> list[Method]:
+    """The methods that are called so in the table, or by their scheme or family (scratch); all of them without names.
+
+    Raises ``ConfigError`` for a name that no method has.
+    """
+    if not names:
+        return [*methods]
+    for name in names:
+        if not any(name in _called(method) for method in methods):
+            raise ConfigError(f"no method of this race is called {name}; {suggest(name, sorted({*map(_short, methods)}))}")
+    kept = [method for method in methods if {*names} & _called(method)]
+    return [_stack_of(kept[:-1]) if method.family == STACK else method for method in kept]
+
+
+def _short(method: Method) -> str:
+    return method.name if method.family == "baseline" else method.scheme or method.family
+
+
+def _called(method: Method) -> set[str]:
+    return {method.name, _short(method)}
+
+
+def _stack_of(methods: Sequence[Method]) -> Method:
+    return Method(name=STACK, family="stack", backbone_digest=sha256(json.dumps([method.id for method in methods]).encode()))
 
 
 def reads_pool(method: Method) -> bool:

@@ -161,6 +161,8 @@ class Ranking:
     """that every method has run which depends on a seed; 0 if none does"""
     drawn: bool = False
     """every seed drew its own labelled texts, which also chose"""
+    stopped: tuple[Method, ...] = ()
+    """methods that could no longer win after their first seed, where the time is too short for all"""
 
     @property
     def complete(self) -> bool:
@@ -173,7 +175,7 @@ def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
 
     If nothing else has one, and a backbone is read, these alone are ranked, with a stack of them.
     """
-    found = {method: rank_method(method, runs) for method in methods}
+    found = {method: rank_method(method, runs) for method in methods if method not in runs.stopped}
     ranked = [replace(one, place=place) for place, one in enumerate(found.values()) if one]
     if all(one.deterministic for one in ranked if one.method.family != "stack"):
         ranked = [replace(one, deterministic=True) for one in ranked if any(it.method.family == "frozen" for it in ranked)]
@@ -188,6 +190,7 @@ def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
         diverged=tuple(method for method in unranked if method in diverged),
         seeds=len(seeds),
         drawn=any(trial.labels is not None for trial in runs.trials),
+        stopped=runs.stopped,
     )
 
 

@@ -34,7 +34,6 @@ from warmstart.stack.files import save_model
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Member, Stack
 from warmstart.tasks import task_type_of
-from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import uncalibrated_predictions
 
 PARITY = 1e-4
@@ -152,7 +151,7 @@ def _record(trial: Trial, result: TrialResult, context: SweepContext) -> AdaptRe
     task = trial_budget(trial, context).task
     trained = trial_settings(trial, context).at_learning_rate(result.learning_rate) if trial.method.fine_tunes else None
     return AdaptRecord(
-        task=TaskRecord.of(task, load_task(context.task)),
+        task=TaskRecord.of(task, context.load_task()),
         settings={"method": trial.method.name} | (trained.to_dict() if trained else {}),
         seed=trial.seed,
         test=ScoresRecord(figures={task.metric: result.score}),

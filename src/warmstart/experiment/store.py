@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 import polars
+from pydantic import Field
 
 from warmstart.baselines import BASELINES
 from warmstart.config import Config, Effectless, result_key
@@ -29,6 +30,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.runs.state import TRIALS
 from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, unsealed
+from warmstart.tasks.load import load_task
 
 VERSION = {"baseline": 7, "frozen": 9, "adapted": 8, "scratch": 8, "stack": 11}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
@@ -36,11 +38,26 @@ PREDICTIONS = "predictions"
 """key of the hash of a trial's predictions, which are in a file beside its result"""
 
 
+@dataclass(frozen=True)
+class HeldTask:
+    """A task that was given in memory, not as a file; equal to another of the same texts and labels."""
+
+    digest: str
+    task: Task = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, task: Task | None) -> HeldTask | None:
+        """The task, if there is one."""
+        return cls(task.digest, task) if task else None
+
+
 class SweepContext(Config):
     """What all trials of one command share; small, and sent to wherever they run."""
 
     task: Effectless[str]
     """the task's manifest"""
+    held: Effectless[Any] = Field(None, exclude=True)
+    """a ``HeldTask`` in place of the manifest"""
     digest: str
     """identifies its texts and labels"""
     folder: Effectless[str]
@@ -65,6 +82,10 @@ class SweepContext(Config):
     """where trials run"""
     deadline: Effectless[float | None] = None
     """moment (seconds since 1970) after which no trial starts"""
+
+    def load_task(self) -> Task:
+        """The task as it was given."""
+        return self.held.task if self.held else load_task(self.task)
 
     def without_leaks(self, task: Task) -> Task:
         """The task without the leaks that are to be dropped."""

@@ -161,6 +161,8 @@ class SweepRuns:
 
     trials: tuple[Trial, ...]
     results: Mapping[Trial, TrialResult]
+    stopped: tuple[Method, ...] = ()
+    """methods that could no longer win after their first seed, where the time is too short for all"""
 
     def of(self, method: Method) -> list[Trial]:
         """All scored trials of a method."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from warmstart.data.audit import Finding
     from warmstart.data.task import Split, Task
     from warmstart.model.bundle import Bundle
-    from warmstart.stats.comparison import Comparison
+    from warmstart.stats.comparison import MethodTable
 
 
 class Provenance(Config):
@@ -109,7 +109,7 @@ class ComparisonRecord(Config):
     findings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, comparison: Comparison, cautions: Sequence[str] = ()) -> ComparisonRecord:
+    def of(cls, comparison: MethodTable, cautions: Sequence[str] = ()) -> ComparisonRecord:
         """The record of a comparison in memory; ``cautions`` say what a reader should know beside it."""
         methods = tuple(
             MethodRecord(

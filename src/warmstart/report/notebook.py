@@ -26,7 +26,7 @@ from warmstart.report.score_charts import confusions
 from warmstart.report.sections import as_sentence, scores_section, size_section
 from warmstart.report.templates import page_template
 from warmstart.stack.stack import Stack
-from warmstart.stats.comparison import Comparison
+from warmstart.stats.comparison import MethodTable
 from warmstart.stats.formatting import file_size, percent, sentence_case, time_span
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
 from warmstart.tasks.predict import Predictions
@@ -66,7 +66,7 @@ def task_view(task: Task) -> Report:
     return Report(f"Task: {task.name}", headline(text), (), (Section("Splits", notes, tables),))
 
 
-def comparison_view(comparison: Comparison) -> Report:
+def comparison_view(comparison: MethodTable) -> Report:
     """The chart, the table and the findings of the reports."""
     best = comparison.ranked()[0]
     section = scores_section(comparison, f"{comparison.metric} on the test split", comparison.metric)

@@ -14,7 +14,7 @@ from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
 from warmstart.report.page import Figure, Section, Table
 from warmstart.report.score_charts import comparison_chart
 from warmstart.runs.run import provenance
-from warmstart.stats.comparison import Comparison
+from warmstart.stats.comparison import MethodTable
 from warmstart.stats.formatting import sentence_case, sources_of_interval
 
 
@@ -23,7 +23,7 @@ def as_sentence(text: str) -> str:
     return sentence_case(text) + ("" if text.endswith(".") else ".")
 
 
-def scores_section(comparison: Comparison, title: str, metric: str, *, findings: bool = True) -> Section:
+def scores_section(comparison: MethodTable, title: str, metric: str, *, findings: bool = True) -> Section:
     """The scores of all methods: every seed, mean and interval, and, as ``findings``, the differences between methods."""
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
     sources = sources_of_interval(max(len(row.scores) for row in comparison.rows), "test texts")

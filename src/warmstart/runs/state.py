@@ -309,7 +309,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _test_score(path: Path) -> tuple[str, float] | None:
-    """The test score that a race, a curve or an adapted model records."""
+    """The test score that a race or an adapted model records."""
     try:
         race = json.loads((path / RACE_FILE).read_bytes()) if (path / RACE_FILE).is_file() else None
         if race and "best" in race:

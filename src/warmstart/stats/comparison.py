@@ -246,7 +246,7 @@ def _scores(method: MethodResult, *, texts: bool) -> MethodScores:
 
 
 @dataclass(frozen=True)
-class Comparison(Shown, view="report.notebook:comparison_view"):
+class MethodTable(Shown, view="report.notebook:comparison_view"):
     """Methods on the same splits and seeds; the first row is the method in question."""
 
     metric: str

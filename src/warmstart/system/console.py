@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from warmstart.stats.comparison import Comparison
+    from warmstart.stats.comparison import MethodTable
 
 NOTEBOOK_WIDTH = 110
 """characters of a line in the output of a notebook's cell"""
@@ -56,7 +56,7 @@ def in_notebook() -> bool:
 console = make_console()
 
 
-def print_comparison(title: str, comparison: Comparison) -> None:
+def print_comparison(title: str, comparison: MethodTable) -> None:
     """Print a comparison: its table, then its findings."""
     print_table(title, comparison.table(), comparison.header)
     for sentence in comparison.findings():

@@ -30,6 +30,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
 from warmstart.data.conllu import is_conll
+from warmstart.data.frames import write_texts
 from warmstart.data.label_cells import MISSING
 from warmstart.data.read import source_format
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
@@ -247,7 +248,10 @@ def save_task(task: Task, folder: str | Path) -> Path:
         "name": task.name,
         "type": task.type,
         **{name: f"{name}.ndjson" for name in written},
-        "unlabelled": [_at(source, Path.cwd()).to_dict() for source in task.unlabelled],
+        "unlabelled": [
+            *(_at(source, Path.cwd()).to_dict() for source in task.unlabelled),
+            *([{"path": "unlabelled.ndjson", "text": "text"}] if task.unlabelled_texts else []),
+        ],
         "labels": list(task.labels),
         **({"label_descriptions": dict(task.label_descriptions)} if task.label_descriptions else {}),
         "metric": task.metric,
@@ -266,6 +270,8 @@ def save_task(task: Task, folder: str | Path) -> Path:
             ]
             lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
             (aside / f"{name}.ndjson").write_text("".join(lines), encoding="utf-8", newline="\n")
+        if task.unlabelled_texts:
+            write_texts(task.unlabelled_texts, aside / "unlabelled.ndjson")
         (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return Path(folder) / "task.yaml"
 

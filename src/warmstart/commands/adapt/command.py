@@ -55,7 +55,7 @@ from warmstart.runs.parts import Parts
 from warmstart.runs.run import open_run, opened_run, provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.stack import Stack
-from warmstart.stats.comparison import Comparison, MethodResult
+from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import merged_notes, percent
 from warmstart.system.console import console, print_comparison
 from warmstart.tasks import task_type_of
@@ -273,7 +273,7 @@ def compare_methods(
         table.add_baselines(budgets)
     return AdaptResult(
         task=first,
-        comparison=world().first_alone(lambda: Comparison(task.metric, table.rows(method))),
+        comparison=world().first_alone(lambda: MethodTable(task.metric, table.rows(method))),
         runs=table.runs,
         scores={name: tuple(one.scores for one in found) for name, found in table.scored.items()},
         audit=findings,

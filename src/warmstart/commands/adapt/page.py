@@ -69,7 +69,7 @@ def next_step(result: AdaptResult, use: str = "`warmstart serve` shows the model
     if gain and gain.significant and gain.difference.mean < 0:
         return f"{gain.names[1]} is better with these labels: `warmstart race` compares every method, and keeps the best one."
     if gain and not gain.significant:
-        return f"{use}; `warmstart race` compares it with every other way to adapt, and `warmstart curve` with more labels."
+        return f"{use}; `warmstart race` compares it with every other way to adapt, and with more labels."
     return f"{use}; `warmstart race` compares it with every other way to adapt."
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from warmstart.model.bundle import Calibration
     from warmstart.model.history import TeacherRecord
     from warmstart.stats.calibration import ReliabilityBin
-    from warmstart.stats.comparison import Comparison, PairedComparison
+    from warmstart.stats.comparison import MethodTable, PairedComparison
     from warmstart.stats.scores import Scores
 
 TARGET_ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -56,7 +56,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
     task: Task
     """with the texts of the first seed's budget"""
-    comparison: Comparison
+    comparison: MethodTable
     runs: Mapping[str, tuple[BudgetedRun, ...]]
     """the runs of each trained method, one per seed"""
     scores: Mapping[str, tuple[Scores, ...]]

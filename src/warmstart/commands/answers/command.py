@@ -42,7 +42,7 @@ from warmstart.runs.made_of import made_of
 from warmstart.runs.parts import Parts, Workplace
 from warmstart.runs.run import open_run, provenance
 from warmstart.stats.abstention import find_threshold
-from warmstart.stats.comparison import Comparison, MethodResult
+from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent
 from warmstart.stats.splits import THIS_SPLIT
@@ -134,7 +134,7 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, sco
     held_out = predict_answers(best.model.to(pick_device()), bundle.tokenizer, calibration_questions, best.max_answer_tokens)
     best.model.cpu()
     threshold = find_threshold(held_out.confidence.round(6), held_out.correct, config.target_error, config.confidence_level)
-    return AnswersResult(task, Comparison(METRIC, tuple(rows)), runs, held_out, threshold, read_ledger(task))
+    return AnswersResult(task, MethodTable(METRIC, tuple(rows)), runs, held_out, threshold, read_ledger(task))
 
 
 def answers_bundle(origin: Bundle, result: AnswersResult, config: AnswersConfig, loaded: AnswerTask) -> Bundle:

@@ -23,7 +23,7 @@ from warmstart.stats.splits import THIS_SPLIT
 if TYPE_CHECKING:
     from warmstart.finetuning.answering import AnswerPredictions, AnswerRun
     from warmstart.stats.abstention import Threshold
-    from warmstart.stats.comparison import Comparison
+    from warmstart.stats.comparison import MethodTable
     from warmstart.tasks.answers import AnswerTask
 
 EXAMPLE_HEADER = ("question", "answer", "right answer", "confidence", "correct")
@@ -34,7 +34,7 @@ class AnswersResult(Shown, view="commands.answers.page:answers_view"):
     """A language model that was trained to answer questions over several seeds, and compared with baselines."""
 
     task: AnswerTask
-    comparison: Comparison
+    comparison: MethodTable
     runs: Mapping[str, tuple[AnswerRun, ...]]
     """the runs of each trained method, one per seed"""
     held_out: AnswerPredictions

@@ -12,7 +12,7 @@ import numpy as np
 
 from warmstart.data.test_ledger import LedgerSummary, findings_by_task
 from warmstart.notebook import Shown
-from warmstart.stats.comparison import Comparison, MethodResult, compare_pairs
+from warmstart.stats.comparison import MethodResult, MethodTable, compare_pairs
 from warmstart.stats.formatting import sources_of_interval
 from warmstart.stats.splits import THIS_SPLIT
 
@@ -50,7 +50,7 @@ class MultitaskResult(Shown, view="commands.multitask.page:multitask_view"):
     one_split: bool = False
     """whether the intervals hold for one split only, because seeds share too many training texts of a task"""
 
-    def comparison(self, task: int) -> Comparison:
+    def comparison(self, task: int) -> MethodTable:
         """One task, trained together with the others and alone."""
         rows = (
             MethodResult(
@@ -61,9 +61,9 @@ class MultitaskResult(Shown, view="commands.multitask.page:multitask_view"):
             )
             for i, name in enumerate((TOGETHER, ALONE))
         )
-        return Comparison("score", tuple(rows))
+        return MethodTable("score", tuple(rows))
 
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[MethodTable]:
         """Every task, in order."""
         return [self.comparison(task) for task in range(len(self.tasks))]
 

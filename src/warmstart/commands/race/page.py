@@ -5,25 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import altair as alt
-import numpy as np
-
-from warmstart.commands.race.result import RaceResult, TasksRaceResult
 from warmstart.config import Config
 from warmstart.experiment.choice import most_chosen
+from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE
-from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
+from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.race_charts import learning_curve, ranks_chart, restarts_chart, trade_off_chart
 from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer
-from warmstart.report.theme import BLUE, INK, QUIET, RED, shapes
 from warmstart.stats.comparison import SIGNIFICANT, USEFUL, detectable_points
 from warmstart.stats.formatting import (
+    INTERVAL_OVER,
     file_size,
     p_value,
     percent,
@@ -33,13 +31,13 @@ from warmstart.stats.formatting import (
     points_interval,
     points_range,
     points_value,
+    rows_by_source,
     sentence_case,
     with_ends,
 )
 from warmstart.stats.intervals import NO_SEEDS, ONE_SEED
 from warmstart.stats.power import POWER
 from warmstart.stats.scores import metric_range
-from warmstart.stats.task_ranks import TaskRanks
 
 PART_COLUMNS = ("method", "over seeds", "over test texts", "trained", "new")
 """the columns of a table of their own on the page, without which the ranking fits a screen"""
@@ -69,7 +67,7 @@ COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
 """the costs that the score is drawn against"""
 
 
-def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
+def write_race_page(result: Comparison, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
     task, drawn = result.task, result.ranking.drawn
     report = Report(
@@ -84,10 +82,8 @@ def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
             ("seeds", str(result.ranking.seeds or "none")),
         ),
         (
-            _ranking_section(result),
-            _differences_section(result),
-            _restarts_section(result),
-            Section("Costs", (), tuple(_cost_figures(result))),
+            *(_curve_sections(result.curve) if result.curve else ()),
+            *_sections(result),
             *_learning_rates_section(result),
             audit_section(result.audit),
             *closing_sections(config),
@@ -98,25 +94,25 @@ def write_race_page(result: RaceResult, config: Config, folder: Path) -> Path:
     return write_report(report, folder)
 
 
-def headline_of(result: RaceResult) -> str:
+def headline_of(result: Comparison) -> str:
     """The recommendation and what transfer bought, in fewer than twenty words; with long names the recommendation alone."""
     if result.recommended.name == MAJORITY_LABEL:
         return "Label more texts first: no method is significantly better than the majority label."
     return headline(f"Use {result.recommended.name}{f': {result.transfer.headline}' if result.transfer else ''}.")
 
 
-def _next_step(result: RaceResult) -> str:
+def _next_step(result: Comparison) -> str:
     """What to do with the recommendation, or to learn more."""
     if result.ranking.missing:
         return "run the same command again; it continues with the methods that are missing."
     if result.recommended.name == MAJORITY_LABEL:
         return "`warmstart label` shows which texts to label; then race again."
     if result.transfer and result.transfer.p >= SIGNIFICANT:
-        return "`warmstart curve` shows what more labels would bring; more seeds make the intervals narrower."
+        return "the same command with --labels 32 100 500, or others, shows what more labels bring; more seeds narrow intervals."
     return "the same command with --save recommended keeps the method as a model, which `warmstart serve` shows in a browser."
 
 
-def _answer_tiles(result: RaceResult) -> list[tuple[str, str]]:
+def _answer_tiles(result: Comparison) -> list[tuple[str, str]]:
     """The score of the recommended method, what transfer bought against the strongest rival, and how sure that is."""
     named = "what each draw chose, mostly " if result.ranking.drawn else "recommended: "
     score = with_ends(result.score_of_recommended, percent_interval)
@@ -129,20 +125,38 @@ def _answer_tiles(result: RaceResult) -> list[tuple[str, str]]:
     return tiles
 
 
-def race_view(result: RaceResult) -> Report:
+def race_view(result: Comparison) -> Report:
     """What a notebook shows: the ranking, the differences, the restarts, the costs, and the plan of a larger race."""
     plan = result.plan
     sections = (
-        _ranking_section(result),
-        _differences_section(result),
-        _restarts_section(result),
-        Section("Costs", (), tuple(_cost_figures(result))),
+        *(_curve_sections(result.curve) if result.curve else ()),
+        *_sections(result),
         *([Section("A larger race", plan.findings, (Table(plan.header, plan.table()),))] if plan else []),
     )
     return Report(f"Race: {result.task.name}", headline_of(result), (), sections, next_step=_next_step(result))
 
 
-def write_tasks_page(result: TasksRaceResult, config: Config, folder: Path) -> Path:
+def _sections(result: Comparison) -> tuple[Section, ...]:
+    """The comparison with one number of labels."""
+    return (
+        _ranking_section(result),
+        _differences_section(result),
+        _restarts_section(result),
+        Section("Costs", (), tuple(_cost_figures(result))),
+    )
+
+
+def curve_view(result: CurveResult) -> Report:
+    """What a notebook shows of the methods by number of labels."""
+    return Report(f"Learning curve: {result.task.name}", headline(result.findings[0]), (), _curve_sections(result))
+
+
+def _curve_sections(result: CurveResult) -> tuple[Section, ...]:
+    """The curve, what more labels would give, and the costs."""
+    return (_scores_section(result), _extrapolation_section(result), _costs_section(result))
+
+
+def write_tasks_page(result: TasksComparison, config: Config, folder: Path) -> Path:
     """Write the report of races on several tasks; returns its path."""
     tiles = [(f"mean rank, {name}", f"{mean:.1f}") for name, mean in zip(result.names.values(), result.ranks.mean, strict=True)]
     tasks = [f"{race.task.name}: the full report is {race.task.name}/report.html." for race in result.races]
@@ -156,12 +170,12 @@ def write_tasks_page(result: TasksRaceResult, config: Config, folder: Path) -> P
     return write_report(report, folder)
 
 
-def tasks_view(result: TasksRaceResult) -> Report:
+def tasks_view(result: TasksComparison) -> Report:
     """What a notebook shows of races on several tasks: the ranks, wins and losses."""
     return Report(f"Race over {len(result.races)} tasks", headline(result.findings[0]), (), _tasks_sections(result))
 
 
-def _tasks_sections(result: TasksRaceResult) -> tuple[Section, Section]:
+def _tasks_sections(result: TasksComparison) -> tuple[Section, Section]:
     """The ranks of the methods, then how often each beats each other."""
     names, ranks = [*result.names.values()], result.ranks
     caption = (
@@ -181,31 +195,18 @@ def _tasks_sections(result: TasksRaceResult) -> tuple[Section, Section]:
     )
 
 
-def task_header(result: TasksRaceResult) -> tuple[str, ...]:
+def task_header(result: TasksComparison) -> tuple[str, ...]:
     """Names the columns of ``task_rows``."""
     return ("method", "mean rank", *(f"{race.task.name}, {race.task.metric}" for race in result.races))
 
 
-def task_rows(result: TasksRaceResult) -> list[tuple[str, ...]]:
+def task_rows(result: TasksComparison) -> list[tuple[str, ...]]:
     """One row per method: mean rank and the mean test score on each task."""
     rows = result.tables["methods"].rows()
     return [(name, f"{mean_rank:.1f}", *map(percent, scores)) for name, mean_rank, *scores in rows]
 
 
-def ranks_chart(names: Sequence[str], ranks: TaskRanks) -> Chart:
-    """One line per method: a cross for its rank on each task, a bar for the mean; a band as wide as the critical difference."""
-    means = [{"method": name, "rank": float(mean)} for name, mean in zip(names, ranks.mean, strict=True)]
-    crosses = [{"method": name, "rank": float(rank)} for name, column in zip(names, ranks.ranks.T, strict=True) for rank in column]
-    first = float(ranks.mean[0])
-    band = chart_of([{"low": first, "high": first + ranks.critical_difference}]).mark_rect(opacity=0.12, color=QUIET)
-    y = alt.Y("method:N", title=None, sort=list(names), axis=alt.Axis(**BARE))
-    x = alt.X("rank:Q", title="rank", scale=alt.Scale(domainMin=1, nice=False, padding=12), axis=alt.Axis(tickMinStep=1))
-    runs = chart_of(crosses).mark_point(shape="cross", angle=45, size=50, filled=True, opacity=0.5, color=INK).encode(x=x, y=y)
-    bars = chart_of(means).mark_tick(thickness=3, size=20, color=INK).encode(x=x, y=y, tooltip=["method:N", "rank:Q"])
-    return finish(band.encode(x=alt.X("low:Q", title="rank"), x2="high:Q") + runs + bars, 30 * len(names) + 40)
-
-
-def method_header(result: RaceResult) -> tuple[str, ...]:
+def method_header(result: Comparison) -> tuple[str, ...]:
     """Names the columns of ``method_rows``."""
     over = "seeds and texts" if result.ranking.seeds > 1 else "texts"
     score = "splits and seeds" if result.resampled else over
@@ -213,7 +214,7 @@ def method_header(result: RaceResult) -> tuple[str, ...]:
     return ("method", f"score (95% over {score})", "seconds", "memory", "trained", "new", "per task", "note", *parts)
 
 
-def method_rows(result: RaceResult) -> list[tuple[str, ...]]:
+def method_rows(result: Comparison) -> list[tuple[str, ...]]:
     """One row per method, best mean first."""
     rows = list[tuple[str, ...]]()
     for one in result.ranking.methods:
@@ -226,12 +227,12 @@ def method_rows(result: RaceResult) -> list[tuple[str, ...]]:
     return rows
 
 
-def _columns(result: RaceResult, names: Sequence[str]) -> list[tuple[str, ...]]:
+def _columns(result: Comparison, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Some columns of ``method_rows``."""
     return [tuple(dict(zip(method_header(result), row, strict=True))[name] for name in names) for row in method_rows(result)]
 
 
-def _ranking_section(result: RaceResult) -> Section:
+def _ranking_section(result: Comparison) -> Section:
     metric = result.task.metric
     rows = [(one.name, one.test_scores.scores, *_interval(result, one)) for one in result.ranking.methods]
     caption = f"{sentence_case(metric)} on the test split: each seed, mean and 95% interval over {result.sources}."
@@ -245,17 +246,18 @@ def _ranking_section(result: RaceResult) -> Section:
     first = [name for name in header if name == "method" or name not in PART_COLUMNS]
     second = [name for name in header if name in PART_COLUMNS]
     tables = (Table(first, _columns(result, first)), Table(second, _columns(result, second)))
-    return Section("Ranking", (*result.findings, rule, explanation), (figure, *tables))
+    title = f"Ranking with {result.labels:,} labels" if result.curve else "Ranking"
+    return Section(title, (*result.findings, rule, explanation), (figure, *tables))
 
 
-def _rule(result: RaceResult) -> str:
+def _rule(result: Comparison) -> str:
     """What the rule of the recommendation may be trusted with; nothing was simulated for other splits."""
     if result.ranking.seeds < 2:
         return f"{RULE}. {ONE_SEED if result.ranking.seeds else NO_SEEDS}"
     return f"{RULE}{'' if result.resampled else ERRORS_OF_RULE}."
 
 
-def _differences_section(result: RaceResult) -> Section:
+def _differences_section(result: Comparison) -> Section:
     paired = "paired by seed and by test text, over both"
     if result.ranking.seeds == 0:
         paired = "paired by test text, over test texts"
@@ -298,7 +300,7 @@ def _differences_section(result: RaceResult) -> Section:
     return Section("Significant differences", (text,), (Table(header, rows),))
 
 
-def _restarts_section(result: RaceResult) -> Section:
+def _restarts_section(result: Comparison) -> Section:
     methods = [one for one in result.ranking.methods if one.name != "majority"]
     rows = [(one.name, one.test_scores.scores, [run.collapsed for run in one.runs]) for one in methods]
     caption = (
@@ -309,7 +311,7 @@ def _restarts_section(result: RaceResult) -> Section:
     return Section("Restarts", items=(figure,))
 
 
-def _cost_figures(result: RaceResult) -> Iterator[Figure]:
+def _cost_figures(result: Comparison) -> Iterator[Figure]:
     methods = [one for one in result.ranking.methods if one.name != "majority"]
     for name, (title, cost) in COSTS.items():
         rows = [(one.name, float(cost(one)), *_interval(result, one)) for one in methods if cost(one)]
@@ -319,7 +321,7 @@ def _cost_figures(result: RaceResult) -> Iterator[Figure]:
             yield Figure(f"score-and-{name}", caption, trade_off_chart(rows, title, result.task.metric))
 
 
-def _learning_rates_section(result: RaceResult) -> Iterator[Section]:
+def _learning_rates_section(result: Comparison) -> Iterator[Section]:
     """The score of each rate, where rates were tried."""
     trained = [one for one in result.ranking.methods if one.tried]
     if not trained:
@@ -342,81 +344,66 @@ def _validation_at(ranked: RankedMethod, learning_rate: float) -> str:
     return "diverged" if learning_rate in ranked.diverged else "-"
 
 
-def _interval(result: RaceResult, ranked: RankedMethod) -> tuple[float, float, float]:
+def _interval(result: Comparison, ranked: RankedMethod) -> tuple[float, float, float]:
     found = result.interval(ranked)
     return found.mean, found.low, found.high
 
 
-def restarts_chart(rows: Sequence[tuple[str, Sequence[float], Sequence[bool]]], metric: str, constant: float) -> Chart:
-    """One column per method, from (name, scores, collapsed): crosses for runs, a bar at the mean, the standard deviation.
+def interval_header(result: CurveResult) -> tuple[str, ...]:
+    """Names the columns of ``interval_rows``."""
+    return ("method", INTERVAL_OVER, *(f"{labels:,} labels" for labels in result.rankings))
 
-    Collapsed runs are triangles; the dashed line is the score of a constant prediction. With many seeds this is the figure of
-    restarts in the NAACL 2019 transfer-learning tutorial.
-    """
-    names = [name for name, *_ in rows]
-    crosses = [
-        {"method": name, "run": run, "score": score, "state": "collapsed" if collapsed else "learned"}
-        for name, scores, states in rows
-        for run, (score, collapsed) in enumerate(zip(scores, states, strict=True))
+
+def interval_rows(result: CurveResult) -> list[tuple[str, ...]]:
+    """Two rows per method: intervals over seeds and texts, and below them over seeds alone; one row each if there is one seed."""
+    rows = list[tuple[str, ...]]()
+    for method in result.methods:
+        both, alone = ([over(method, labels) for labels in result.rankings] for over in (result.interval, result.over_seeds))
+        rows += rows_by_source(method.name, result.seeds, both, [one.ends for one in alone])
+    return rows
+
+
+def _scores_section(result: CurveResult) -> Section:
+    rows = [
+        (method.name, labels, interval.mean, interval.low, interval.high)
+        for method in result.methods
+        for labels in result.rankings
+        for interval in [result.interval(method, labels)]
     ]
-    means = []
-    for name, scores, _ in rows:
-        mean, spread = float(np.mean(scores)), float(np.std(scores, ddof=1)) if len(scores) > 1 else math.nan
-        means.append({"method": name, "mean": mean, "spread": spread, "low": mean - spread, "high": mean + spread})
-    x = alt.X("method:N", title=None, sort=names, axis=alt.Axis(**BARE, labelAngle=-30, labelLimit=160))
-    y = alt.Scale(zero=False, nice=True, padding=8)
-    axis = alt.Axis(format=".0%", tickCount=7)
-    spans = chart_of(means).transform_filter("isValid(datum.low)").mark_rule(strokeWidth=12, opacity=0.16, color=INK)
-    stroke = spans.encode(x=x, y=alt.Y("low:Q", title=metric.replace("_", " "), scale=y, axis=axis), y2="high:Q")
-    mean = (
-        chart_of(means)
-        .mark_tick(orient="horizontal", thickness=2.5, size=30, color=INK)
-        .encode(
-            x=x,
-            y=alt.Y("mean:Q", scale=y),
-            tooltip=["method:N", alt.Tooltip("mean:Q", format=".1%"), alt.Tooltip("spread:Q", format=".2%")],
+    predicted = {method.name: result.predicted(method) for method in result.extrapolations}
+    seeds = " and seeds, each of which draws its own labelled texts" if result.seeds > 1 else ""
+    caption = (
+        f"{result.task.metric} on the test split: mean and 95% interval over test texts{seeds}. Dashed: the power law fitted to "
+        f"them, with its 90% interval. Dotted: {percent(result.target)}."
+    )
+    figure = Figure("curve", caption, learning_curve(rows, predicted, result.task.metric, result.target))
+    return Section("By number of labels", result.findings, (figure, Table(interval_header(result), interval_rows(result))))
+
+
+def _extrapolation_section(result: CurveResult) -> Section:
+    rows = [
+        (method.name, percent(curve.law.irreducible_error), f"{curve.law.exponent:.2f}", curve.sentence(method.name, result.target))
+        for method, curve in result.extrapolations.items()
+    ]
+    text = "error(n) = c + a n^-b, fitted to the means; 90% intervals over seeds, training pools and test texts, from refits."
+    header = ("method", "irreducible error (c)", "b", f"for {percent(result.target)}")
+    return Section("What more labels would give", (text,), (Table(header, rows),))
+
+
+def _costs_section(result: CurveResult) -> Section:
+    rows = [
+        (
+            f"{labels:,}",
+            one.name,
+            f"{one.seconds:.1f}",
+            f"{one.search_seconds / len(one.runs):.1f}",
+            one.note,
         )
-    )
-    states = ["learned", "collapsed"]
-    colour = alt.Color("state:N", scale=alt.Scale(domain=states, range=[BLUE, RED]), title=None)
-    shape = alt.Shape("state:N", scale=alt.Scale(domain=states, range=["M-1,-1L1,1M1,-1L-1,1", "triangle-down"]), title=None)
-    tooltip = ["method:N", "run:Q", alt.Tooltip("score:Q", format=".2%")]
-    runs = (
-        chart_of(crosses)
-        .mark_point(size=70, strokeWidth=2, opacity=0.8)
-        .encode(x=x, y=alt.Y("score:Q", scale=y), color=colour, shape=shape, tooltip=tooltip)
-    )
-    line = chart_of([{"constant": constant}]).mark_rule(strokeDash=[4, 4], color=QUIET).encode(y=alt.Y("constant:Q", scale=y))
-    return finish(stroke + mean + runs + (line if any(any(collapsed) for *_, collapsed in rows) else alt.LayerChart()), 340)
-
-
-def trade_off_chart(rows: Sequence[tuple[str, float, float, float, float]], cost: str, metric: str) -> Chart:
-    """Score against a cost on a logarithmic axis, from (name, cost, mean, low, high); a line joins the best at each cost."""
-    names = [name for name, *_ in rows]
-    values: list[dict[str, Any]] = [
-        {"method": name, "cost": value, "mean": mean, "low": max(0.0, low), "high": min(1.0, high)}
-        for name, value, mean, low, high in rows
-        if value > 0
+        for labels, ranked in result.rankings.items()
+        for one in ranked
+        if one.method in result.methods
     ]
-    front, highest = [], -math.inf
-    for row in sorted(values, key=lambda row: (row["cost"], -row["mean"])):
-        if row["mean"] > highest:
-            front.append(row)
-            highest = row["mean"]
-    axis = alt.Axis(format="~g" if cost.startswith("seconds") else "~s", grid=False, tickCount=6)
-    x = alt.X("cost:Q", title=f"{cost} (logarithmic)", scale=alt.Scale(type="log", padding=40, nice=False), axis=axis)
-    scale = alt.Scale(zero=False, nice=True, padding=12)
-    y = alt.Y("mean:Q", title=metric.replace("_", " "), scale=scale, axis=alt.Axis(format=".0%", tickCount=7))
-    base = chart_of(values).encode(x=x, color=coloured("method", names))
-    rule = base.transform_filter("isValid(datum.low)").mark_rule(opacity=0.45).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    tooltip = ["method:N", alt.Tooltip("cost:Q", format=".3~s"), alt.Tooltip("mean:Q", format=".1%")]
-    shape = alt.Shape("method:N", scale=alt.Scale(domain=names, range=shapes(names)))
-    dots = base.mark_point(filled=True, size=80, opacity=1).encode(y=y, shape=shape, tooltip=tooltip)
-    # neighbours on the line take turns above and below it, so that their names do not meet
-    labels = [
-        chart_of(front[start::2]).mark_text(align="left", dx=9, dy=dy, fontSize=11, color=QUIET).encode(x=x, y=y, text="method:N")
-        for start, dy in ((0, -8), (1, 12))
-        if front[start::2]
-    ]
-    line = chart_of(front).mark_line(strokeDash=[3, 3], color=QUIET, interpolate="step-after").encode(x=x, y=y)
-    return finish(alt.layer(line, rule, dots, *labels), 360)
+    return Section(
+        "Costs by number of labels",
+        items=(Table(("labels", "method", "seconds per run", "seconds of choosing", "note"), rows),),
+    )

@@ -1,6 +1,6 @@
 """The result of a race: all methods ranked, and the one to use.
 
-The recommendation (``RaceResult.recommended``) is made on the validation split; test scores are reported and choose nothing:
+The recommendation (``Comparison.recommended``) is made on the validation split; test scores are reported and choose nothing:
 
 1. The best method is the trained one with the highest mean validation score.
 2. A method is within the noise of the best if its mean validation score falls short by at most one standard error of the paired
@@ -19,24 +19,23 @@ recommended method the one that most draws chose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from warmstart.data.test_ledger import LedgerSummary
+from warmstart.errors import ModelError
 from warmstart.experiment.choice import TRANSFER, TransferGain, choice_findings, chooses_by_loss, list_choices, transfer_gain
 from warmstart.experiment.draws import Draws
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE, Recommendation, seconds_with_pretraining
 from warmstart.notebook import Shown
-from warmstart.stats.comparison import SIGNIFICANT, detection_limit, detection_text
+from warmstart.stats.comparison import SIGNIFICANT, detection_limit
 from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
 from warmstart.stats.formatting import (
     file_size,
-    p_value,
     percent,
     percent_interval,
     points,
@@ -48,14 +47,17 @@ from warmstart.stats.formatting import (
 from warmstart.stats.intervals import FEW_SEEDS, NO_SEEDS, ONE_SEED, Interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
-from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.budget import SelectionName
     from warmstart.data.task import Task
+    from warmstart.experiment.compare import FinishedTrials
+    from warmstart.experiment.curve import CurveResult
     from warmstart.experiment.plan import PlanResult
     from warmstart.experiment.ranking import RankedMethod, Ranking
+    from warmstart.model.bundle import Bundle
+    from warmstart.stack.stack import Stack
 
 
 class DifferenceToBest(NamedTuple):
@@ -73,7 +75,7 @@ class DifferenceToBest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RaceResult(Shown, view="commands.race.page:race_view"):
+class Comparison(Shown, view="commands.race.page:race_view"):
     """All methods on one task, and the one to use."""
 
     task: Task
@@ -95,6 +97,24 @@ class RaceResult(Shown, view="commands.race.page:race_view"):
     """of the labels of the first seed's budget, the share of the most frequent class; 0 where the metric is not accuracy"""
     plan: PlanResult | None = None
     """what a larger race takes, if that was asked"""
+    curve: CurveResult | None = None
+    """the methods at several numbers of labels, of which ``labels`` is the largest"""
+    trials: FinishedTrials | None = field(default=None, repr=False, compare=False)
+    """what it was made of; None if that is not at hand"""
+
+    @property
+    def table(self) -> pl.DataFrame:
+        """One row per method, best mean score on the test texts first."""
+        return self.tables["methods"]
+
+    def fit(self, method: str = "recommended") -> Bundle | Stack:
+        """A method as a model, fitted once more with the first seed: the recommended one, or the one of this name in the table.
+
+        Raises ``ConfigError`` if no method has the name, ``ModelError`` if it cannot be fitted again.
+        """
+        if self.trials is None:
+            raise ModelError("a method is fitted again from its trials, but this comparison has none; compare again")
+        return self.trials.fit(method, self).model
 
     @cached_property
     def choice(self) -> Recommendation:
@@ -295,6 +315,10 @@ class RaceResult(Shown, view="commands.race.page:race_view"):
         if len(shares := sorted({(run.jobs, run.threads) for one in methods for run in one.runs})) > 1:
             used = " or ".join(f"{threads} thread{'' if threads == 1 else 's'} with {jobs} at once" for jobs, threads in shares)
             findings.append(f"Seconds are not comparable, because runs had {used}.")
+        if stopped := [method.name for method in self.ranking.stopped]:
+            findings.append(
+                f"Stopped after one seed, which left them significantly behind on the texts that choose: {', '.join(stopped)}."
+            )
         if missing := [method.name for method in self.ranking.missing]:
             findings.append(f"The time was too short for {', '.join(missing)}; run the same command again to continue.")
         if seeds == 0:
@@ -310,7 +334,7 @@ class RaceResult(Shown, view="commands.race.page:race_view"):
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
         """The numbers behind the findings: ``methods`` with scores and costs, and the ``differences`` to the best method."""
-        return {"methods": _frame(self._method_rows()), "differences": _frame(self._difference_rows())}
+        return {"methods": plain_frame(self._method_rows()), "differences": plain_frame(self._difference_rows())}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""
@@ -331,6 +355,7 @@ class RaceResult(Shown, view="commands.race.page:race_view"):
             "best_id": self.best.method.id,
             "findings": self.findings,
             "missing": [method.name for method in self.ranking.missing],
+            "stopped": [method.name for method in self.ranking.stopped],
             "diverged": [method.name for method in self.ranking.diverged],
             "methods": self._method_rows(),
             "against_best": self._difference_rows(),
@@ -381,79 +406,7 @@ class RaceResult(Shown, view="commands.race.page:race_view"):
         ]
 
 
-@dataclass(frozen=True)
-class TasksRaceResult(Shown, view="commands.race.page:tasks_view"):
-    """The same methods on several tasks. Each task counts once, and only the order of the methods on it counts."""
-
-    races: tuple[RaceResult, ...]
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """Display name by identity, of the methods that every task has ranked; best mean rank first."""
-        known = [{one.method.id_over_tasks: one.name for one in race.ranking.methods} for race in self.races]
-        shared = {key: name for key, name in known[0].items() if all(key in other for other in known)}
-        order = np.argsort(rank_over_tasks(self._scores(shared)).mean, kind="stable") if len(shared) > 1 else range(len(shared))
-        return {key: shared[key] for key in [[*shared][int(i)] for i in order]}
-
-    @cached_property
-    def ranks(self) -> TaskRanks:
-        """The ranks of the methods of ``names``, in their order."""
-        return rank_over_tasks(self._scores(self.names))
-
-    def _scores(self, keys: Iterable[str]) -> list[list[float]]:
-        """(N, K) mean test score on each task of each method."""
-        means = [{one.method.id_over_tasks: one.test_scores.over_seeds.mean for one in race.ranking.methods} for race in self.races]
-        return [[task[key] for key in keys] for task in means]
-
-    @property
-    def findings(self) -> list[str]:
-        """Which methods differ over all tasks, then for each task the recommendation, then how often each test split was scored."""
-        names, ranks, tasks = [*self.names.values()], self.ranks, len(self.races)
-        tests = f"over {tasks} tasks (Friedman test by permutation, p {p_value(ranks.p)})"
-        limit = detection_text([ranks.detectable], "{:.1f}".format, " ranks", most=len(names) - 1)
-        worse = [name for name, p in zip(names[1:], ranks.p_pairs[0, 1:], strict=True) if p < SIGNIFICANT]
-        findings = [
-            f"{sentence_case(names[0])} has the best mean rank, {ranks.mean[0]:.1f} of {len(names)} methods, over {tasks} tasks.",
-            f"The methods differ significantly {tests}."
-            if ranks.p < SIGNIFICANT
-            else f"No significant difference between the methods {tests}.",
-            f"Mean ranks that differ by more than {ranks.critical_difference:.1f} are significantly different at 5% (Nemenyi's "
-            f"test); {limit}. Significantly worse than {names[0]}: {', '.join(worse) or 'none'}.",
-        ]
-        if left_out := sorted({one.name for race in self.races for one in race.ranking.methods} - {*names}):
-            findings.append(f"Left out, because not every task has a score for them: {', '.join(left_out)}.")
-        findings += [f"{race.task.name}: {race.findings[0]}" for race in self.races]
-        return findings + [f"{race.task.name}: {finding}" for race in self.races for finding in race.ledger.findings]
-
-    @property
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """``methods``: mean rank and the score on each task; ``pairs``: wins, ties and losses of each pair with its p-value."""
-        names, ranks, scores = [*self.names.values()], self.ranks, np.array(self._scores(self.names))
-        methods = [
-            {"method": name, "mean_rank": float(ranks.mean[i])}
-            | {race.task.name: float(score) for race, score in zip(self.races, scores[:, i], strict=True)}
-            for i, name in enumerate(names)
-        ]
-        pairs = [
-            dict(zip(("method", "other", "wins", "ties", "losses", "p_corrected"), row, strict=True))
-            for i, one in enumerate(names)
-            for j, other in enumerate(names[:i])
-            for row in [(other, one, *ranks.wins(j, i), float(ranks.p_pairs[j, i]))]
-        ]
-        return {"methods": _frame(methods), "pairs": _frame(pairs)}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values, fit for JSON."""
-        return {
-            "findings": self.findings,
-            "p": self.ranks.p,
-            "critical_difference": self.ranks.critical_difference,
-            **{name: table.to_dicts() for name, table in self.tables.items()},
-            "tasks": [race.to_dict() for race in self.races],
-        }
-
-
-def _frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+def plain_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """A table of the single values in each row; lists and groups are left out."""
     flat = [{name: value for name, value in row.items() if not isinstance(value, list | dict)} for row in rows]
     return pl.DataFrame(flat, infer_schema_length=None)

@@ -58,7 +58,7 @@ class Worth(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CurveResult(Shown, view="commands.curve.page:curve_view"):
+class CurveResult(Shown, view="commands.race.page:curve_view"):
     """All methods at each number of labels."""
 
     task: Task

@@ -1,0 +1,205 @@
+"""Compare methods on a task: ``compare`` in memory, ``finish_comparison`` for commands.
+
+Plan (``open_sweep``), for each trial: stored, or fitted (``run_sweep``); choose and estimate (``Comparison``); save (``fit``).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warmstart.baselines.simple import constant_score
+from warmstart.data.budget import label_budget
+from warmstart.data.task import Task
+from warmstart.errors import ConfigError, DataError, ModelError, suggest
+from warmstart.experiment.choice import TRANSFER
+from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.config import RaceConfig
+from warmstart.experiment.curve import CurveResult
+from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.ranking import Ranking
+from warmstart.experiment.refit import Refit, refit
+from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
+from warmstart.experiment.trial import Method, SweepRuns
+from warmstart.finetuning.schemes import SCHEMES
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.system.console import console
+from warmstart.tasks.load import load_task, names_validation
+
+ALWAYS_RUN = ("probe", "scalar-mix")
+"""schemes with a frozen backbone: they take seconds"""
+RECOMMENDED = "recommended"
+"""what stands for the method that a comparison recommends"""
+_Model = str | Path | Bundle
+
+
+def compare(
+    models: _Model | Sequence[_Model],
+    task: Task | str | Path,
+    *,
+    methods: Sequence[str] = (),
+    labels: int | Sequence[int] = (),
+    seeds: int = 5,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Compare methods on one task, on the same labels, seeds and test texts; nothing has to be a file.
+
+    - ``models``: pretrained models: bundles in memory, folders, or names of encoders; empty: the encoders that are installed
+    - ``methods``: their names as in the table, or of schemes ("lora", "lp-ft+scalar-mix"), "scratch"; default: all that take no
+      more than seconds, which fine-tune nothing
+    - ``labels``: how many labelled texts each seed draws, to learn and to choose; several: also what more would bring; default: all
+    - ``out``: folder in which finished trials are kept and found again; default: none are kept
+    - ``settings``: ``time``, in seconds or as "3m", after which no trial starts, and any other of ``RaceConfig``
+
+        found = ws.compare("minilm", ws.Task.from_lists(texts, labels), labels=100)
+        found.recommended.name, found.table, found.fit().predict(["a new text"])
+
+    Raises ``ConfigError`` and ``DataError`` for what cannot be compared.
+    """
+    aside = Path(tempfile.mkdtemp(prefix="warmstart-"))
+    many = [models] if isinstance(models, str | Path | Bundle) else [*models]
+    given = task if isinstance(task, Task) else None
+    if isinstance(time := settings.pop("time", None), int | float):
+        time = f"{time}s"
+    named = {"schemes": tuple(filter(_is_scheme, methods)), "scratch": "scratch" in methods, "budget": time}
+    try:
+        config = RaceConfig(
+            task=given.name if given else str(task),
+            backbones=tuple(_as_path(model, aside / f"model-{number}") for number, model in enumerate(many)),
+            methods=tuple(methods),
+            labels=labels,
+            seeds=seeds,
+            out=str(out or aside / "run"),
+            **named | settings,
+        )
+        found = finish_comparison(config.completed(), given)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    weakref.finalize(found, shutil.rmtree, aside, ignore_errors=True)
+    return found
+
+
+def _as_path(model: _Model, place: Path) -> str:
+    """Where a model lies; one in memory is written first."""
+    return str(save(model, place)) if isinstance(model, Bundle) else str(model)
+
+
+def _is_scheme(name: str) -> bool:
+    """Whether a method is called by its scheme."""
+    return {*name.split("+")} <= {*SCHEMES}
+
+
+@dataclass(frozen=True)
+class FinishedTrials:
+    """The trials behind a comparison, of which any method can be fitted again."""
+
+    sweep: Sweep
+    runs: Mapping[int, SweepRuns]
+    """by number of labels"""
+    labels: int
+    """the number of labels of the comparison"""
+
+    def fit(self, name: str, comparison: Comparison) -> Refit:
+        """Fit a method once more, with its first seed. Raises ``ModelError`` if it ignores the texts."""
+        recommended = name == RECOMMENDED
+        method = comparison.recommended.method if recommended else named_method(name, self.sweep.methods)
+        if method.name == MAJORITY_LABEL:
+            raise ModelError(
+                f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
+            )
+        drawn = recommended and comparison.ranking.drawn
+        return refit(method, self.runs[self.labels], self.sweep.context, comparison.draws.labels_of_choice if drawn else "")
+
+
+def named_method(name: str, methods: Sequence[Method]) -> Method:
+    """The method of this name. Raises ``ConfigError`` if there is none."""
+    known = {method.name: method for method in reversed(methods)}
+    if name not in known:
+        raise ConfigError(f"--save {name}: no method of this race has this name; {suggest(name, (RECOMMENDED, *known))}")
+    return known[name]
+
+
+def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
+    """The settings of a race on one task, with the schemes that always run, and a selection that needs only texts that it has."""
+    changes: dict[str, Any] = {"schemes": (*ALWAYS_RUN, *config.schemes)}
+    validated = bool(len(given.validation)) if given else names_validation(config.task)
+    if config.selection is None and not config.labels and not validated:
+        changes["selection"] = config.selection_with(len((given or load_task(config.task)).train))  # as with as many --labels
+    return config.model_copy(update=changes)
+
+
+def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparison:
+    """Run the trials that have no result yet, with each number of labels, and compare the methods at the largest.
+
+    Raises ``DataError`` if the time was too short for any method, ``ModelError`` if all diverged.
+    """
+    sweep = open_sweep(with_frozen(config, given), given)
+    if config.save not in (None, RECOMMENDED):
+        named_method(str(config.save), sweep.methods)  # refused before the first trial, not after the last
+    runs = dict[int, SweepRuns]()
+    for labels in config.numbers_of_labels:
+        if len(config.labels) > 1:
+            console.print(f"\n{labels} labels")
+        runs[labels or len(sweep.task.train)] = run_sweep(sweep, labels)
+    rankings = {labels: sweep.rank(found) for labels, found in runs.items()}
+    curve = _curve(sweep, rankings) if len(rankings) > 1 else None
+    largest = curve.largest if curve else max(rankings)
+    found = _compared(sweep, rankings[largest], largest)
+    return replace(found, curve=curve, trials=FinishedTrials(sweep, runs, largest))
+
+
+def _compared(sweep: Sweep, ranking: Ranking, labels: int) -> Comparison:
+    """All methods with one number of labels."""
+    config, task = sweep.config, sweep.task
+    if not ranking.methods and ranking.diverged:
+        names = ", ".join(method.name for method in ranking.diverged)
+        raise ModelError(f"at every learning rate that was tried, {names} diverged; use lower --learning-rates")
+    if not ranking.methods:
+        raise DataError(f"the budget of {config.budget} is too short for one trial of one model; use a longer --budget")
+    drawn = labels if config.labels else None
+    budget = label_budget(task, drawn, config.selection_with(drawn), config.seed)
+    counted = task.single_label and task.metric == "accuracy"
+    return Comparison(
+        task,
+        labels,
+        len(budget.choosing),
+        ranking,
+        sweep.audit,
+        constant_score(task),
+        sweep.finish(),
+        ranking.methods[0].runs[0].budget,
+        config.selection_with(drawn),
+        float(np.bincount(budget.labels).max() / len(budget)) if counted else 0.0,
+    )
+
+
+def _curve(sweep: Sweep, rankings: Mapping[int, Ranking]) -> CurveResult:
+    """The methods at each number of labels that all of them have run. Raises ``DataError`` if no pretrained one has."""
+    complete = {labels: ranking for labels, ranking in rankings.items() if ranking.complete}
+    if not complete and sweep.config.budget:
+        raise DataError(
+            f"the budget of {sweep.config.budget} is too short for all methods at one number of labels; use a longer --budget"
+        )
+    methods = dict.fromkeys(method for ranking in rankings.values() for method in ranking.diverged)
+    diverged = {method: tuple(n for n, ranking in rankings.items() if method in ranking.diverged) for method in methods}
+    pretrained = [{one.method for one in ranking.methods if one.method.family in TRANSFER} for ranking in complete.values()]
+    if not pretrained or not set.intersection(*pretrained):
+        names = f" ({', '.join(method.name for method in diverged)} diverged at every learning rate)" if diverged else ""
+        raise DataError(
+            f"a curve needs a pretrained method with a score at every number of labels, but there is none{names}; use lower "
+            "--learning-rates"
+        )
+    ranked = {labels: ranking.methods for labels, ranking in complete.items()}
+    incomplete = tuple(labels for labels in rankings if labels not in complete)
+    drawn = any(ranking.drawn for ranking in complete.values())
+    return CurveResult(sweep.task, ranked, incomplete, diverged, sweep.config.target, sweep.audit, sweep.finish(), drawn)

@@ -1,0 +1,147 @@
+"""The settings of a race: methods, numbers of labels, seeds, learning rates and time."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from tyro.conf import Positional, arg
+
+from warmstart.baselines import BASELINES
+from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
+from warmstart.data.budget import SelectionName, selection_or_default
+from warmstart.experiment.backends import PROCESSES, SlurmConfig, known_backend
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.domain import OwnBackboneConfig
+from warmstart.finetuning.schemes import SCHEMES, known_scheme
+from warmstart.interop.encoders import encoders_at_hand
+from warmstart.registry import Choices
+from warmstart.system.console import console
+
+
+def duration(text: str) -> str:
+    """The text itself if it is a number with s, m or h after it; a number alone means minutes."""
+    if not re.fullmatch(r"\d+(\.\d+)?\s*[smh]?", text):
+        raise ValueError(f"must be a time such as 90s, 30m or 2h; got {text!r}")
+    return text
+
+
+def duration_seconds(text: str) -> float:
+    """``duration_seconds("30m")`` -> 1800."""
+    number, unit = float(text.rstrip(" smh")), text[-1]
+    return number * {"s": 1, "h": 3600}.get(unit, 60)
+
+
+FEW_LABELS = 300
+"""with fewer, a choice of learning rate and length gains less than it costs (results/other.md)"""
+SchemeName = Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)]
+LearningRate = Annotated[float, Field(gt=0)]
+
+
+def _several(labels: Any) -> Any:
+    """One number as a tuple of it, and None as an empty one."""
+    return () if labels is None else (labels,) if isinstance(labels, int) else labels
+
+
+def increasing(labels: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers themselves, if each is larger than the one before."""
+    if list(labels) != sorted(set(labels)) or (labels and labels[0] < 2):
+        raise ValueError(f"must be increasing numbers from 2 on; got {' '.join(map(str, labels))}")
+    return labels
+
+
+class RaceConfig(Config):
+    """Run every way to adapt on one task, on the same splits and seeds, and recommend the cheapest within the noise of the best."""
+
+    task: Positional[TaskInput[str]]
+    """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
+    more_tasks: Positional[TaskInput[tuple[str, ...]]] = ()
+    """manifests of further tasks: every task has a race of its own, and the methods are ranked over all of them"""
+    backbones: FileInput[tuple[str, ...]] = ()
+    """pretrained models: bundles, folders of runs, or encoders; pool: a small one that is pretrained on the task's own text first;
+    default: the encoders that are installed, but no slow one"""
+    schemes: tuple[SchemeName, ...] = ("full", "lp-ft", "discriminative", "lora", "houlsby", "bitfit")
+    """ways to adapt each backbone, a+b combines two; probe and scalar-mix always run, and alone if neither schemes nor backbones
+    are given; with several numbers of labels, lp-ft beside them if no schemes are given"""
+    methods: Advanced[tuple[str, ...]] = ()
+    """only these methods, called as in the table, or by the name of a scheme; default: all"""
+    labels: Annotated[tuple[int, ...], BeforeValidator(_several), AfterValidator(increasing)] = ()
+    """number of labelled texts, drawn anew for each seed: everything labelled that anything looks at; several, increasing: also
+    what more labels would bring; default: all"""
+    target: Advanced[float | None] = Field(None, gt=0, lt=1)
+    """with several numbers of labels, a score to reach; default: half the error of the best method at the largest of them"""
+    save: str | None = None
+    """save a method as a model, OUT/bundle: recommended, or its name in the table, such as stack. It is fitted again with the first
+    seed: one more fit of each network in it"""
+    plan: Effectless[Advanced[float | None]] = Field(None, gt=0, le=100)
+    """also say how many seeds and test texts a race needs to detect a difference of so many points, and what it costs; the same
+    command with it asks a race that has run"""
+    resample: Advanced[bool] = False
+    """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
+    out: Effectless[str] = "runs/race"
+    """folder of the run; with the folder of an earlier run, continue it"""
+    learning_rates: Annotated[tuple[LearningRate, ...], Field(min_length=1)] = (2e-4, 5e-4, 1.5e-3)
+    """learning rates that each method chooses from; probe and scalar-mix also try ten times each"""
+    selection: SelectionName | None = None
+    """how settings are chosen: cross-validation on the labels, holdout (a fifth of them), or none (fixed settings, least time);
+    default: with --labels, or without validation texts, none below 300 labels unless several learning rates are named, and
+    cross-validation with more; otherwise holdout"""
+    pool: FileInput[Advanced[str]] = "rest"
+    """text of the task without labels, for methods that read it: rest (also the training texts beyond --labels), none, or a file"""
+    seeds: int = Field(5, gt=0)
+    """number of seeds; fewer than three give wide intervals"""
+    seed: Advanced[int] = Field(0, ge=0)
+    """the first seed; a choice of learning rates without --labels has it for itself"""
+    budget: Annotated[str, AfterValidator(duration)] | None = None
+    """time for all trials, such as 30m; the same command runs the rest later"""
+    estimate: bool = False
+    """print how long the trials will take and how much memory, and stop"""
+    jobs: Effectless[Advanced[int]] = Field(1, gt=0)
+    """trials at once; each gets its share of the cores"""
+    threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
+    """threads of each trial, the same wherever it runs; default: those recorded in the folder, otherwise the share of the cores"""
+    backend: Effectless[Advanced[Annotated[str, AfterValidator(known_backend)]]] = PROCESSES
+    """where trials run: processes (--jobs of this machine), dask://HOST:PORT, ray, ray://HOST:PORT, or slurm (--jobs jobs)"""
+    slurm: Effectless[Advanced[SlurmConfig]] = SlurmConfig()
+    """with --backend slurm: what each job asks for"""
+    scratch: Advanced[bool] = True
+    """also train the same network from scratch"""
+    drop_leaks: Advanced[bool] = False
+    """drop training texts that are also in validation or test, and validation texts that are also in test"""
+    drop_near_leaks: Advanced[bool] = False
+    """drop these, and texts that are nearly the same as one of validation or test"""
+    sealed: Advanced[bool] = False
+    """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
+    tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
+    own: Advanced[OwnBackboneConfig] = OwnBackboneConfig()
+    """with --backbones pool: the backbone that is pretrained on the task's own text"""
+
+    def completed(self) -> Self:
+        """The same with the backbones and schemes that nobody named. Raises ``ConfigError`` if no backbone is at hand."""
+        given = self.schemes != type(self).model_fields["schemes"].default
+        if self.backbones or (self.methods and all(name in BASELINES for name in self.methods)):
+            schemes = self.schemes if given or len(self.labels) < 2 else ("lp-ft",)
+            return self.model_copy(update={"schemes": schemes})
+        found = self.model_copy(update={"backbones": encoders_at_hand(), "scratch": False})
+        if given:
+            return found
+        console.print("Nothing is fine-tuned, so that it takes minutes; --schemes full lora, or others, fine-tunes.")
+        return found.model_copy(update={"schemes": ()})
+
+    @property
+    def numbers_of_labels(self) -> tuple[int | None, ...]:
+        """How many labelled texts the trials get, increasing; None: all."""
+        return self.labels or (None,)
+
+    def selection_with(self, labels: int | None) -> SelectionName:
+        """How the settings of a trial with this number of labels are chosen.
+
+        The same at every number of labels, so that points of the curve compare: that of the smallest.
+        """
+        labels = self.labels[0] if len(self.labels) > 1 else labels
+        default_rates = type(self).model_fields["learning_rates"].default
+        names_rates = len(self.learning_rates) > 1 and self.learning_rates != default_rates
+        if self.selection is None and labels is not None and labels < FEW_LABELS and not names_rates:
+            return "none"
+        return selection_or_default(self.selection, labels)
