@@ -17,7 +17,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
+from warmstart.model.inference import embed
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import task_type_of
 

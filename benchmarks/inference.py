@@ -19,7 +19,7 @@ from benchmarks.finetuning import lengths_of
 from benchmarks.harness import Build, Step, ratio, show, table, time_in_turn
 
 from warmstart.interop.convert import from_huggingface
-from warmstart.model.embed import embed
+from warmstart.model.inference import embed
 from warmstart.seeding import rng
 from warmstart.tasks.predict import predict
 

@@ -19,8 +19,8 @@ from warmstart.generation.trace import trace
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop.convert import from_huggingface
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
 from warmstart.model.files import load_bundle, save
+from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
 from warmstart.seeding import rng
 from warmstart.tasks.load import save_task

@@ -20,7 +20,7 @@ from warmstart.data.budget import label_budget
 from warmstart.interop.load import load_model
 from warmstart.interop.static import static
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
+from warmstart.model.inference import embed
 from warmstart.stats.formatting import percent
 from warmstart.tasks.load import load_task
 

@@ -35,7 +35,7 @@ from warmstart.tasks.answers import (
     question_rows,
 )
 from warmstart.tasks.predict import predict
-from warmstart.tasks.proper_names import proper_names, unseen_names
+from warmstart.tasks.trained_on import proper_names, unseen_names
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.types import IGNORE

@@ -20,8 +20,7 @@ from warmstart.errors import ModelError
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.per_token import TaggingHeadConfig
-from warmstart.model.embed import embed
-from warmstart.model.inference import run_in_batches
+from warmstart.model.inference import embed, run_in_batches
 from warmstart.seeding import rng
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.predict import predict, raw_predictions

@@ -17,7 +17,7 @@ from scipy.stats import norm
 from helpers.figures import show
 from helpers.tasks import cats
 from warmstart.data.audit import audit
-from warmstart.data.folds import cross_validation_folds
+from warmstart.data.splits import cross_validation_folds
 from warmstart.experiment.choice import best_of, transfer_gain
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult

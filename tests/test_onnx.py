@@ -39,8 +39,8 @@ from warmstart.interop.onnx import OnnxModel, relative_difference, to_onnx
 from warmstart.interop.portable import probabilities
 from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.embed import embed
 from warmstart.model.files import load_bundle, save
+from warmstart.model.inference import embed
 from warmstart.model.model import Model, swap_head
 from warmstart.stack import files as stack_files
 from warmstart.stack.files import save_stack

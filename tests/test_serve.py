@@ -33,9 +33,9 @@ from warmstart.inspection.lexicon import lexicon_from_text, static_embeddings
 from warmstart.inspection.linear_probes import fit_linear_probe
 from warmstart.inspection.occurrences import find_occurrences, mean_states
 from warmstart.inspection.probes import standardize
-from warmstart.model.embed import embed
 from warmstart.model.files import save
 from warmstart.model.history import AdaptRecord, TaskRecord
+from warmstart.model.inference import embed
 from warmstart.stats.proportions import paired_proportions, sign_test, wilson_interval
 from warmstart.tasks.predict import predict
 from warmstart.tokenizer.tokenizer import Tokenizer

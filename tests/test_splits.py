@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from helpers.refusals import refused
 from warmstart.data.budget import label_budget, labels_sentence
-from warmstart.data.folds import cross_validation_folds
-from warmstart.data.splits import stratified_sample, stratified_split
+from warmstart.data.splits import cross_validation_folds, stratified_sample, stratified_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 

@@ -26,8 +26,8 @@ from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop.load import load, load_model
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.checks import faults
-from warmstart.model.embed import embed
 from warmstart.model.files import load_bundle, saved_as
+from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
 from warmstart.seeding import rng
 from warmstart.stack import files as stack_files

@@ -23,9 +23,9 @@ from warmstart.interop.static import PENALTY, fitted, static
 from warmstart.interop.trim import trimmed, used_pieces
 from warmstart.model.already_read import ReadRecord, already_read
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import ImportRecord
+from warmstart.model.inference import embed
 from warmstart.model.model import Model, fresh_head
 from warmstart.tokenizer.tokenizer import Tokenizer
 

@@ -31,8 +31,8 @@ from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.interop.export import to_huggingface
 from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
 from warmstart.model.files import load_bundle, save
+from warmstart.model.inference import embed
 from warmstart.tasks.predict import predict, predictions_and_cut, raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 

@@ -57,7 +57,7 @@ _HOMES = {
     "estimate_cost": "commands.cost",
     "compare": "experiment.compare",
     "doctor": "commands.doctor",
-    "embed": "model.embed",
+    "embed": "model.inference",
     "evaluate": "commands.evaluate",
     "export_model": "commands.export",
     "generate": "generation.generate",
@@ -145,8 +145,8 @@ if TYPE_CHECKING:
     from warmstart.interop.peft import read_lora as read_lora
     from warmstart.interop.peft import write_lora as write_lora
     from warmstart.model.bundle import Bundle as Bundle
-    from warmstart.model.embed import embed as embed
     from warmstart.model.files import save as save
+    from warmstart.model.inference import embed as embed
     from warmstart.objectives.config import ObjectiveConfig as ObjectiveConfig
     from warmstart.studies.ablate.command import StudyAblateConfig as StudyAblateConfig
     from warmstart.studies.ablate.command import study_ablate as study_ablate

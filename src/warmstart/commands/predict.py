@@ -29,8 +29,7 @@ from warmstart.system.storage import atomic_write
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
 from warmstart.tasks.predict import predict as predictions_of
-from warmstart.tasks.proper_names import unseen_names
-from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model
+from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
 
 
 class PredictConfig(TableFlags):

@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from warmstart.data.folds import cross_validation_folds
-from warmstart.data.splits import NO_TEXTS, strata, stratified_sample, stratified_split
+from warmstart.data.splits import NO_TEXTS, cross_validation_folds, strata, stratified_sample, stratified_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 

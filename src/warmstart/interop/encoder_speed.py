@@ -13,7 +13,7 @@ from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop.encoders import ENCODERS, installed
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
+from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
 from warmstart.system.device import processor
 from warmstart.system.storage import atomic_write, cache_folder, json_or_none

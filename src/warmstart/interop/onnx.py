@@ -32,7 +32,7 @@ from warmstart.interop.framing import framed
 from warmstart.interop.portable import run_network
 from warmstart.interop.readback import largest_gap, probe_texts
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
+from warmstart.model.inference import embed
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.system.storage import atomic_folder

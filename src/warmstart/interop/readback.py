@@ -18,7 +18,7 @@ import torch
 from warmstart.data.encode import encode
 from warmstart.errors import ModelError
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
+from warmstart.model.inference import embed
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.system.processes import run_python
 from warmstart.tasks.predict import raw_predictions

@@ -58,8 +58,8 @@ def _frozen_vectors(texts: Sequence[str], model: str) -> np.ndarray:
     from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
     from warmstart.interop.encoders import find_model
     from warmstart.model.bundle import Bundle
-    from warmstart.model.embed import embed
     from warmstart.model.files import load_bundle
+    from warmstart.model.inference import embed
     from warmstart.model.model import swap_head
 
     bundle = load_bundle(find_model(model))

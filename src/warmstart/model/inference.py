@@ -1,4 +1,4 @@
-"""Inference on many texts: every text once, in batches of similar length, as fast as the machine allows.
+"""Inference on many texts: every text once, in batches of similar length, as fast as the machine allows; and embeddings.
 
 Letters: N texts, D width, R rows: windows of the texts.
 """
@@ -6,7 +6,7 @@ Letters: N texts, D width, R rows: windows of the texts.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -16,10 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from warmstart.data.batches import sorted_batches
-from warmstart.data.encode import Encoded
-from warmstart.heads.embedding import EmbeddingHead
+from warmstart.data.encode import Encoded, encode
+from warmstart.data.windows import WindowSettings
+from warmstart.errors import ModelError
+from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.pooled import PooledHead
+from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.system.device import autocast, in_bfloat16
 from warmstart.system.products import Linear, Product, reordered_product
@@ -139,3 +142,29 @@ def _joined(model: Model, encoded: Encoded, pad_id: int, precision: str) -> Tens
     # pooling a single state gives that state
     outputs: Tensor = head(states[:, None].to(device), None, torch.from_numpy(encoded.windows).to(device))
     return outputs.float().cpu()
+
+
+def embed(bundle: Bundle, texts: str | Sequence[str | tuple[str, str]], windows: WindowSettings | None = None) -> Tensor:
+    """(N, D) float32, in the order of the texts or pairs; (D,) for a single string. Other texts never change a vector.
+
+    What becomes of texts that are longer than the model reads ``windows`` says; None: the settings of the bundle. Raises
+    ``ModelError`` if the bundle has another head.
+
+    >>> vectors = ws.embed(ws.load("hf:MiniLM"), ["a cat", "a kitten"])
+    >>> float(vectors[0] @ vectors[1])  # their cosine similarity
+    """
+    if isinstance(texts, str):
+        return embed(bundle, [texts], windows)[0]
+    model, head = bundle.model, bundle.model.head
+    if not isinstance(head, EmbeddingHead):
+        raise ModelError(f"embeddings need an embedding head, but this model has a {head.config.kind} head")
+    config, backbone = head.config, model.backbone.config
+    if windows is not None:
+        config = EmbeddingHeadConfig(**dict(config) | dict(windows))
+        model = Model(model.backbone, EmbeddingHead(config, backbone.width), causal=model.causal)
+    appended, typed = config.pooling == "appended", backbone.token_types > 1
+    encoded = encode(bundle.tokenizer, texts, backbone.max_length, appended=appended, typed=typed, windows=config.window_settings)
+    out = torch.empty(len(texts), backbone.width)
+    for indices, vectors in run_in_batches(model, encoded, bundle.tokenizer.specials.pad):
+        out[indices] = vectors
+    return out

@@ -19,7 +19,7 @@ from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.pooled import PooledHead
 from warmstart.inspection.neighbours import random_pair_cosines
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
+from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
 
 if TYPE_CHECKING:

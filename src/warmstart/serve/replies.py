@@ -19,7 +19,7 @@ from warmstart.generation.trace import most_probable, step_of
 from warmstart.inspection.attention import text_attention
 from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
+from warmstart.model.inference import embed
 from warmstart.serve.served import LEVEL, ServedModel
 from warmstart.stack.checks import examine
 from warmstart.stats.abstention import Threshold

@@ -17,7 +17,7 @@ import numpy as np
 
 from warmstart.data.task import plain_text
 from warmstart.model.bundle import Bundle
-from warmstart.model.embed import embed
+from warmstart.model.inference import embed
 
 TOKENS = r"(?u)\w+|[^\w\s]"
 """the words of a text"""

@@ -1,4 +1,4 @@
-"""What a model was trained on, beside what it is asked to predict: data that has changed since, and texts that it has seen.
+"""What a model was trained on, beside what it is asked to predict: data that changed since, texts it has seen, names it has not.
 
 A model knows the texts of its labelled tasks by hashes in its history (``data/text_key.py``). Text that was read without labels,
 such as that of pretraining, is not among them.
@@ -6,7 +6,8 @@ such as that of pretraining, is not among them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from warmstart.data.task import plain_text
@@ -76,3 +77,30 @@ def _task_records(model: Bundle | Stack) -> list[TaskRecord]:
     """Those of the model and of its networks."""
     networks = model.networks if isinstance(model, Stack) else ()
     return recorded_tasks([*(record for one in networks for record in one.history), *model.history])
+
+
+# Names in questions, and which of them a text never mentions: a model that learned from it cannot know the answer.
+
+
+def proper_names(question: str) -> list[str]:
+    """The names in a question: runs of capitalised words, without the first word of the sentence.
+
+    ``"Where was Ada King Lovelace born?"`` -> ``["Ada King Lovelace"]``
+    """
+    names, run = list[str](), list[str]()
+    for word in [*question.split()[1:], ""]:
+        if word[:1].isupper():
+            run.append(word)
+        elif run:
+            names.append(re.sub(r"\W+$", "", " ".join(run)))
+            run.clear()
+    return names
+
+
+def unseen_names(questions: Sequence[str], documents: Iterable[str]) -> list[list[str]]:
+    """For each question, the names in it that occur in no document."""
+    names = [proper_names(question) for question in questions]
+    missing = {name for found in names for name in found}
+    for document in documents:
+        missing -= {name for name in missing if name in document}
+    return [[name for name in found if name in missing] for found in names]
