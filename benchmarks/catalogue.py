@@ -154,11 +154,11 @@ TABLES = (
         minutes=12,
     ),
     Table(
-        "multitask",
+        "joint",
         (ADAPTATION,),
         (
-            "warmstart multitask runs/wikitext-2 recipes/tasks/trec.yaml recipes/tasks/mr.yaml --labels 500 --seeds 5 "
-            "--out runs/tables/multitask",
+            "warmstart continual runs/wikitext-2 recipes/tasks/trec.yaml recipes/tasks/mr.yaml --labels 500 --seeds 5 "
+            "--strategies joint alone --out runs/tables/joint",
         ),
         printed,
         needs=("wikitext-2",),

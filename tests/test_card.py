@@ -31,7 +31,6 @@ from warmstart.model.history import (
     ImportLoraRecord,
     ImportRecord,
     MethodRecord,
-    MultitaskRecord,
     OtherRecord,
     PretrainRecord,
     Provenance,
@@ -144,7 +143,6 @@ RECORD_CASES: dict[str, Record] = {
     "zero_shot": ZeroShotRecord(meanings={"a": "apples", "b": "b"}),
     "answers": AnswersRecord(task=TASK, seed=0, max_answer_tokens=5, held_out_answers=((0.5, True), (0.25, False))),
     "continual": ContinualRecord(strategy="replay", tasks=("topics", "moods"), task=TASK, seed=0, scores=((0.5,), (0.25, 0.5))),
-    "multitask": MultitaskRecord(tasks=("topics", "moods"), task=TASK, seed=0),
     "prune": PruneRecord(kept_heads=((0, 2), (1, 3)), replacement="zero", generates=True),
     "import": ImportRecord(family="gpt2", config={"n_embd": 8}, source="folder", generates=True),
     "import_lora": ImportLoraRecord(source="folder", lora={"rank": 4}),
@@ -171,7 +169,7 @@ def test_labels_seen_before_are_known(tokenizer: Tokenizer) -> None:
     def after(name: str) -> Bundle:
         return replace(language_bundle(tokenizer), history=(PretrainRecord(), RECORD_CASES[name]))
 
-    assert all(seen_labels(after(name), "topics") for name in ("adapt", "answers", "continual", "multitask"))
+    assert all(seen_labels(after(name), "topics") for name in ("adapt", "answers", "continual"))
     assert seen_labels(after("continual"), "moods")
     assert not seen_labels(after("continued_pretraining"), "topics")
     assert not seen_labels(after("adapt"), "moods")

@@ -17,7 +17,6 @@ from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.answers.command import AnswersConfig, answers
 from warmstart.commands.continual.command import ContinualConfig, continual
 from warmstart.commands.evaluate import EvaluateConfig, evaluate
-from warmstart.commands.multitask.command import MultitaskConfig, multitask
 from warmstart.commands.race.command import race
 from warmstart.data.test_ledger import LedgerSummary, read_ledger
 from warmstart.errors import DataError
@@ -113,20 +112,18 @@ def test_sealed_refuses_before_training(place: Path, capsys: pytest.CaptureFixtu
     assert not (place / "two").exists()
 
 
-@pytest.mark.parametrize("name", ["multitask", "continual"])
-def test_several_tasks_have_a_ledger_each(name: str, place: Path) -> None:
+@pytest.mark.parametrize(("strategies", "scorings"), [(["joint", "alone"], [2, 2]), (["none"], [2, 1])])
+def test_several_tasks_have_a_ledger_each(strategies: list[str], scorings: list[int], place: Path) -> None:
     """Each test split is counted, and one sealed task is enough to stop the next run."""
     seal(place / "who" / "task.yaml")
-    settings, run = {"multitask": (MultitaskConfig, multitask), "continual": (ContinualConfig, continual)}[name]
-    only = {"strategies": ["none"]} if name == "continual" else {}
-    found = run(settings.build(task_settings(place, seeds=1, **only)))
+    found = continual(ContinualConfig.build(task_settings(place, seeds=1, strategies=strategies)))
     both = ledger(place / "cats"), ledger(place / "who")
-    assert [one.scorings for one in both] == ([2, 2] if name == "multitask" else [2, 1])
+    assert [one.scorings for one in both] == scorings
     assert found.findings[-2:] == [f"{task}: {one.sentence}" for task, one in zip(("cats", "who"), both, strict=True)]
     page = (place / "run" / "report.html").read_text()
     assert all(one.sentence in page for one in both)
     with pytest.raises(DataError, match="the test split of 'cats' is sealed"):
-        run(settings.build(task_settings(place, seeds=2, out=str(place / "two"), **only)))
+        continual(ContinualConfig.build(task_settings(place, seeds=2, out=str(place / "two"))))
 
 
 def test_answers_are_counted(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_no_texts_are_set_apart(place: Path) -> None:
 
 
 def test_a_label_budget_needs_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``adapt``, ``evaluate``, ``race``, ``audit``, ``multitask`` and ``continual`` run within their labels."""
+    """``adapt``, ``evaluate``, ``race``, ``audit`` and ``continual`` run within their labels."""
     lm, task = str(place / "lm"), str(place / "task")
     quick = ["--epochs", "1", "--seeds", "1"]
     out = str(place / "adapt")
@@ -65,9 +65,8 @@ def test_a_label_budget_needs_none(place: Path, capsys: pytest.CaptureFixture[st
     assert main(["adapt", lm, task, "--selection", "none", "--no-scratch", "--no-baselines", *quick, "--out", f"{out}2"]) == 0
     assert main(["evaluate", out, task]) == 0
     assert main(["audit", task]) == 0
-    for command in ("multitask", "continual"):
-        words = [lm, task, str(place / "who"), "--labels", "24", "--selection", "none", *quick, "--out", str(place / command)]
-        assert main([command, *words]) == 0
+    words = [lm, task, str(place / "who"), "--labels", "24", "--selection", "none", *quick, "--out", str(place / "continual")]
+    assert main(["continual", *words, "--strategies", "none", "replay", "ewc", "joint", "alone"]) == 0
     given = {"schemes": [], "seeds": 1, "scratch": False, "learning_rates": [1e-3]}
     assert race(race_config(place, **given, labels=20)).choosing == 20
     assert open_sweep(race_config(place, **given, selection="cross-validation", out=str(place / "all"))).choosing == 60
@@ -90,7 +89,6 @@ def test_what_needs_some_says_what_to_write(place: Path, capsys: pytest.CaptureF
     for words in (
         ["race", tasks[0], "--backbones", lm, *held],
         ["adapt", lm, tasks[0], *held],
-        ["multitask", lm, *tasks],
         ["continual", lm, *tasks],
     ):
         assert main([*words, "--out", str(place / "run")]) == 2, words

@@ -111,12 +111,12 @@ def words_of(name: str, place: Path) -> list[str]:
         "soup": ["adapt", lm, cats, *short, "--steps", "3", "--labels", "20", "--no-scratch", "--ensemble", "soup"],
         "dapt": ["adapt", lm, cats, *short, "--steps", "3", "--scheme", "dapt+full", "--no-scratch", "--no-baselines"],
         "answers": ["answers", str(place / "writer"), str(place / "places.yaml"), *short, "--epochs", "2", "--scratch-epochs", "2"],
-        "multitask": ["multitask", lm, cats, who, *short, "--epochs", "1"],
+        "references": ["continual", lm, cats, who, *short, "--epochs", "1", "--strategies", "joint", "alone"],
         "continual": ["continual", lm, cats, who, *short, "--epochs", "1", "--text", str(place / "text.txt")],
     }[name]
 
 
-COMMANDS = ("adapt", "holdout", "soup", "dapt", "answers", "multitask", "continual")
+COMMANDS = ("adapt", "holdout", "soup", "dapt", "answers", "references", "continual")
 VARYING = ("second", "provenance", "time", "memory")
 
 

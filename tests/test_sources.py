@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from helpers.curves import curve_of
-from helpers.results import answers_result, continual_result, multitask_result, quickstart_result, report_of
+from helpers.results import answers_result, continual_result, quickstart_result, report_of
 from warmstart.commands.answers.page import write_answers_page
 from warmstart.commands.continual.page import write_continual_page
-from warmstart.commands.multitask.page import write_multitask_page
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.race.page import curve_view
 from warmstart.config import Config
@@ -32,9 +31,10 @@ def short_curve(seeds: int) -> CurveResult:
 
 WRITERS: dict[str, Callable[[int, Path], object]] = {
     "answers": lambda seeds, folder: write_answers_page(answers_result(seeds), Config(), folder),
-    "continual": lambda seeds, folder: write_continual_page(continual_result({"none": 0.6, "ewc": 0.7}, seeds), Config(), folder),
+    "continual": lambda seeds, folder: write_continual_page(
+        continual_result({"none": 0.6, "ewc": 0.7, "joint": 0.8}, seeds), Config(), folder
+    ),
     "curve": lambda seeds, folder: write_report(curve_view(short_curve(seeds)), folder),
-    "multitask": lambda seeds, folder: write_multitask_page(multitask_result(seeds), Config(), folder),
     "quickstart": lambda seeds, folder: write_quickstart_page(quickstart_result({80: SCORES}, seeds), Config(), folder),
 }
 """writes the page of a result with so many seeds"""

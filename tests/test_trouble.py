@@ -169,14 +169,13 @@ def _command(name: str, place: Path, tokenizer: Tokenizer) -> list[str]:
         "pretrain": ["pretrain", str(place / "text.txt"), *QUICK],
         "adapt": ["adapt", *both[:2], *TRAIN, "--no-scratch"],
         "continual": ["continual", *both, *TRAIN, "--strategies", "none"],
-        "multitask": ["multitask", *both, *TRAIN],
     }[name]
 
 
-MODELS = {"continual": "bundles/none/cats", "multitask": "bundles/cats"}
+MODELS = {"continual": "bundles/none/cats"}
 
 
-@pytest.mark.parametrize("name", ["pretrain", "adapt", "continual", "multitask", "race", "recipe"])
+@pytest.mark.parametrize("name", ["pretrain", "adapt", "continual", "race", "recipe"])
 def test_a_finished_model_is_not_lost_to_its_report(
     name: str, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

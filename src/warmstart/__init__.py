@@ -32,7 +32,6 @@ _HOMES = {
     "FineTuneConfig": "finetuning.config",
     "GenerateConfig": "generation.sampling",
     "ImportConfig": "commands.import_.command",
-    "MultitaskConfig": "commands.multitask.command",
     "ObjectiveConfig": "objectives.config",
     "PretrainConfig": "commands.pretrain.command",
     "QuickstartConfig": "commands.quickstart.command",
@@ -68,7 +67,6 @@ _HOMES = {
     "load_tokenizer": "tokenizer.load",
     "make_task": "tasks.from_frames",
     "merge_adapters": "adapters.insertion",
-    "multitask": "commands.multitask.command",
     "predict": "tasks.predict",
     "pretrain": "commands.pretrain.command",
     "quickstart": "commands.quickstart.command",
@@ -114,8 +112,6 @@ if TYPE_CHECKING:
     from warmstart.commands.export import export_model as export_model
     from warmstart.commands.import_.command import ImportConfig as ImportConfig
     from warmstart.commands.import_.command import import_model as import_model
-    from warmstart.commands.multitask.command import MultitaskConfig as MultitaskConfig
-    from warmstart.commands.multitask.command import multitask as multitask
     from warmstart.commands.pretrain.command import PretrainConfig as PretrainConfig
     from warmstart.commands.pretrain.command import pretrain as pretrain
     from warmstart.commands.quickstart.command import QuickstartConfig as QuickstartConfig

@@ -23,6 +23,7 @@ from warmstart.commands.race.page import write_race_page, write_tasks_page
 from warmstart.config import Config
 from warmstart.experiment.estimate import SweepEstimate, SweepEstimates
 from warmstart.experiment.tasks_comparison import TasksComparison
+from warmstart.finetuning.strategies import STRATEGIES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.report import page
@@ -81,8 +82,9 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "adapt": lambda: run("adapt", **given, tune=tune("full", epochs=2)),
         "evaluate": lambda: run("evaluate", model=str(place / "adapt"), task=cats),
         "evaluate a text": lambda: run("evaluate", model=str(place / "pretrain"), task=text),
-        "continual": lambda: run("continual", **task_settings(place, out=str(place / "continual"), text=text)),
-        "multitask": lambda: run("multitask", **task_settings(place, out=str(place / "multitask"))),
+        "continual": lambda: run(
+            "continual", **task_settings(place, out=str(place / "continual"), text=text, strategies=[*STRATEGIES])
+        ),
         "answers": lambda: run("answers", **answers_settings(place)),
         "audit": lambda: run("audit", task=cats),
         "cost": lambda: run("cost", model=lm),

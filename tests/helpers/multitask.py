@@ -12,7 +12,7 @@ from helpers.models import SENTENCES, make_backbone
 from helpers.tasks import cats
 from warmstart.data.encode import collate
 from warmstart.data.task import Split, Task
-from warmstart.finetuning.multitask_model import MultitaskModel, TaskBatch
+from warmstart.finetuning.task_suite import MultitaskModel, TaskBatch
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.files import save
 from warmstart.model.model import fresh_head

@@ -12,8 +12,7 @@ import pytest
 from helpers.tasks import cats
 from warmstart.commands.adapt.result import AdaptResult
 from warmstart.commands.answers.result import AnswersResult
-from warmstart.commands.continual.result import ContinualResult, ContinualRun
-from warmstart.commands.multitask.result import MultitaskResult, MultitaskRun
+from warmstart.commands.continual.result import ContinualResult
 from warmstart.commands.quickstart import page as quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.data.audit import audit
@@ -25,6 +24,7 @@ from warmstart.report.page import Report
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.differences import MethodScores
+from warmstart.stats.forgetting import ALONE, JOINT, ContinualRun
 from warmstart.stats.scores import classification_scores
 from warmstart.tasks.answers import AnsweredQuestions, AnswerTask
 
@@ -69,32 +69,21 @@ def quickstart_result(accuracies: Mapping[int, Mapping[str, float]], seeds: int 
     return QuickstartResult(pretraining, tuple(adapt_result(one, seeds, labels) for labels, one in accuracies.items()))
 
 
-def multitask_result(seeds: int = 3) -> MultitaskResult:
-    """Two tasks whose seeds share a split."""
-    chance = np.random.default_rng(0)
-    texts = chance.normal(0, 0.02, (2, 1000))
-
-    def run(seed: int) -> MultitaskRun:
-        together, alone = chance.normal(0.8, 0.01, (2, 2))
-        resampled = [tuple(score + texts) for score in (together[:, None], alone[:, None])]
-        return MultitaskRun(seed, tuple(together), tuple(alone), (resampled[0], resampled[1]), (1.0, 2.0), 0.8)
-
-    return MultitaskResult(("a", "b"), tuple(map(run, range(seeds))), one_split=True)
-
-
 def continual_result(ends: Mapping[str, float], seeds: int = 5) -> ContinualResult:
     """Three tasks, of which the first one ends at a score that depends on the strategy; seeds share a split."""
     chance = np.random.default_rng(0)
     texts = chance.normal(0, 0.02, (3, 3, 1000))  # other test texts move all seeds alike
 
-    def run(seed: int, end: float) -> ContinualRun:
+    def run(seed: int, strategy: str, end: float) -> ContinualRun:
         means = ((0.9,), (0.8, 0.8), (end, 0.8, 0.7))
         scores = tuple(tuple(mean + chance.normal(0, 0.01) for mean in row) for row in means)
         resampled = tuple(tuple(score + texts[k, j] for j, score in enumerate(row)) for k, row in enumerate(scores))
         losses = (3.0, 3.5 + chance.normal(0, 0.01))
+        if strategy in (JOINT, ALONE):
+            scores, resampled = scores[-1:], resampled[-1:]
         return ContinualRun(seed, scores, losses, 1.0, 0.8, resampled, tuple(loss + texts[0, 0] for loss in losses))
 
-    runs = {name: tuple(run(seed, end) for seed in range(seeds)) for name, end in ends.items()}
+    runs = {name: tuple(run(seed, name, end) for seed in range(seeds)) for name, end in ends.items()}
     return ContinualResult(("a", "b", "c"), runs, one_split=True)
 
 

@@ -76,14 +76,7 @@ COMMANDS = Registry(
             "commands.continual.command",
             "ContinualConfig",
             "continual",
-            "train on tasks one after another, and measure what is forgotten",
-            goes_on=True,
-        ),
-        "multitask": Command(
-            "commands.multitask.command",
-            "MultitaskConfig",
-            "multitask",
-            "train on several tasks together, and on each alone",
+            "train on tasks one after another, jointly or each alone, and measure what is forgotten",
             goes_on=True,
         ),
         "answers": Command(

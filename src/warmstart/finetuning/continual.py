@@ -1,191 +1,98 @@
-"""Strategies against forgetting when tasks are learned one after another: none, replay, elastic weight consolidation.
+"""Learning several tasks by one strategy and with one seed, and what is measured on the way: test scores, forgetting, language.
 
-Replay adds a few stored texts of earlier tasks to every step. Elastic weight consolidation (EWC) stores no text: it penalises the
-change of each weight, as strongly as the earlier tasks depend on it. A new strategy is a class and a row in ``STRATEGIES``.
+After every task, all tasks so far are tested with their own heads, and the pretrained language head reads a text that it was never
+trained on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
-import torch
-from pydantic import Field
-from torch import Tensor
 
-from warmstart.config import Advanced, Config
-from warmstart.data.encode import Encoded
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Source
-from warmstart.data.splits import stratified_sample
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import DataError
 from warmstart.finetuning.losses import LanguageTask
-from warmstart.finetuning.multitask_model import MultitaskModel, TaskBatch
-from warmstart.finetuning.multitask_training import TaskSuite
+from warmstart.finetuning.strategies import STRATEGIES, StrategyOptions
+from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
-from warmstart.registry import Registry
-from warmstart.seeding import derive, rng, seed_torch
+from warmstart.runs.parts import Parts, Workplace
+from warmstart.seeding import rng
+from warmstart.stats.forgetting import WHOLE, ContinualRun
+from warmstart.stats.formatting import percent
 from warmstart.stats.ratios import resampled_ratios
 from warmstart.stats.resampling import resample_counts
+from warmstart.system.console import console
 from warmstart.training.held_out import held_out_loss
-from warmstart.types import Batch
 
 HELD_OUT_TOKENS = 40_000
 """tokens of the held-out text on which the language-model loss is measured"""
 
 
-class StrategyOptions(Config):
-    """Options of single strategies; each help names the strategy that reads it."""
+def learn_tasks(
+    suite: TaskSuite, options: StrategyOptions, name: str, seed: int, parts: Parts, language: PretrainingLoss | None = None
+) -> tuple[ContinualRun, MultitaskModel]:
+    """Learn all tasks of ``suite``, with the labels of this seed, by a strategy; the run and its model, of the last stage.
 
-    replay_texts: Advanced[int] = Field(100, ge=0)
-    """replay: stored texts of each earlier task, stratified by label"""
-    replay_ratio: Advanced[float] = Field(0.5, gt=0, le=1)
-    """replay: stored texts per new text in a step"""
-    ewc_strength: Advanced[float] = Field(1000.0, ge=0)
-    """ewc: strength of the penalty (lambda)"""
-    fisher_texts: Advanced[int] = Field(200, gt=0)
-    """ewc: training texts on which the Fisher information is estimated"""
-
-
-class Strategy:
-    """Plain fine-tuning on one task after another; the other strategies override what they change."""
-
-    def __init__(self, suite: TaskSuite, options: StrategyOptions, seed: int) -> None:
-        self.suite, self.options, self.seed = suite, options, seed
-
-    def batches(self, task: int) -> Callable[[int], list[Batch]]:
-        """The batches of each step while a task is learned."""
-        own = self.suite.batches(task, self.seed)
-        return lambda step: [own(step)]
-
-    def penalty(self, model: MultitaskModel) -> Callable[[], Tensor] | None:
-        """What is added to the loss of each step while a task is learned."""
-        return None
-
-    def finish_task(self, model: MultitaskModel, task: int) -> None:
-        """Called when a task has been learned."""
-
-
-class Replay(Strategy):
-    """Stored texts of every earlier task in each step."""
-
-    def __init__(self, suite: TaskSuite, options: StrategyOptions, seed: int) -> None:
-        super().__init__(suite, options, seed)
-        self.stored: list[StoredTexts] = []
-
-    def batches(self, task: int) -> Callable[[int], list[Batch]]:
-        """The task's batches, each followed by one batch of stored texts per earlier task."""
-        own, suite = self.suite.batches(task, self.seed), self.suite
-        stored = list(self.stored)
-        size = max(1, round(suite.config.train.batch * self.options.replay_ratio / max(1, len(stored))))
-
-        def batches(step: int) -> list[Batch]:
-            draws = [(texts, rng(self.seed, "replay", task, texts.task, step)) for texts in stored]
-            pad_id, causal = suite.encoded[task].pad_id, suite.bundle.model.causal
-            return [own(step), *(texts.batch(size, pad_id, draw, causal=causal) for texts, draw in draws)]
-
-        return batches
-
-    def finish_task(self, model: MultitaskModel, task: int) -> None:
-        """Store a stratified sample of the task's training texts; none of validation or test."""
-        if not self.options.replay_texts:
-            return
-        encoded = self.suite.encoded[task]
-        labels = encoded.task.train.labels
-        count = max(len(encoded.task.labels), min(self.options.replay_texts, len(encoded.train)))
-        chosen = stratified_sample(labels, count, derive(self.seed, "stored"))
-        self.stored.append(StoredTexts(encoded.train.take(chosen), labels[chosen], task))
-
-
-class ElasticWeightConsolidation(Strategy):
-    """A penalty on the change of weights that earlier tasks depend on (Kirkpatrick et al. 2017)."""
-
-    def __init__(self, suite: TaskSuite, options: StrategyOptions, seed: int) -> None:
-        super().__init__(suite, options, seed)
-        self.anchors: list[EwcAnchor] = []
-
-    def penalty(self, model: MultitaskModel) -> Callable[[], Tensor] | None:
-        """The penalty of all earlier tasks."""
-        strength = self.options.ewc_strength
-        return ewc_penalty(model, self.anchors, strength) if self.anchors and strength else None
-
-    def finish_task(self, model: MultitaskModel, task: int) -> None:
-        """Keep the weights, and how much the task depends on each."""
-        encoded = self.suite.encoded[task].train
-        chosen = rng(self.seed, "fisher", task).permutation(len(encoded))[: self.options.fisher_texts]
-        fisher = fisher_information(model, task, encoded.take(np.sort(chosen)), self.suite.encoded[task].pad_id, self.seed)
-        self.anchors.append(EwcAnchor.at(model, fisher))
-
-
-STRATEGIES: Registry[type[Strategy]] = Registry("strategy", {"none": Strategy, "replay": Replay, "ewc": ElasticWeightConsolidation})
-
-
-@dataclass(frozen=True)
-class StoredTexts:
-    """A few training texts of an earlier task."""
-
-    rows: Encoded
-    labels: np.ndarray
-    task: int
-
-    def batch(self, size: int, pad_id: int, draw: np.random.Generator, *, causal: bool) -> TaskBatch:
-        """``size`` of them, or all if there are fewer, drawn without replacement."""
-        chosen = draw.permutation(len(self.labels))[:size]
-        return TaskBatch.of(self.rows.batch(chosen, self.labels[chosen], pad_id, causal=causal), task=self.task)
-
-
-def fisher_information(model: MultitaskModel, task: int, rows: Encoded, pad_id: int, seed: int) -> dict[str, Tensor]:
-    """The diagonal of the backbone's Fisher information for one task: the mean squared gradient of each weight, text by text.
-
-    Labels are drawn from the model's own predictions, as the definition demands; the true labels would give the "empirical" Fisher,
-    which measures something else (Kunstner et al. 2019).
+    Each stage is one of ``parts`` until the last one is learned.
     """
-    seed_torch(seed, "fisher", task)
-    model.eval()
-    parameters = {name: p for name, p in model.backbone.named_parameters() if p.requires_grad}
-    fisher = {name: torch.zeros_like(p) for name, p in parameters.items()}
-    for index in range(len(rows)):
-        batch = rows.batch(np.array([index]), None, pad_id, causal=model.causal).to(next(model.parameters()).device)
-        logits = model.logits(batch, task)
-        drawn = torch.multinomial(logits.detach().softmax(dim=-1), 1)[:, 0]
-        gradients = torch.autograd.grad(model.head(task).loss(logits, drawn), list(parameters.values()), allow_unused=True)
-        for name, gradient in zip(parameters, gradients, strict=True):
-            if gradient is not None:
-                fisher[name] += gradient.detach().square() / len(rows)
-    return fisher
+    whole = parts.kept(WHOLE, lambda _: _learn(suite, options, (name, seed), parts, language))
+    parts.forget(*map(_stage_name, range(len(suite.encoded))))
+    model = suite.new_model(seed)
+    model.load_state_dict(whole.pop("weights"))
+    run = ContinualRun(seed, **whole)
+    at_end = ", ".join(f"{task} {percent(score)}" for task, score in zip(suite.names, run.scores[-1], strict=True))
+    console.print(f"{name}, seed {seed}: {at_end} at the end, in {run.seconds:.0f} s")
+    return run, model.eval()
 
 
-@dataclass(frozen=True)
-class EwcAnchor:
-    """The backbone's weights when a task had been learned, and how much the task depends on each."""
+def _learn(
+    suite: TaskSuite, options: StrategyOptions, named: tuple[str, int], parts: Parts, language: PretrainingLoss | None
+) -> dict[str, Any]:
+    """The fields of a ``ContinualRun`` but its seed, and the weights at the end. ``named`` is (strategy, seed)."""
+    name, seed = named
+    strategy, model = STRATEGIES[name](suite, options, seed), suite.new_model(seed)
+    language = None if strategy.anew else language
+    rows, losses, seconds = [], [language.measure(model)] if language else [], 0.0
 
-    weights: dict[str, Tensor]
-    fisher: dict[str, Tensor]
+    def learn(tasks: tuple[int, ...], workplace: Workplace) -> dict[str, Any]:
+        (batches, steps), penalty = strategy.batches(tasks), strategy.penalty(model)
+        output, _ = suite.at(workplace).train(model, batches, steps, strategy.stream(tasks), validate=tasks, penalty=penalty)
+        described = f"strategy {name} after {suite.names[tasks[0]] if len(tasks) == 1 else WHOLE}"
+        tested = tasks if strategy.anew else range(tasks[-1] + 1)
+        scores = [suite.resampled_test(model, task, described, seed) for task in tested]
+        loss = language.measure(model) if language else None
+        return {"weights": model.weights(), "tested": scores, "loss": loss, "seconds": output.seconds}
 
-    @classmethod
-    def at(cls, model: MultitaskModel, fisher: dict[str, Tensor]) -> EwcAnchor:
-        """The present weights."""
-        return cls({name: p.detach().clone() for name, p in model.backbone.named_parameters() if name in fisher}, fisher)
+    for number, tasks in enumerate(strategy.stages()):
+        model = suite.new_model(seed) if strategy.anew else model
+        stage = parts.kept(_stage_name(number), partial(learn, tasks))
+        model.load_state_dict(stage["weights"])
+        rows.append(stage["tested"])
+        seconds += stage["seconds"]
+        losses += [stage["loss"]] if language else []
+        strategy.finish_task(model, tasks[-1])
+    rows = [[one for row in rows for one in row]] if strategy.anew else rows
+    return {
+        "weights": model.weights(),
+        "scores": tuple(tuple(score for score, _ in row) for row in rows),
+        "resampled": tuple(tuple(resampled for _, resampled in row) for row in rows),
+        "language_losses": tuple(loss for loss, _ in losses),
+        "resampled_losses": tuple(resampled for _, resampled in losses),
+        "seconds": seconds,
+        "validation_score": None if strategy.anew else suite.validate(model, range(len(suite.encoded))),
+    }
 
 
-def ewc_penalty(model: MultitaskModel, anchors: Sequence[EwcAnchor], strength: float) -> Callable[[], Tensor]:
-    """The penalty ``strength / 2 * sum over tasks and weights of F (w - w*)^2`` (Kirkpatrick et al. 2017, equation 3)."""
-    parameters = dict(model.backbone.named_parameters())
-
-    def penalty() -> Tensor:
-        terms = [
-            (anchor.fisher[name] * (parameters[name] - weight).square()).sum()
-            for anchor in anchors
-            for name, weight in anchor.weights.items()
-        ]
-        return strength / 2 * torch.stack(terms).sum()
-
-    return penalty
+def _stage_name(number: int) -> str:
+    """The part in which one stage is learned."""
+    return f"task {number}"
 
 
 class PretrainingLoss:

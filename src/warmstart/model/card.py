@@ -21,7 +21,6 @@ from warmstart.model.history import (
     ComparisonRecord,
     ContinualRecord,
     ContinuedPretrainingRecord,
-    MultitaskRecord,
     PretrainRecord,
     Record,
     TaskRecord,
@@ -78,7 +77,7 @@ def _title(bundle: Bundle) -> str:
 
 def _task(record: Record) -> TaskRecord | None:
     """The labelled task of a step, if it has one."""
-    return record.task if isinstance(record, AdaptRecord | AnswersRecord | ContinualRecord | MultitaskRecord) else None
+    return record.task if isinstance(record, AdaptRecord | AnswersRecord | ContinualRecord) else None
 
 
 def _comparison(record: Record) -> ComparisonRecord | None:

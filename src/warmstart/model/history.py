@@ -3,7 +3,7 @@
 Records are written into ``bundle.json`` and read back here and nowhere else; every other part reads attributes.
 
     Record
-    ├── AdaptRecord, ContinualRecord, MultitaskRecord     a head for labels
+    ├── AdaptRecord, ContinualRecord                       a head for labels
     ├── ZeroShotRecord                                     a stack that compares texts with the names of labels
     └── LanguageRecord                                     says what the language head was trained on, and whether it generates
         └── PretrainRecord, ContinuedPretrainingRecord, AnswersRecord, PruneRecord, ImportRecord, ImportLoraRecord, OtherRecord
@@ -254,33 +254,18 @@ class ZeroShotRecord(Record):
 
 
 class ContinualRecord(Record):
-    """``warmstart continual``: several tasks one after another; the bundle holds the head of one of them."""
+    """``warmstart continual``: several tasks one after another, or jointly; the bundle holds the head of one of them."""
 
     type: Literal["continual"] = "continual"
     strategy: str
-    """none, replay, or ewc"""
+    """none, replay, ewc, or joint"""
     tasks: tuple[str, ...]
     """in the order of training"""
     task: TaskRecord
     """task of this bundle's head"""
     seed: int
     scores: tuple[tuple[float, ...], ...] = ()
-    """after each task, the test score of every task so far"""
-
-    @property
-    def label_tasks(self) -> tuple[str, ...]:
-        """All tasks."""
-        return self.tasks
-
-
-class MultitaskRecord(Record):
-    """``warmstart multitask``: several tasks trained together; the bundle holds the head of one of them."""
-
-    type: Literal["multitask"] = "multitask"
-    tasks: tuple[str, ...]
-    task: TaskRecord
-    """task of this bundle's head"""
-    seed: int
+    """after each task, the test score of every task so far; jointly: of all tasks"""
 
     @property
     def label_tasks(self) -> tuple[str, ...]:
@@ -435,7 +420,6 @@ RECORDS: Registry[type[Record]] = Registry(
         "zero_shot": ZeroShotRecord,
         "answers": AnswersRecord,
         "continual": ContinualRecord,
-        "multitask": MultitaskRecord,
         "prune": PruneRecord,
         "import": ImportRecord,
         "import_lora": ImportLoraRecord,

@@ -22,9 +22,9 @@ EXPLAINED = (
     "score at the end). The second column says what the intervals of a row cover."
 )
 TESTED = (
-    "Scores at the end and right after learning, strategies against the first one, and the language-model loss at the end and "
-    "before the first task; significance is corrected for the number of each kind (Holm). Smallest detectable: the true difference "
-    "that a repetition finds significant with 80% power."
+    "Scores at the end and right after learning, strategies against the first one that learns the tasks in turn, and the "
+    "language-model loss at the end and before the first task; significance is corrected for the number of each kind (Holm). "
+    "Smallest detectable: the true difference that a repetition finds significant with 80% power."
 )
 
 
@@ -60,14 +60,15 @@ def _sections(result: ContinualResult) -> Iterator[Section]:
 
 def _strategy_section(result: ContinualResult, strategy: str) -> Section:
     """The scores of every task after every stage, and the language-model loss."""
-    stages = range(len(result.tasks))
-    scores = {(stage, task): result.score(strategy, stage, task) for stage in stages for task in range(stage + 1)}
+    learned = [(stage, task) for stage, row in enumerate(result.runs[strategy][0].scores) for task in range(len(row))]
+    scores = {(stage, task): result.score(strategy, stage, task) for stage, task in learned}
     rows = [(result.tasks[task], stage, score.mean, score.low, score.high) for (stage, task), score in scores.items()]
     losses = " → ".join(f"{loss:.3f}" for loss in result.language_losses(strategy))
-    text = [f"Language-model loss at the start and after each task, mean over seeds: {losses} nats."] if losses else []
+    after = "after each task" if result.in_turn(strategy) else "at the end"
+    text = [f"Language-model loss at the start and {after}, mean over seeds: {losses} nats."] if losses else []
     over = sources_of_interval(result.seeds, "test texts")
     caption = f"{strategy}: test score of each task after every stage; mean and 95% interval over {over}."
-    figure = Figure(f"continual-{strategy}", caption, continual_chart(rows, result.tasks, "score"))
+    figure = Figure(f"continual-{strategy}", caption, continual_chart(rows, result.stages(strategy), "score"))
     table = Table(("after learning", INTERVAL_OVER, *result.tasks), result.stage_rows(strategy))
     return Section(f"Strategy: {strategy}", text, (figure, table))
 

@@ -1,9 +1,9 @@
-"""The result of continual learning: every task after every stage, what was forgotten, and what each strategy brings."""
+"""The result of learning several tasks: every task after every stage, what was forgotten, and what each strategy brings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from warmstart.notebook import Shown
 from warmstart.stats.changes import Change, changes_of
 from warmstart.stats.comparison import MethodResult, PairedComparison, compare_pairs, detectable_points
 from warmstart.stats.differences import MethodScores
+from warmstart.stats.forgetting import ALONE, JOINT, WHOLE, ContinualRun, metrics_of_arrays
 from warmstart.stats.formatting import INTERVAL_OVER, percent, points_range, rows_by_source
 from warmstart.stats.intervals import Interval
 from warmstart.stats.splits import THIS_SPLIT
@@ -23,29 +24,12 @@ COMPARED = {"average": "Average over tasks at the end", "after_learning": "Score
 """metrics between 0 and 1, on which strategies are compared; the others lie between -1 and 1"""
 METRICS = ("average", "after_learning", "backward_transfer", "forgetting")
 """in the order of the table"""
-
-
-@dataclass(frozen=True)
-class ContinualRun:
-    """All tasks, learned one after another with one strategy and one seed."""
-
-    seed: int
-    scores: tuple[tuple[float, ...], ...]
-    """[k][j]: test score on task j after task k"""
-    language_losses: tuple[float, ...]
-    """language-model loss in nats at the start and after each task; empty without a text"""
-    seconds: float
-    validation_score: float | None
-    """mean over all tasks at the end, on the texts that choose; None if none do"""
-    resampled: tuple[tuple[np.ndarray, ...], ...]
-    """[k][j]: (R,) the test scores on resamples of the test texts"""
-    resampled_losses: tuple[np.ndarray, ...]
-    """(R,) the language-model losses on resamples of the text's documents"""
-
-    @property
-    def metrics(self) -> ForgettingMetrics:
-        """The metrics of continual learning."""
-        return forgetting_metrics(self.scores)
+REFERENCES = (
+    "Joint training reads all tasks at once, and training alone gives each its own backbone: no task is learned after another, so "
+    "the columns about learning and forgetting are empty."
+)
+NAMES = {"none": "no strategy", JOINT: "joint training", ALONE: "training alone"}
+"""of strategies, in a sentence"""
 
 
 @dataclass(frozen=True)
@@ -78,6 +62,19 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
         """Runs of each strategy."""
         return len(next(iter(self.runs.values())))
 
+    @property
+    def base(self) -> str:
+        """The strategy that the others are compared with: the first one that learns the tasks in turn, otherwise ``alone``."""
+        return min(self.runs, key=lambda strategy: (strategy == JOINT, strategy == ALONE))
+
+    def in_turn(self, strategy: str) -> bool:
+        """Whether a strategy learns one task after another, so that it can forget."""
+        return len(self.runs[strategy][0].scores) > 1
+
+    def stages(self, strategy: str) -> tuple[str, ...]:
+        """After what a strategy is tested."""
+        return self.tasks if self.in_turn(strategy) else (WHOLE,)
+
     def score(self, strategy: str, stage: int, task: int) -> Interval:
         """Test score on a task after a stage, over seeds and test texts."""
         return self._score(strategy, stage, task).over_both.within(0, 1)
@@ -85,46 +82,48 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
     def stage_rows(self, strategy: str) -> list[tuple[str, ...]]:
         """The scores of all tasks after each stage, and below them intervals over seeds alone; a task not yet learned is empty."""
         rows = list[tuple[str, ...]]()
-        for stage in range(len(self.tasks)):
-            both = [self.score(strategy, stage, task) for task in range(stage + 1)]
-            alone = [self._score(strategy, stage, task).over_seeds.within(0, 1).ends for task in range(stage + 1)]
-            later = [""] * (len(self.tasks) - stage - 1)
-            rows += rows_by_source(self.tasks[stage], self.seeds, [*both, *later], [*alone, *later])
+        for stage, name in enumerate(self.stages(strategy)):
+            learned = range(len(self.runs[strategy][0].scores[stage]))
+            both = [self.score(strategy, stage, task) for task in learned]
+            alone = [self._score(strategy, stage, task).over_seeds.within(0, 1).ends for task in learned]
+            later = [""] * (len(self.tasks) - len(learned))
+            rows += rows_by_source(name, self.seeds, [*both, *later], [*alone, *later])
         return rows
 
     def metric(self, strategy: str, name: str) -> MethodScores:
         """One of the metrics of every seed, with its resamples."""
         runs = self.runs[strategy]
-        resampled = np.array([_metrics(run.resampled)[name] for run in runs])
+        resampled = np.array([metrics_of_arrays(run.resampled)[name] for run in runs])
         return MethodScores(_named(strategy), tuple(getattr(run.metrics, name) for run in runs), resampled)
 
     def language_losses(self, strategy: str) -> list[float]:
-        """Language-model loss at the start and after each task, mean over seeds; empty without a text."""
+        """Language-model loss at the start and after each stage, mean over seeds; empty without a text."""
         runs = self.runs[strategy]
         return [sum(run.language_losses[stage] for run in runs) / len(runs) for stage in range(len(runs[0].language_losses))]
 
     @property
     def findings(self) -> list[str]:
-        """What the first strategy forgets, and what each other one brings; ``tested`` has the rest."""
-        base = next(iter(self.runs))
+        """What ``base`` forgets, what each other strategy brings, and what sharing brings each task; ``tested`` has the rest."""
         findings = [
             change.in_percent(f"With {_named(strategy)}, by the end, the score on {self.tasks[task]}")
             for (strategy, task), change in self._forgotten().items()
-            if strategy == base
+            if strategy == self.base
         ]
         findings += [f"{COMPARED[name]}: {one.sentence}" for (_, name), one in self._compared().items() if name == "average"]
+        findings += [f"{task}: {one.sentence}" for task, one in zip(self.tasks, self._shared(), strict=False)]
         findings += [
             change.in_nats(f"With {_named(strategy)}, the language-model loss")
             for strategy, change in self._language_changes().items()
-            if strategy == base
+            if strategy == self.base
         ]
+        findings += [] if all(map(self.in_turn, self.runs)) else [REFERENCES]
         findings += [f"{task}: {labels}" for task, labels in zip(self.tasks, self.labels, strict=False)]
         findings += [THIS_SPLIT] if self.one_split else []
         return findings + [f"{task}: {scored}" for task, scored in findings_by_task(self.tasks, self.ledgers)]
 
     def tested(self) -> list[tuple[str, ...]]:
         """Every change and comparison under ``TESTED_HEADER``; each kind is corrected for its number."""
-        base, rows = next(iter(self.runs)), list[tuple[str, ...]]()
+        rows = list[tuple[str, ...]]()
         for (strategy, task), one in self._forgotten().items():
             before, after = (percent(score) for score in (one.before, one.after))
             ends = f"{points_range(one.low, one.high)} points"
@@ -132,10 +131,11 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
             row = (strategy, figure, after, "right after learning", before, ends, _yes(one.sign))
             rows.append((*row, _points(one.detectable)))
         for (strategy, name), found in self._compared().items():
-            there, here = (percent(self.interval(each, name).mean) for each in (base, strategy))
-            ends = f"{points_range(found.difference.low, found.difference.high)} points"
-            row = (strategy, COMPARED[name].lower(), here, _named(base), there, ends, _yes(found.significant))
-            rows.append((*row, _points(found.difference.detectable(found.comparisons))))
+            there, here = (percent(self.interval(each, name).mean) for each in (self.base, strategy))
+            rows.append(_comparison_row((strategy, COMPARED[name].lower(), here, _named(self.base), there), found))
+        for number, found in enumerate(self._shared()):
+            here, there = (percent(self.score(each, -1, number).mean) for each in (JOINT, ALONE))
+            rows.append(_comparison_row((JOINT, f"score on {self.tasks[number]}", here, _named(ALONE), there), found))
         for strategy, one in self._language_changes().items():
             before, after = (f"{loss:.3f}" for loss in (one.before, one.after))
             ends = f"{one.low:+.3f} to {one.high:+.3f} nats"
@@ -145,18 +145,24 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
 
     def _forgotten(self) -> dict[tuple[str, int], Change]:
         """(strategy, task) -> each task but the last, right after it was learned and at the end; corrected for their number."""
-        stages = [(strategy, task) for strategy in self.runs for task in range(len(self.tasks) - 1)]
+        stages = [(strategy, task) for strategy in filter(self.in_turn, self.runs) for task in range(len(self.tasks) - 1)]
         end = len(self.tasks) - 1
         pairs = [(self._score(strategy, end, task), self._score(strategy, task, task)) for strategy, task in stages]
         return dict(zip(stages, changes_of(pairs, "the test texts"), strict=True))
 
     def _compared(self) -> dict[tuple[str, str], PairedComparison]:
-        """(strategy, metric) -> each strategy but the first against it; corrected for their number."""
-        base, *others = list(self.runs)
-        pairs = [(other, name) for other in others for name in COMPARED]
-        return dict(
-            zip(pairs, compare_pairs([(self._method(other, name), self._method(base, name)) for other, name in pairs]), strict=True)
-        )
+        """(strategy, metric) -> each strategy but ``base`` against it, where both have it; corrected for their number."""
+        pairs = [(other, name) for other in self.runs if other != self.base for name in COMPARED]
+        pairs = [(other, name) for other, name in pairs if {name} <= {*self._metrics(other)} & {*self._metrics(self.base)}]
+        compared = [(_compared(self.metric(other, name)), _compared(self.metric(self.base, name))) for other, name in pairs]
+        return dict(zip(pairs, compare_pairs(compared), strict=True))
+
+    def _shared(self) -> list[PairedComparison]:
+        """Each task learned jointly against alone, corrected for their number; empty without both."""
+        if not {JOINT, ALONE} <= {*self.runs}:
+            return []
+        joint, alone = ([_compared(self._score(one, -1, task)) for task in range(len(self.tasks))] for one in (JOINT, ALONE))
+        return compare_pairs([*zip(joint, alone, strict=True)])
 
     def _language_changes(self) -> dict[str, Change]:
         """Strategy -> the language-model loss before the first task and at the end; corrected for their number."""
@@ -168,7 +174,7 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
         """Test scores on a task after a stage, of every seed."""
         runs = self.runs[strategy]
         return MethodScores(
-            strategy, tuple(run.scores[stage][task] for run in runs), np.array([run.resampled[stage][task] for run in runs])
+            _named(strategy), tuple(run.scores[stage][task] for run in runs), np.array([run.resampled[stage][task] for run in runs])
         )
 
     def _loss(self, strategy: str, stage: int) -> MethodScores:
@@ -177,10 +183,9 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
         losses = tuple(run.language_losses[stage] for run in runs)
         return MethodScores(strategy, losses, np.array([run.resampled_losses[stage] for run in runs]))
 
-    def _method(self, strategy: str, name: str) -> MethodResult:
-        """A metric between 0 and 1, with its resamples."""
-        found = self.metric(strategy, name)
-        return MethodResult(found.name, found.scores, resampled=found.resampled)
+    def _metrics(self, strategy: str) -> tuple[str, ...]:
+        """The metrics that a strategy has."""
+        return METRICS if self.in_turn(strategy) else METRICS[:1]
 
     def interval(self, strategy: str, name: str) -> Interval:
         """A metric over seeds and test texts, cut to its range."""
@@ -191,12 +196,16 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
         return self.metric(strategy, name).over_seeds.within(_least(name), 1)
 
     def table(self) -> list[tuple[str, ...]]:
-        """Two rows per strategy: all metrics over seeds and texts, and below them over seeds alone; one row each with one seed."""
+        """Two rows per strategy: its metrics over seeds and texts, and below them over seeds alone; one row each with one seed."""
         rows = list[tuple[str, ...]]()
         for strategy, runs in self.runs.items():
-            both, seconds = [self.interval(strategy, name) for name in METRICS], f"{np.mean([run.seconds for run in runs]):.1f}"
-            alone = [self.over_seeds(strategy, name).ends for name in METRICS]
-            rows += rows_by_source(strategy, self.seeds, [*both, seconds], [*alone, ""])
+            names, seconds = self._metrics(strategy), f"{np.mean([run.seconds for run in runs]):.1f}"
+            both, alone = (
+                [self.interval(strategy, name) for name in names],
+                [self.over_seeds(strategy, name).ends for name in names],
+            )
+            empty = [""] * (len(METRICS) - len(names))
+            rows += rows_by_source(strategy, self.seeds, [*both, *empty, seconds], [*alone, *empty, ""])
         return rows
 
     def to_dict(self) -> dict[str, Any]:
@@ -208,6 +217,17 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
         }
         ledgers = [ledger.to_dict() for ledger in self.ledgers]
         return {"tasks": self.tasks, "findings": self.findings, "tested": self.tested(), "runs": runs, "test_splits": ledgers}
+
+
+def _compared(found: MethodScores) -> MethodResult:
+    """A metric between 0 and 1, or the score on a task, as one side of a comparison."""
+    return MethodResult(found.name, found.scores, resampled=found.resampled)
+
+
+def _comparison_row(named: tuple[str, ...], found: PairedComparison) -> tuple[str, ...]:
+    """A row under ``TESTED_HEADER``."""
+    ends = f"{points_range(found.difference.low, found.difference.high)} points"
+    return (*named, ends, _yes(found.significant), _points(found.difference.detectable(found.comparisons)))
 
 
 def _least(metric: str) -> int:
@@ -231,42 +251,4 @@ def _detectable(size: float | None, write: Callable[[float], str]) -> str:
 
 def _named(strategy: str) -> str:
     """The strategy in a sentence."""
-    return "no strategy" if strategy == "none" else strategy
-
-
-@dataclass(frozen=True)
-class ForgettingMetrics:
-    """The usual metrics of continual learning."""
-
-    average: float
-    """mean over all tasks at the end"""
-    after_learning: float
-    """mean over tasks right after each was learned: what keeping the old ones costs the new ones"""
-    backward_transfer: float
-    """mean over all but the last task of (score at the end - score right after learning); below 0: forgotten"""
-    forgetting: float
-    """mean over all but the last task of (best score before the end - score at the end); 0: nothing lost"""
-
-
-def forgetting_metrics(scores: Sequence[Sequence[float]]) -> ForgettingMetrics:
-    """The metrics of ``scores[k][j]``: test score on task j after task k.
-
-    Average and backward transfer: Lopez-Paz and Ranzato 2017, equations 2 and 3; forgetting: Chaudhry et al. 2018, equation 3.
-    """
-    assert all(len(row) == k + 1 for k, row in enumerate(scores)), "one score for every task learned so far"
-    return ForgettingMetrics(
-        **{name: float(value) for name, value in _metrics([list(map(np.asarray, row)) for row in scores]).items()}
-    )
-
-
-def _metrics(scores: Sequence[Sequence[np.ndarray]]) -> dict[str, np.ndarray]:
-    """The same by name, of arrays of one shape."""
-    last, earlier = scores[-1], range(len(scores) - 1)
-    backward = [last[j] - scores[j][j] for j in earlier]
-    lost = [np.max([scores[k][j] for k in range(j, len(scores) - 1)], axis=0) - last[j] for j in earlier]
-    return {
-        "average": np.mean(last, axis=0),
-        "after_learning": np.mean([row[-1] for row in scores], axis=0),
-        "backward_transfer": np.mean(backward or [0 * last[0]], axis=0),
-        "forgetting": np.mean(lost or [0 * last[0]], axis=0),
-    }
+    return NAMES.get(strategy, strategy)

@@ -1,4 +1,7 @@
-"""Training on several tasks with one backbone: their settings, their encoded texts, and a run that keeps its best weights."""
+"""Several tasks on one backbone: a head for each, their settings, their encoded texts, and a run that keeps its best weights.
+
+Letters: B batch, T tokens, C classes, R resamples.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from tyro.conf import Positional, arg
 
+from warmstart.backbone.backbone import Backbone
 from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
@@ -21,12 +25,11 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.inputs import EncodedTask
-from warmstart.finetuning.multitask_model import MultitaskModel, TaskBatch
 from warmstart.heads.per_text import ClassificationHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import Record
-from warmstart.model.model import fresh_head, swap_head
+from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.runs.parts import Workplace
 from warmstart.stats.splits import share_training_texts
 from warmstart.system.console import console
@@ -41,6 +44,49 @@ from warmstart.types import Batch
 
 EPOCHS = 5
 """passes over each task's training texts, if the settings name no number"""
+
+
+@dataclass(frozen=True)
+class TaskBatch(Batch):
+    """Texts of one task."""
+
+    task: int = 0
+    """index of the task, and of its head"""
+
+
+class MultitaskModel(nn.Module):
+    """One backbone with a head for each task."""
+
+    def __init__(self, backbone: Backbone, heads: Sequence[ClassificationHead], *, causal: bool) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.heads = nn.ModuleList(heads)
+        self.causal = causal
+
+    def head(self, task: int) -> ClassificationHead:
+        """The head of a task."""
+        head = self.heads[task]
+        assert isinstance(head, ClassificationHead)
+        return head
+
+    def logits(self, batch: Batch, task: int) -> Tensor:
+        """(B, C): what a task's head computes for a batch."""
+        states = self.backbone.forward_batch(batch, causal=self.causal).last_hidden_state
+        return self.head(task)(states, batch.attention_mask)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The summed loss of a task's batch in nats, with that task's head."""
+        assert isinstance(batch, TaskBatch)
+        assert batch.targets is not None
+        return self.head(batch.task).loss(self.logits(batch, batch.task), batch.targets)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every tensor to keep, by name."""
+        return self.state_dict(keep_vars=True)
+
+    def single_task(self, task: int) -> Model:
+        """The backbone (the same object) with one task's head."""
+        return Model(self.backbone, self.head(task), causal=self.causal)
 
 
 class TasksConfig(Config):

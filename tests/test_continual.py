@@ -17,20 +17,18 @@ from helpers.results import continual_result
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.commands.continual.command import ContinualConfig, continual
-from warmstart.commands.continual.result import ContinualResult, forgetting_metrics
-from warmstart.commands.multitask.command import MultitaskConfig, multitask
-from warmstart.commands.multitask.result import MultitaskResult
+from warmstart.commands.continual.result import REFERENCES, ContinualResult
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.encode import Encoded
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
-from warmstart.finetuning import multitask_training
-from warmstart.finetuning.continual import EwcAnchor, ewc_penalty, fisher_information
-from warmstart.finetuning.multitask_model import sampling_fractions, task_order
-from warmstart.finetuning.multitask_training import TaskSuite, load_tasks
+from warmstart.finetuning import task_suite
+from warmstart.finetuning.strategies import EwcAnchor, ewc_penalty, fisher_information, sampling_fractions, task_order
+from warmstart.finetuning.task_suite import TaskSuite, load_tasks
 from warmstart.model.files import load_bundle
 from warmstart.seeding import seed_torch
+from warmstart.stats.forgetting import forgetting_metrics
 from warmstart.stats.splits import THIS_SPLIT
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -68,60 +66,58 @@ def test_fractions_by_hand() -> None:
         sampling_fractions([1, 2], 1.5)
 
 
-def test_tasks_together_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """Scores of both by task and seed, one bundle per task on one backbone, JSON and a page."""
-    result = multitask(MultitaskConfig.build(task_settings(write_inputs(tmp_path, tokenizer))))
-    assert result.tasks == ("cats", "who")
-    assert all(len(run.together) == len(run.alone) == 2 for run in result.runs)
-    assert len(result.findings) == 2 + 2 + 2 + 1  # a comparison, what the labels are for, a count of scorings; what the split is
-    assert result.findings.count(THIS_SPLIT) == 1
-    for task, name in enumerate(result.tasks):
-        together, alone = result.comparison(task).rows
-        assert together.resampled.shape == alone.resampled.shape == (2, 1000)
-        assert np.allclose(together.resampled.mean(axis=1), together.scores, atol=0.02)
-        assert result.findings[task].startswith(f"{name}: ")
-        assert result.findings[task].endswith(".")
-    bundles = [load_bundle(tmp_path / "run" / "bundles" / name) for name in result.tasks]
+def test_tasks_jointly_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Both end at scores of every task, compared task by task; joint training leaves one bundle per task on one backbone."""
+    inputs = write_inputs(tmp_path, tokenizer)
+    result = run(inputs, "run", strategies=["joint", "alone"], text=str(inputs / "text.txt"))
+    assert (result.tasks, result.base) == (("cats", "who"), "alone")
+    assert all([len(row) for row in run.scores] == [2] for runs in result.runs.values() for run in runs)
+    assert all(len(run.language_losses) == 2 for run in result.runs["joint"]), "at the start and at the end"
+    assert not any(run.language_losses for run in result.runs["alone"])
+    assert len(result.findings) == 1 + 2 + 1 + 2 + 1 + 2  # average, tasks, why cells are empty, labels, split, scorings
+    assert all(sentence.startswith(f"{name}: ") for sentence, name in zip(result.findings[1:3], result.tasks, strict=True))
+    assert REFERENCES in result.findings
+    assert all(row[3:6] == ("", "", "") for row in result.table())
+    assert [row[:4:3] for row in result.tested()] == [("joint", "training alone")] * 3 + [("joint", "the pretrained model")]
+    bundles = [load_bundle(tmp_path / "run" / "bundles" / "joint" / name) for name in result.tasks]
     assert [bundle.labels for bundle in bundles] == [cats().labels, who().labels]
     one, two = (bundle.model.backbone.state_dict() for bundle in bundles)
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert result.header[1:4] == ("together (95% over seeds and texts)", "alone (95% over seeds and texts)", "together, over seeds")
-    assert all(len(row) == len(result.header) for row in result.table())
-    assert "All tasks" in (tmp_path / "run" / "report.html").read_text()
-    assert json.loads((tmp_path / "run" / "multitask.json").read_text())["findings"] == result.findings
+    assert not (tmp_path / "run" / "bundles" / "alone").exists()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert all(word in page for word in ("Strategy: joint", "Strategy: alone", "training alone"))
+    stored = json.loads((tmp_path / "run" / "continual.json").read_text())["runs"]["joint"][0]
+    assert (stored["average"], stored["forgetting"]) == (pytest.approx(np.mean(stored["scores"])), None)
 
 
 def test_mistakes_are_explained(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     """One task, two of one name, a budget that is not epochs, flags without effect, a text that does not exist."""
     write_inputs(tmp_path, tokenizer)
     lm, one, two = (str(tmp_path / name) for name in ("lm", "cats", "who"))
-    both = [
+    cases = [
         ([lm, one, one], "each task needs its own name, but two are called cats"),
         ([lm, one, two, "--steps", "5"], "the length of a run on several tasks is set by --epochs"),
         ([lm, one, two, "--accumulate", "4"], "remove --accumulate and --evaluate-every"),
         ([lm, one, two, "--evaluate-every", "2"], "remove --accumulate and --evaluate-every"),
         ([lm, one], "tasks"),
-    ]
-    of_continual = [
         ([lm, one, two, "--text", "nowhere.txt"], "there is no text at nowhere.txt"),
         ([lm, one, two, "--strategies", "repaly"], "unknown strategy 'repaly'; did you mean 'replay'?"),
     ]
-    for command, cases in (("multitask", both), ("continual", both + of_continual)):
-        for words, message in cases:
-            try:
-                code = main([command, *words, "--out", str(tmp_path / "run")])
-            except SystemExit as stop:
-                code = stop.code
-            assert code == 2, words
-            assert message in " ".join(capsys.readouterr().err.split())
+    for words, message in cases:
+        try:
+            code = main(["continual", *words, "--out", str(tmp_path / "run")])
+        except SystemExit as stop:
+            code = stop.code
+        assert code == 2, words
+        assert message in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
-    ("command", "selection", "said"),
-    [("continual", "none", "all of them learn, and none"), ("multitask", "holdout", "19 to learn, 5 to choose.")],
+    ("strategy", "selection", "said"),
+    [("replay", "none", "all of them learn, and none"), ("joint", "holdout", "19 to learn, 5 to choose.")],
 )
 def test_labels_outside_the_budget_change_nothing(
-    command: str, selection: str, said: str, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    strategy: str, selection: str, said: str, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Turned round, with those of the test split, they leave every saved weight the same to the bit."""
     place, tasks = write_inputs(tmp_path, tokenizer), {task.name: task for task in (cats(), who())}
@@ -129,16 +125,12 @@ def test_labels_outside_the_budget_change_nothing(
     def drawn(task: Task, labels: int | None, selection: SelectionName, seed: int) -> LabelBudget:
         return replace(label_budget(tasks[task.name], labels, selection, seed), whole=task)  # whatever the other labels are
 
-    monkeypatch.setattr(multitask_training, "label_budget", drawn)
+    monkeypatch.setattr(task_suite, "label_budget", drawn)
     runs = []
     for number in range(2):
         for name, task in tasks.items() if number else ():
             save_task(poisoned(task, label_budget(task, 24, selection, 0)), place / name)
-        given = task_settings(place, labels=24, selection=selection, seeds=1, out=str(place / f"run{number}"))
-        if command == "continual":
-            found: ContinualResult | MultitaskResult = continual(ContinualConfig.build(given | {"strategies": ["replay"]}))
-        else:
-            found = multitask(MultitaskConfig.build(given))
+        found = run(place, f"run{number}", labels=24, selection=selection, seeds=1, strategies=[strategy])
         assert all(f"{name}: 24 labels: {said}" in " ".join(found.findings) for name in tasks)
         assert "NaN" not in json.dumps(found.to_dict())
         folders = sorted((place / f"run{number}" / "bundles").rglob("bundle.json"))
@@ -162,13 +154,13 @@ def poisoned(task: Task, budget: LabelBudget) -> Task:
 def test_each_seed_draws_its_own_labels(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """More labels than there are texts, and a holdout without validation texts, are refused before anything is trained."""
     place = write_inputs(tmp_path, tokenizer)
-    config = MultitaskConfig.build(task_settings(place, labels=24))
+    config = ContinualConfig.build(task_settings(place, labels=24))
     suite = TaskSuite.of(load_bundle(place / "lm"), load_tasks(config), config)
     one, other = (suite.within(seed).encoded[0].task for seed in (0, 1))
     assert (len(one.train), len(one.validation)) == (len(other.train), len(other.validation)) == (19, 5)
     assert one.train.texts != other.train.texts
     with pytest.raises(ConfigError, match="--labels 200: 'cats': there are 60 training texts"):
-        load_tasks(MultitaskConfig.build(task_settings(place, labels=200)))
+        load_tasks(ContinualConfig.build(task_settings(place, labels=200)))
 
 
 def test_fisher_is_the_mean_of_squared_gradients_text_by_text() -> None:
@@ -253,7 +245,7 @@ def test_continual_learning_from_end_to_end(tmp_path: Path, tokenizer: Tokenizer
     """Every strategy, every stage, the language-model loss, bundles that share one backbone, JSON and the page."""
     inputs = write_inputs(tmp_path, tokenizer)
     result = run(inputs, "run", text=str(inputs / "text.txt"), replay_texts=10, fisher_texts=10)
-    assert set(result.runs) == {"none", "replay", "ewc"}
+    assert tuple(result.runs) == ("none", "replay", "ewc"), "the references are asked for"
     for runs in result.runs.values():
         assert [len(row) for row in runs[0].scores] == [1, 2]
         assert len(runs[0].language_losses) == 3
