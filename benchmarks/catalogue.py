@@ -287,7 +287,7 @@ TABLES = (
         "pairs",
         (STUDIES,),
         (
-            "warmstart study pairs runs/wikitext-2 $WARMSTART_DATA/blimp/ --text $WARMSTART_DATA/wikitext-2/train.txt.gz "
+            "warmstart evaluate runs/wikitext-2 --pairs $WARMSTART_DATA/blimp/ --text $WARMSTART_DATA/wikitext-2/train.txt.gz "
             "--out runs/tables/pairs",
         ),
         printed,

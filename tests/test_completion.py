@@ -56,7 +56,7 @@ def test_commands_and_flags_are_offered(script: tuple[str, Path], tmp_path: Path
     assert {name.split()[0] for name in COMMANDS} <= offered(script, "", folder=tmp_path)
     studies = {name.split()[1] for name in COMMANDS if name.startswith("study ")}
     assert offered(script, "study", "", folder=tmp_path) == studies
-    assert offered(script, "study", "p", folder=tmp_path) & studies == {"pairs", "probe"}
+    assert offered(script, "study", "p", folder=tmp_path) & studies == {"probe"}
     assert offered(script, "--print-completion", "", folder=tmp_path) == {*SHELLS}
     for name in ("adapt", "study probe", "race"):
         wanted = {flag.name for flag in all_flags(COMMANDS[name].load()[0]) if flag.name.startswith("--")}

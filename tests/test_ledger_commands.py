@@ -16,7 +16,7 @@ from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.answers.command import AnswersConfig, answers
 from warmstart.commands.continual.command import ContinualConfig, continual
-from warmstart.commands.evaluate import EvaluateConfig, evaluate
+from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.race.command import race
 from warmstart.data.test_ledger import LedgerSummary, read_ledger
 from warmstart.errors import DataError

@@ -53,7 +53,7 @@ def test_minimal_pairs_are_for_a_model_that_has_read_text(tmp_path: Path, tokeni
     (tmp_path / "blimp" / "agreement.jsonl.gz").write_bytes(gzip.compress(pair.encode()))
     assert commands(tmp_path) == ["warmstart quickstart"]
     save(language_bundle(tokenizer), tmp_path / "runs" / "lm" / "bundle")
-    assert commands(tmp_path)[0] == "warmstart study pairs runs/lm blimp"
+    assert commands(tmp_path)[0] == "warmstart evaluate runs/lm --pairs blimp"
 
 
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ _HOMES = {
     "Cost": "cost.cost",
     "CostConfig": "commands.cost",
     "DoctorConfig": "commands.doctor",
-    "EvaluateConfig": "commands.evaluate",
+    "EvaluateConfig": "commands.evaluate.command",
     "ExportConfig": "commands.export",
     "FineTuneConfig": "finetuning.config",
     "GenerateConfig": "generation.sampling",
@@ -57,7 +57,7 @@ _HOMES = {
     "compare": "experiment.compare",
     "doctor": "commands.doctor",
     "embed": "model.inference",
-    "evaluate": "commands.evaluate",
+    "evaluate": "commands.evaluate.command",
     "export_model": "commands.export",
     "generate": "generation.generate",
     "import_model": "commands.import_.command",
@@ -106,8 +106,8 @@ if TYPE_CHECKING:
     from warmstart.commands.cost import estimate_cost as estimate_cost
     from warmstart.commands.doctor import DoctorConfig as DoctorConfig
     from warmstart.commands.doctor import doctor as doctor
-    from warmstart.commands.evaluate import EvaluateConfig as EvaluateConfig
-    from warmstart.commands.evaluate import evaluate as evaluate
+    from warmstart.commands.evaluate.command import EvaluateConfig as EvaluateConfig
+    from warmstart.commands.evaluate.command import evaluate as evaluate
     from warmstart.commands.export import ExportConfig as ExportConfig
     from warmstart.commands.export import export_model as export_model
     from warmstart.commands.import_.command import ImportConfig as ImportConfig
@@ -160,8 +160,6 @@ if TYPE_CHECKING:
     from warmstart.studies.neurons.command import study_neurons as study_neurons
     from warmstart.studies.objectives.command import StudyObjectivesConfig as StudyObjectivesConfig
     from warmstart.studies.objectives.command import study_objectives as study_objectives
-    from warmstart.studies.pairs.command import StudyPairsConfig as StudyPairsConfig
-    from warmstart.studies.pairs.command import study_pairs as study_pairs
     from warmstart.studies.probe.command import StudyProbeConfig as StudyProbeConfig
     from warmstart.studies.probe.command import study_probe as study_probe
     from warmstart.tasks.from_frames import make_task as make_task

@@ -65,7 +65,7 @@ def next_steps(folder: Path) -> list[tuple[str, str]]:
             steps.append(("pretrain on your text", f"warmstart pretrain {text} --objective masked --minutes 10 --out runs/lm"))
         steps.append(("label some of it", f"warmstart label {text} --out labels"))
     if found.pretrained and (pairs := _quoted(found.pairs)):
-        steps.insert(0, ("does the right sentence of each pair score higher?", f"warmstart study pairs {backbone} {pairs}"))
+        steps.insert(0, ("does the right sentence of each pair score higher?", f"warmstart evaluate {backbone} --pairs {pairs}"))
     if found.pretrained and not steps:
         steps.append(("look inside", f"warmstart study map {backbone}"))
     return steps[:4] or [("try everything, without data or network", "warmstart quickstart")]

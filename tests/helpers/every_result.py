@@ -81,7 +81,10 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "tokenize": lambda: run("tokenize", text=[text], tokenizer=SMALL["tokenizer"]),
         "adapt": lambda: run("adapt", **given, tune=tune("full", epochs=2)),
         "evaluate": lambda: run("evaluate", model=str(place / "adapt"), task=cats),
-        "evaluate a text": lambda: run("evaluate", model=str(place / "pretrain"), task=text),
+        "evaluate a text": lambda: run("evaluate", model=str(place / "pretrain"), task=text, out=None),
+        "evaluate --pairs": lambda: run(
+            "evaluate", model=str(place / "causal"), pairs=str(place / "pairs.tsv"), text=[text], out=str(place / "pairs")
+        ),
         "continual": lambda: run(
             "continual", **task_settings(place, out=str(place / "continual"), text=text, strategies=[*STRATEGIES])
         ),
@@ -139,7 +142,6 @@ def studies_of(place: Path, tokenizer: Tokenizer) -> dict[str, Callable[[], obje
     adapted = str(place / "adapt")
     return {
         "study lab": lambda: run("lab", samples=100),
-        "study pairs": lambda: run("pairs", model=lm, pairs=str(place / "pairs.tsv"), text=text),
         "study diff": lambda: run("diff", before=lm, after=lm, text=text, passages=20, tokens=100),
         "study probe": lambda: run("probe", models=[lm], tasks=tasks, seeds=1, mlp=False),
         "study explain": lambda: run("explain", model=adapted, text="She holds the cat in 1912.", random_orders=3),

@@ -87,7 +87,10 @@ COMMANDS = Registry(
             goes_on=True,
         ),
         "evaluate": Command(
-            "commands.evaluate", "EvaluateConfig", "evaluate", "score a model on the test split of a task, or on a text"
+            "commands.evaluate.command",
+            "EvaluateConfig",
+            "evaluate",
+            "score a model on a test split, a text, or minimal pairs",
         ),
         "predict": Command("commands.predict", "PredictConfig", "predict", "label texts, or answer questions"),
         "generate": Command(
@@ -111,9 +114,6 @@ COMMANDS = Registry(
             "StudyLabConfig",
             "study_lab",
             "attention by hand: keys and queries whose results have a closed form",
-        ),
-        "study pairs": Command(
-            "studies.pairs.command", "StudyPairsConfig", "study_pairs", "does the right sentence of a minimal pair score higher?"
         ),
         "study diff": Command(
             "studies.diff.command",

@@ -82,7 +82,7 @@ class StudyObjectivesConfig(ThreadsConfig):
     word_count: Advanced[int] = Field(4000, gt=99)
     """words to train those probes on"""
     pairs: FileInput[str | None] = None
-    """minimal pairs: a file or folder, as `study pairs` reads them"""
+    """minimal pairs: a file or folder, as `evaluate --pairs` reads them"""
     limit: Advanced[int] = Field(50, gt=0)
     """use only the first pairs of each group, up to this number"""
     passages: Advanced[int] = Field(100, gt=1)

@@ -1,7 +1,8 @@
-"""``evaluate``: score a model on a task's test split, or on a text."""
+"""``evaluate``: score a model on a task's test split, on a text, or on minimal pairs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,26 +10,38 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
+from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Config, FileInput, TaskInput
+from warmstart.commands.evaluate.page import pairs_section
+from warmstart.commands.evaluate.result import pairs_result
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Document, Source
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoredMethod, ScoredTask, ScoringRun, read_ledger
-from warmstart.data.token_store import prepare_store
+from warmstart.data.token_store import documents_of, prepare_store
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_token import DetectionHead
-from warmstart.interop.load import load_predictor
+from warmstart.inspection.measured_pairs import measure_pairs
+from warmstart.interop.folder import free_place
+from warmstart.interop.load import load_model, load_predictor
+from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
+from warmstart.report.result import StudyResult
+from warmstart.report.study import finish_study
+from warmstart.runs.run import ThreadsConfig, open_run
 from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import percent
+from warmstart.stats.formatting import percent, percent_range
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
 from warmstart.system.console import console, print_metrics, print_table
+from warmstart.system.storage import atomic_write, make_folder
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
 from warmstart.tasks.load import load_task
@@ -37,53 +50,97 @@ from warmstart.tasks.scoring import score_test, score_test_answers
 from warmstart.tasks.trained_on import changed_data, known_texts_sentence
 from warmstart.training.held_out import held_out_metrics
 
+PAIRS_FOLDER = "runs/pairs"
 
-class EvaluateConfig(Config):
-    """Score an adapted model on a task's test split, or a language model on a text."""
+
+class EvaluateConfig(ThreadsConfig):
+    """Score an adapted model on a task's test split, or a language model on a text or on minimal pairs."""
 
     model: Positional[FileInput[str]]
     """a bundle, or the folder of a run"""
-    task: Positional[TaskInput[str]]
+    task: Positional[TaskInput[str | None]] = None
     """for an adapted model, the manifest of a task (YAML); for a language model, a file or folder of text"""
+    pairs: FileInput[str | None] = None
+    """minimal pairs, of which a language model should score the right sentence higher: a file or folder of BLiMP's, Marvin and
+    Linzen's, Gulordava's, Linzen's, or a table of good and bad"""
+    limit: int | None = Field(None, gt=0)
+    """use only the first pairs of each group, up to this number; default: all"""
+    text: FileInput[tuple[str, ...]] = ()
+    """files or folders of text: a trigram model of it judges the pairs too, as a baseline"""
+    per_token: Advanced[bool] = False
+    """compare log-probabilities per token, for pairs whose sentences differ in length"""
+    out: Effectless[str | None] = None
+    """folder of the report about the pairs, by default runs/pairs, or else of scores.json, which is written if a folder is named"""
     document: Advanced[Document] = "paragraph"
     """what one document of a text is"""
     sealed: bool = False
     """let this run alone score the test split of the task: refuse if another has scored it, and refuse every later one"""
 
 
-def evaluate(config: EvaluateConfig) -> Scores | NamedFigures:
+def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     """The ``evaluate`` command."""
+    if (config.task is None) == (config.pairs is None):
+        raise ConfigError("after the model, name a task or a text that it is scored on, or give minimal pairs with --pairs")
+    if config.pairs is not None:
+        return _judge(config, config.pairs)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    folder = free_place(config.out) if config.out else None
+    scores = _scored(config, str(config.task))
+    if folder:
+        make_folder(folder)
+        atomic_write(folder / "scores.json", json.dumps(plain(scores), indent=1).encode())
+    return scores
+
+
+def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
+    """By what the model predicts."""
     bundle = load_predictor(config.model)
     if isinstance(bundle, Bundle) and bundle.answers_record:
-        return _score_answers(bundle, config)
+        return _score_answers(bundle, config, load_answer_task(task))
     if isinstance(bundle, Bundle) and isinstance(bundle.model.head, LMHead):
-        return _read_text(bundle, config)
+        return _read_text(bundle, config, task)
     if isinstance(bundle, Bundle) and isinstance(bundle.model.head, DetectionHead):
         raise ModelError(
             "a model that detects replaced tokens predicts none, so a text has no perplexity, and the generator that replaced them "
             "is not in the bundle; read its held-out figures in README.md, or adapt it to a task and evaluate that"
         )
-    return _score(bundle, config)
+    return _score(bundle, config, load_task(task))
 
 
-def _read_text(bundle: Bundle, config: EvaluateConfig) -> NamedFigures:
+def _judge(config: EvaluateConfig, path: str) -> StudyResult:
+    """How often the right sentence of a pair scores higher, group by group; the details are a ``PairsMeasured``."""
+    if config.sealed:
+        raise ConfigError("--sealed is for the test split of a task, and minimal pairs are none; remove it")
+    bundle, pairs = load_model(config.model), read_minimal_pairs(path, config.limit)
+    documents = list(documents_of([Source(path=one) for one in config.text]))
+    if config.text and not documents:
+        raise DataError(f"--text must hold at least one document that is not empty, but has none: {', '.join(config.text)}")
+    folder = open_run(config.out or PAIRS_FOLDER, config, resume=False)
+    measured = measure_pairs(bundle, pairs, documents, per_token=config.per_token)
+    result = pairs_result(Path(path).name, measured)
+    accuracy, low, high = (result.figures[name] for name in ("accuracy", "low", "high"))
+    tiles = [("accuracy", percent(accuracy)), ("95% interval", percent_range(low, high))]
+    return finish_study(result, [pairs_section(measured)], config, folder, models=[config.model], tiles=tiles)
+
+
+def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigures:
     """Held-out metrics of a language model, under the objective that it was last trained on."""
     if config.sealed:
         raise ConfigError("--sealed is for the test split of a task, but a language model is evaluated on a text; remove it")
     assert bundle.objective is not None
     with TemporaryDirectory() as cache:
-        store = prepare_store([Source(path=config.task, document=config.document)], bundle.tokenizer, Path(cache))
+        store = prepare_store([Source(path=text, document=config.document)], bundle.tokenizer, Path(cache))
         figures = held_out_metrics(
             bundle.model,
             PretrainingRows(store, bundle.tokenizer.vocabulary(), bundle.objective, bundle.model.backbone.config.max_length),
         )
-    print_metrics(f"{config.task}: {store.words:,} words including line ends, {store.predicted_tokens:,} tokens", figures)
+    print_metrics(f"{text}: {store.words:,} words including line ends, {store.predicted_tokens:,} tokens", figures)
     return NamedFigures(figures)
 
 
-def _score_answers(bundle: Bundle, config: EvaluateConfig) -> NamedFigures:
+def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> NamedFigures:
     """How many test questions a model answers exactly."""
-    task = load_answer_task(config.task)
     method = _method(config, task)
     right = score_test_answers(task, answer_questions(bundle, task.test.questions), method, None)
     console.print(
@@ -114,9 +171,8 @@ def _say_how_often(task: ScoredTask) -> None:
         console.print(sentence)
 
 
-def _score(bundle: Bundle | Stack, config: EvaluateConfig) -> Scores:
+def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task) -> Scores:
     """Score a fine-tuned model on the test split of its task, or of another one with the same labels."""
-    task = load_task(config.task)
     check_task_type(bundle, task)
     known, method = replace(task, labels=bundle.labels, test=_renumbered(bundle, task)), _method(config, task)
     test = known.test

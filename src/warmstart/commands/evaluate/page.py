@@ -1,15 +1,15 @@
-"""The page of ``study pairs``: a chart and a table of all groups."""
+"""The page of ``evaluate --pairs``: a chart and a table of all groups."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from warmstart.commands.evaluate.result import PAIRS_HEADER, pairs_rows
 from warmstart.report.page import Figure, Section, Table
 from warmstart.report.study_charts import pairs_chart
-from warmstart.studies.pairs.result import PAIRS_HEADER, pairs_rows
 
 if TYPE_CHECKING:
-    from warmstart.studies.pairs.measure import PairsMeasured
+    from warmstart.inspection.measured_pairs import PairsMeasured
 
 
 def pairs_section(measured: PairsMeasured) -> Section:

@@ -10,14 +10,14 @@ import pytest
 
 from helpers.models import make_language_model
 from warmstart.cli import main
+from warmstart.commands.evaluate.result import count_significant, pairs_result
 from warmstart.data.minimal_pairs import MinimalPair
 from warmstart.errors import DataError
+from warmstart.inspection.measured_pairs import DISCOUNT, PairsMeasured, Trigram
 from warmstart.inspection.minimal_pairs import PairGroup, judge_pairs, mean_accuracy
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.seeding import rng
-from warmstart.studies.pairs.measure import DISCOUNT, PairsMeasured, Trigram
-from warmstart.studies.pairs.result import count_significant, pairs_result
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
@@ -93,15 +93,17 @@ def test_the_command_judges_the_model_and_a_trigram(
     (tmp_path / "p.tsv").write_text("group\tgood\tbad\n" + "\n".join(lines))
     (tmp_path / "t.txt").write_text("She holds the cat.\n\nShe holds the river.\n")
     words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run"), "--limit", "5"]
-    assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "p.tsv"), *words]) == 0
+    assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "p.tsv"), *words]) == 0
     printed = " ".join(capsys.readouterr().err.split())
     assert "of 10 pairs (mean over 2 groups; chance is 50%)" in printed
     assert "a trigram of the text, which reaches 100.0%" in printed
     assert len((tmp_path / "run" / "pairs.csv").read_text().splitlines()) == 11
     assert "right sentence scores higher" in (tmp_path / "run" / "report.html").read_text()
-    assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "none")]) == 2
+    assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "none")]) == 2
+    assert main(["evaluate", str(tmp_path / "lm")]) == 2
+    assert "name a task or a text that it is scored on" in " ".join(capsys.readouterr().err.split())
     (tmp_path / "t.txt").write_text("\n \n")
     words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "no")]
-    assert main(["study", "pairs", str(tmp_path / "lm"), str(tmp_path / "p.tsv"), *words]) == 2
+    assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "p.tsv"), *words]) == 2
     assert "--text must hold at least one document" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "no").exists()

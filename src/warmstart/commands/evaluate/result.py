@@ -1,4 +1,4 @@
-"""The result of ``study pairs``: accuracy group by group, against chance and a trigram."""
+"""The result of ``evaluate --pairs``: accuracy group by group, against chance and a trigram."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warmstart.stats.multiple_testing import holm
 from warmstart.stats.power import detectable_proportion
 
 if TYPE_CHECKING:
-    from warmstart.studies.pairs.measure import PairsMeasured
+    from warmstart.inspection.measured_pairs import PairsMeasured
 
 PAIRS_HEADER = ("group", "pairs", "accuracy (95% over pairs)", "trigram")
 SCORES = {

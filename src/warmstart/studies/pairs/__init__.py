@@ -1,1 +1,0 @@
-"""Minimal pairs of grammar: whether the right sentence scores higher."""
