@@ -21,7 +21,7 @@ from helpers.models import SENTENCES
 from helpers.tasks import write_race_inputs
 from warmstart.runs.record import is_complete
 from warmstart.system.locks import LOCK
-from warmstart.system.storage import PARTS_FOLDER
+from warmstart.system.storage import STEPS_FOLDER
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 FACTOR = float(os.environ.get("CHAOS", "1"))
@@ -118,7 +118,7 @@ def survive(commands: FaultyCommands, words: list[str], run: Path, count: int, t
         assert in_time, f"{where}: exit code {struck.code}\n{struck.printed}"
         assert "Traceback" not in struck.printed, f"{where}\n{struck.printed}"
         finished = struck.code == 0 or (words[0] != "recipe" and is_complete(run))
-        if finished and (run / PARTS_FOLDER).exists():  # killed while it removed them
+        if finished and (run / STEPS_FOLDER).exists():  # killed while it removed them
             assert commands.run(*words, "--out", str(run)).code == 2
         if not finished:
             resume = words[0] == "pretrain" and (run / "config.yaml").exists() and number % 2

@@ -30,7 +30,7 @@ from warmstart.dropout import RowRange
 from warmstart.errors import CheckpointError, ConfigError, StorageError, WarmstartError
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.runs.run import opened_run
+from warmstart.runs.run import Run
 from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
@@ -40,7 +40,7 @@ from warmstart.training.parallel import share_of
 from warmstart.training.sharded import is_sharded, whole_weights
 from warmstart.types import Batch
 
-Run = tuple[list[float], dict[str, Tensor]]
+Trained = tuple[list[float], dict[str, Tensor]]
 OPTIMIZERS = {"adamw": {"optimizer": "adamw", "learning_rate": 1e-3}, "muon": {"optimizer": "muon", "learning_rate": 1e-3}}
 
 
@@ -52,7 +52,7 @@ def store(tokenizer: Tokenizer, tmp_path: Path) -> TokenStore:
     return prepare_store([Source(path=str(file))], tokenizer, tmp_path / "store")
 
 
-def pretrained(tokenizer: Tokenizer, store: TokenStore, objective: dict[str, Any], **changes: Any) -> Run:
+def pretrained(tokenizer: Tokenizer, store: TokenStore, objective: dict[str, Any], **changes: Any) -> Trained:
     """The held-out metrics and the weights of the model that ``pretrain`` saves; five rows are no multiple of two processes."""
     settings = {**OPTIMIZERS["adamw"], "steps": 8, "batch": 5, "accumulate": 2, "precision": "float32"} | changes
     config = PretrainConfig(
@@ -62,7 +62,7 @@ def pretrained(tokenizer: Tokenizer, store: TokenStore, objective: dict[str, Any
     return [*result.metrics.values()], {name: tensor.detach().clone() for name, tensor in result.bundle.model.weights().items()}
 
 
-def assert_same_run(one: Run | None, other: Run | None) -> None:
+def assert_same_run(one: Trained | None, other: Trained | None) -> None:
     """Equal up to the order of sums."""
     assert one[0] == pytest.approx(other[0], rel=1e-4)
     assert one[1].keys() == other[1].keys()
@@ -104,7 +104,7 @@ def few_rows(step: int) -> list[Batch]:
     return [ragged_batch(step, 0, 1), ragged_batch(step, 1, 3)]
 
 
-def few_rows_trained(settings: Mapping[str, Any]) -> Run:
+def few_rows_trained(settings: Mapping[str, Any]) -> Trained:
     """A run whose batches have fewer rows than there are processes."""
     model = make_language_model(dropout=0.2)
     output = train(model, job(batches=few_rows), TrainConfig.build({"precision": "float32", **settings}))
@@ -233,7 +233,7 @@ def errors_of_different_processes(tokenizer: Tokenizer, stores: list[TokenStore]
         lambda: pretrain(PretrainConfig(text=("a.txt",), train=PretrainTrainConfig(batch=8 + rank))),
         lambda: pretrain_on((stores[rank], None), tokenizer, PretrainConfig(backbone=tiny(depth=2)), folder),
         lambda: pretrain_on((stores[0], None), tokenizer, PretrainConfig(backbone=tiny(depth=1 + rank)), folder),
-        lambda: opened_run(str(folder / "nowhere")),
+        lambda: world().in_turns(lambda: Run.open(str(folder / f"run-{rank}"), tiny())),
     ):
         with pytest.raises(WarmstartError) as raised:
             work()
@@ -265,7 +265,9 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     return [part for part in model.modules() if isinstance(part, Block)]
 
 
-def trained(folder: Path, stop: int | None = None, *, shard: bool = True, changes: Mapping[str, Any] | None = None) -> Run | None:
+def trained(
+    folder: Path, stop: int | None = None, *, shard: bool = True, changes: Mapping[str, Any] | None = None
+) -> Trained | None:
     """A run in a folder, sharded if there are several processes; None if the last of them is asked to end, at step ``stop``."""
 
     def batches(step: int) -> list[Batch]:
@@ -284,7 +286,7 @@ def trained(folder: Path, stop: int | None = None, *, shard: bool = True, change
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Run:
+def whole(tmp_path: Path) -> Trained:
     """What one process trains."""
     (tmp_path / "whole").mkdir()
     found = trained(tmp_path / "whole")
@@ -293,7 +295,7 @@ def whole(tmp_path: Path) -> Run:
 
 
 @pytest.mark.journeys
-def test_sharded_checkpoints_are_resumed_on_another_number_of_processes(tmp_path: Path, whole: Run) -> None:
+def test_sharded_checkpoints_are_resumed_on_another_number_of_processes(tmp_path: Path, whole: Trained) -> None:
     """Three sharded, one, two sharded, two that are not: the end is that of one process. A step is kept by a file per process."""
     (folder := tmp_path / "run").mkdir()
     assert run_processes(3, tmp_path, partial(trained, folder, 3)) == [None] * 3

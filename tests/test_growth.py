@@ -42,7 +42,7 @@ from warmstart.config import Config
 from warmstart.report.page import Section, Table
 from warmstart.report.result import StudyResult, Summary
 from warmstart.report.study import finish_study
-from warmstart.runs.run import open_run
+from warmstart.runs.run import Run
 from warmstart.stats.formatting import percent
 
 
@@ -57,7 +57,7 @@ class StudyVowelsConfig(Config):
 
 def study_vowels(config: StudyVowelsConfig) -> StudyResult:
     """Count, print and write the page."""
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     fraction = sum(letter in "aeiou" for letter in config.text) / len(config.text)
     cells = [("vowels", percent(fraction))]
     result = StudyResult(

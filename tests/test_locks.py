@@ -16,7 +16,7 @@ from warmstart.cli import main
 from warmstart.config import Config
 from warmstart.errors import ConfigError, StorageError
 from warmstart.runs.record import end_record
-from warmstart.runs.run import open_run
+from warmstart.runs.run import Run
 from warmstart.studies.lab.command import StudyLabConfig
 from warmstart.system.locks import LOCK, discard_dead, hold, releasing_locks
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -99,14 +99,14 @@ class SomeConfig(Config):
 def test_an_unfinished_run_starts_again(tmp_path: Path) -> None:
     """With the same settings, until its end; with others, or if something else is in the folder, nothing is touched."""
     place = str(tmp_path / "run")
-    run = open_run(place, SomeConfig(out=place), resume=False)
+    run = Run.open(place, SomeConfig(out=place)).folder
     (run / "bundle").mkdir()
-    assert open_run(place, SomeConfig(out=place), resume=False) == run
+    assert Run.open(place, SomeConfig(out=place)).folder == run
     with pytest.raises(ConfigError, match="exists and is not empty; choose another --out, or remove it"):
-        open_run(place, SomeConfig(out=place, seed=1), resume=False)
+        Run.open(place, SomeConfig(out=place, seed=1))
     end_record(run, "It is done.")
     with pytest.raises(ConfigError, match="exists and is not empty"):
-        open_run(place, SomeConfig(out=place), resume=False)
+        Run.open(place, SomeConfig(out=place))
     assert (run / "bundle").is_dir()
 
 
@@ -116,7 +116,7 @@ def test_an_opened_run_has_no_leftovers(tmp_path: Path) -> None:
     dead.wait()
     (tmp_path / f".config.yaml.writing-{dead.pid}").touch()
     config = StudyLabConfig(out=str(tmp_path))
-    open_run(str(tmp_path), config, resume=False)
+    Run.open(str(tmp_path), config)
     (tmp_path / f".bundle.writing-{dead.pid}").mkdir()
-    open_run(str(tmp_path), config, resume=False)
+    Run.open(str(tmp_path), config)
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "config.yaml", "run.json"]

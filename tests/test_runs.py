@@ -22,7 +22,7 @@ from warmstart.commands.race.command import race
 from warmstart.commands.runs import command
 from warmstart.commands.runs.command import RunsConfig, list_runs
 from warmstart.commands.runs.result import RunsComparison, RunsResult
-from warmstart.runs.record import begin_record, end_record
+from warmstart.runs.record import end_record, write_record
 from warmstart.runs.state import RunState, find_runs
 from warmstart.system.locks import LOCK, holder_of, releasing_locks
 from warmstart.system.storage import RECIPE_FILE, SETTINGS
@@ -48,7 +48,7 @@ def write_run(folder: Path, *, finished: bool = True, losses: tuple[float, ...] 
     (folder / "text" / "tokens.bin").write_bytes(b"y" * 300)
     settings = {"text": ["books/"], "train": {"steps": 40, "learning_rate": rate}}
     (folder / SETTINGS).write_text("# pretrain\n" + yaml.safe_dump(settings))
-    begin_record(folder, "pretrain")
+    write_record(folder, command="pretrain", state="running")
     rows = [{"step": 10 * i, "tokens": 100 * i, "seconds": float(i), "loss": loss} for i, loss in enumerate(losses, 1)]
     rows.append({"step": 10 * len(losses), "held_out": {"loss": losses[-1] + 0.5, "perplexity": 9.0}})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -20,7 +20,6 @@ from warmstart.adapters import insert_adapter
 from warmstart.adapters.lora import LoraConfig
 from warmstart.cli import parse
 from warmstart.commands import COMMANDS
-from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.errors import WarmstartError
 from warmstart.finetuning import finetune
 from warmstart.flags import all_flags
@@ -32,7 +31,6 @@ from warmstart.model.card import card
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
-from warmstart.runs.run import save_settings
 from warmstart.tasks.load import TaskSpec, save_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -96,7 +94,7 @@ def inputs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda _: None)
         save(language_bundle(tokenizer), place / "runs" / "lm" / "bundle")
-        save_settings(place / "runs" / "lm", PretrainConfig(text=("books/",)))
+        (place / "runs" / "lm" / "config.yaml").write_text("text: [books/]")
         save(generating_bundle(tokenizer), place / "runs" / "writer" / "bundle")
         adapted = Bundle(classifier(tokenizer), tokenizer, ("other", "cat"))
         save(adapted, place / "runs" / "topics" / "bundle")
@@ -165,7 +163,7 @@ def test_the_snippets_of_a_card_run(
 def test_the_command_lines_of_the_documents_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their flags exist and their values are valid; the only file that parsing reads is the run that one resumes."""
     (tmp_path / "runs" / "lm").mkdir(parents=True)
-    save_settings(tmp_path / "runs" / "lm", PretrainConfig(text=("books/",)))
+    (tmp_path / "runs" / "lm" / "config.yaml").write_text("text: [books/]")
     monkeypatch.chdir(tmp_path)
     wrong = []
     for line, page in {line: page for page, text in PAGES.items() for line in command_lines(text)}.items():

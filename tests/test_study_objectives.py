@@ -20,7 +20,7 @@ from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.inspection.head_attention import RELATIONS
 from warmstart.inspection.minimal_pairs import PairGroup
 from warmstart.inspection.probe_scores import BAG, ProbeScores
-from warmstart.runs.record import begin_record
+from warmstart.runs.record import write_record
 from warmstart.stats.comparison import compare_pairs
 from warmstart.studies.objectives.command import StudyObjectivesConfig, held_out_passages
 from warmstart.studies.objectives.measure import ModelMeasures, ObjectiveMeasures
@@ -201,7 +201,7 @@ def test_the_command_trains_measures_and_continues(
     table = pl.read_csv(out / "models.csv")
     assert table["objective"].to_list() == ["causal", "causal", "masked", "masked"]
     assert (out / "figures" / "probes.svg").exists()
-    begin_record(out, "study objectives")
+    write_record(out, command="study objectives", state="running")
     assert main([*words[:-1], "6"]) == 2
     assert "goes on with its own settings: 'passages' is 6 here" in capsys.readouterr().err
     assert main(words) == 0
@@ -224,7 +224,7 @@ def test_with_equal_time_an_objective_reads_as_many_tokens_as_its_speed_allows(
     assert main(words) == 0
     table = pl.read_csv(tmp_path / "out" / "models.csv")
     assert table["tokens"][0] == pytest.approx(2 * table["tokens"][1], rel=0.15)
-    begin_record(tmp_path / "out", "study objectives")
+    write_record(tmp_path / "out", command="study objectives", state="running")
     assert main(words) == 0
     assert len(calls) == 1
     assert "Each objective had the processor time that causal took for " in capsys.readouterr().err

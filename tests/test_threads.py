@@ -15,7 +15,7 @@ import yaml
 
 from warmstart.commands import COMMANDS
 from warmstart.runs import run
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.system import cores
 
 
@@ -34,17 +34,17 @@ def recorded(folder: Path) -> int:
 
 def test_threads_fit_the_free_cores_and_are_recorded(used: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The user is told how to repeat the run exactly."""
-    open_run(str(tmp_path / "run"), ThreadsConfig(), resume=False)
+    Run.open(str(tmp_path / "run"), ThreadsConfig())
     assert used == [recorded(tmp_path / "run")] == [3]
     assert "computing with 3 threads; --threads 3 repeats this run exactly" in capsys.readouterr().err
 
 
 def test_a_resumed_run_keeps_its_threads(used: list[int], tmp_path: Path) -> None:
     """The number asked for is used, whatever else the machine does, and again on resuming; a number that is given anew wins."""
-    open_run(str(tmp_path / "run"), ThreadsConfig(threads=2), resume=False)
-    open_run(str(tmp_path / "run"), ThreadsConfig(), resume=True)
+    Run.open(str(tmp_path / "run"), ThreadsConfig(threads=2))
+    Run.open(str(tmp_path / "run"), ThreadsConfig())
     assert recorded(tmp_path / "run") == 2
-    open_run(str(tmp_path / "run"), ThreadsConfig(threads=4), resume=True)
+    Run.open(str(tmp_path / "run"), ThreadsConfig(threads=4))
     assert used == [2, 2, 4]
 
 

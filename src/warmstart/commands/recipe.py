@@ -28,7 +28,7 @@ from warmstart.config import Advanced, Config, Effectless, read_yaml
 from warmstart.errors import ConfigError, suggest
 from warmstart.experiment.backends import known_backend
 from warmstart.runs.made_of import made_of
-from warmstart.runs.run import is_finished
+from warmstart.runs.record import is_complete
 from warmstart.runs.state import BEGUN
 from warmstart.system.console import console
 from warmstart.system.locks import LOCK, hold
@@ -120,7 +120,7 @@ def _has_result(command: str, settings: Config) -> bool:
     if COMMANDS[command].last_file:
         return (path / COMMANDS[command].last_file).exists()
     if (path / SETTINGS).exists() or not path.is_dir():
-        return is_finished(path) or path.is_file()
+        return is_complete(path) or path.is_file()
     return any(file.name != LOCK and not is_leftover(file.name) for file in path.iterdir())
 
 

@@ -54,7 +54,7 @@ from warmstart.model.files import load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.model.model import swap_head
 from warmstart.runs.record import read_record_of, write_record
-from warmstart.runs.run import open_run, save_settings
+from warmstart.runs.run import Run
 from warmstart.runs.state import TRIALS
 from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.differences import MethodScores
@@ -128,9 +128,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None) -> Sweep:
 def _open_folder(config: RaceConfig) -> Path:
     """The folder of the run, which no other process writes."""
     begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
-    folder = open_run(config.out, config, resume=begun)
-    save_settings(folder, config)
-    return folder
+    return Run.open(config.out, config, extend=begun).folder
 
 
 def _threads(config: RaceConfig, folder: Path) -> int:

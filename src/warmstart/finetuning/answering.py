@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from warmstart.data.test_ledger import ScoredMethod
 from warmstart.finetuning.finetune import DEFAULT_EPOCHS
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
-from warmstart.runs.parts import Workplace
 from warmstart.seeding import seed_torch
 from warmstart.system.device import pick_device
 from warmstart.tasks.answers import (
@@ -84,7 +84,7 @@ def answer_model(bundle: Bundle, seed: int, *, scratch: bool) -> Model:
 
 
 def train_to_answer(
-    model: Model, bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, named: tuple[str, Workplace | None]
+    model: Model, bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, named: tuple[str, Path | None]
 ) -> dict[str, Any]:
     """Train ``model`` on the answers, in place; the weights with the best exact match on the validation questions are kept.
 
@@ -106,12 +106,11 @@ def train_to_answer(
         steps,
         seed,
         title,
-        identity=workplace.identity if workplace else "",
         evaluate=validate,
         callbacks=[lambda step, metrics: early_stopping.update(step, metrics[METRIC])],
         more=early_stopping,
     )
-    output = train(model, job, config, workplace.folder if workplace else None)
+    output = train(model, job, config, workplace)
     early_stopping.restore()
     answers = generate_answers(model, tokenizer, task.test.questions, max_tokens)
     model.cpu().eval()

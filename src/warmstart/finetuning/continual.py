@@ -22,7 +22,7 @@ from warmstart.finetuning.strategies import STRATEGIES, StrategyOptions
 from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
-from warmstart.runs.parts import Parts, Workplace
+from warmstart.runs.run import Run
 from warmstart.seeding import rng
 from warmstart.stats.forgetting import WHOLE, ContinualRun
 from warmstart.stats.formatting import percent
@@ -36,14 +36,13 @@ HELD_OUT_TOKENS = 40_000
 
 
 def learn_tasks(
-    suite: TaskSuite, options: StrategyOptions, name: str, seed: int, parts: Parts, language: PretrainingLoss | None = None
+    suite: TaskSuite, options: StrategyOptions, name: str, seed: int, steps: Run, language: PretrainingLoss | None = None
 ) -> tuple[ContinualRun, MultitaskModel]:
-    """Learn all tasks of ``suite``, with the labels of this seed, by a strategy; the run and its model, of the last stage.
+    """Learn all tasks of ``suite``, with the labels of this seed, by a strategy: a step of ``steps``, in which each stage is one.
 
-    Each stage is one of ``parts`` until the last one is learned.
+    Returns the run and its model, of the last stage.
     """
-    whole = parts.kept(WHOLE, lambda _: _learn(suite, options, (name, seed), parts, language))
-    parts.forget(*map(_stage_name, range(len(suite.encoded))))
+    whole = steps.step(f"{name}, seed {seed}", lambda step: _learn(suite, options, (name, seed), step, language))
     model = suite.new_model(seed)
     model.load_state_dict(whole.pop("weights"))
     run = ContinualRun(seed, **whole)
@@ -53,7 +52,7 @@ def learn_tasks(
 
 
 def _learn(
-    suite: TaskSuite, options: StrategyOptions, named: tuple[str, int], parts: Parts, language: PretrainingLoss | None
+    suite: TaskSuite, options: StrategyOptions, named: tuple[str, int], run: Run, language: PretrainingLoss | None
 ) -> dict[str, Any]:
     """The fields of a ``ContinualRun`` but its seed, and the weights at the end. ``named`` is (strategy, seed)."""
     name, seed = named
@@ -61,9 +60,9 @@ def _learn(
     language = None if strategy.anew else language
     rows, losses, seconds = [], [language.measure(model)] if language else [], 0.0
 
-    def learn(tasks: tuple[int, ...], workplace: Workplace) -> dict[str, Any]:
+    def learn(tasks: tuple[int, ...], step: Run) -> dict[str, Any]:
         (batches, steps), penalty = strategy.batches(tasks), strategy.penalty(model)
-        output, _ = suite.at(workplace).train(model, batches, steps, strategy.stream(tasks), validate=tasks, penalty=penalty)
+        output, _ = suite.at(step.place).train(model, batches, steps, strategy.stream(tasks), validate=tasks, penalty=penalty)
         described = f"strategy {name} after {suite.names[tasks[0]] if len(tasks) == 1 else WHOLE}"
         tested = tasks if strategy.anew else range(tasks[-1] + 1)
         scores = [suite.resampled_test(model, task, described, seed) for task in tested]
@@ -72,7 +71,7 @@ def _learn(
 
     for number, tasks in enumerate(strategy.stages()):
         model = suite.new_model(seed) if strategy.anew else model
-        stage = parts.kept(_stage_name(number), partial(learn, tasks))
+        stage = run.step(f"stage {number}", partial(learn, tasks))
         model.load_state_dict(stage["weights"])
         rows.append(stage["tested"])
         seconds += stage["seconds"]
@@ -88,11 +87,6 @@ def _learn(
         "seconds": seconds,
         "validation_score": None if strategy.anew else suite.validate(model, range(len(suite.encoded))),
     }
-
-
-def _stage_name(number: int) -> str:
-    """The part in which one stage is learned."""
-    return f"task {number}"
 
 
 class PretrainingLoss:

@@ -35,7 +35,7 @@ from warmstart.finetuning.schemes.additions import DaptOptions
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ContinuedPretrainingRecord, StageEvaluation
 from warmstart.model.model import Model
-from warmstart.runs.parts import Parts, Workplace
+from warmstart.runs.run import UNKEPT, Run
 from warmstart.seeding import derive, rng
 from warmstart.stats.changes import Change
 from warmstart.stats.formatting import percent, percent_value
@@ -69,11 +69,11 @@ class ContinuedPretraining:
 
 
 def continue_pretraining(
-    bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Pool | None = None, parts: Parts | None = None
+    bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Pool | None = None, run: Run = UNKEPT
 ) -> ContinuedPretraining:
     """Continue the pretraining of ``bundle`` on ``text``, by the budget's seed; labels of the budget decide if it helps.
 
-    Without ``text`` it reads that of the task, ``texts_to_read``. A finished stage is kept in ``parts``. The new bundle has one
+    Without ``text`` it reads that of the task, ``texts_to_read``. Each stage is a step of ``run``. The new bundle has one
     more entry in its history. Raises ``ModelError`` if the model has no language head, ``DataError`` if there is too little text,
     or too few labels for two folds.
     """
@@ -97,7 +97,7 @@ def continue_pretraining(
         evaluations, decision, seconds = [evaluator.evaluate("before", model, 0.0)], "", 0.0
         stages = {"pilot": options.dapt_pilot, "end": 1 - options.dapt_pilot}
         for stage in [stage for stage, fraction in stages.items() if fraction]:
-            seconds += _train(model, training, options, (stage, stages[stage], seed), parts)
+            seconds += _train(model, training, options, (stage, stages[stage], seed), run)
             evaluations.append(evaluator.evaluate(stage, model, seconds))
             helps, decision = decide(evaluations[0], evaluations[-1])
             console.print(f"{stage}: {decision}")
@@ -150,7 +150,7 @@ def _rows(texts: list[str], bundle: Bundle, language: LanguageTask, folder: Path
     return training, held_out
 
 
-def _train(model: Model, rows: PretrainingRows, options: DaptOptions, stage: tuple[str, float, int], parts: Parts | None) -> float:
+def _train(model: Model, rows: PretrainingRows, options: DaptOptions, stage: tuple[str, float, int], run: Run) -> float:
     """Train for a part of the run, or read it back; ``stage`` is (name, fraction, seed). Returns the seconds it took."""
     name, fraction, seed = stage
     epochs, rate = options.dapt_epochs * fraction, options.dapt_learning_rate
@@ -160,13 +160,10 @@ def _train(model: Model, rows: PretrainingRows, options: DaptOptions, stage: tup
     title = f"continued pretraining, {name}"
     job = TrainingJob(pretraining_batches(rows, settings.batch, 1, seed), steps, seed, title)
 
-    def make(workplace: Workplace) -> dict[str, Any]:
-        output = train(model, replace(job, identity=workplace.identity), settings, workplace.folder)
-        return {"seconds": output.seconds, "weights": model.weights()}
+    def make(step: Run) -> dict[str, Any]:
+        return {"seconds": train(model, job, settings, step.place).seconds, "weights": model.weights()}
 
-    if parts is None:
-        return train(model, job, settings).seconds
-    done = parts.kept(title, make)
+    done = run.step(title, make)
     model.load_state_dict(done["weights"], strict=False)
     return float(done["seconds"])
 

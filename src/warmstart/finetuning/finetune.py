@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from warmstart.finetuning.schemes import make_scheme
 from warmstart.heads.head import TaskHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
-from warmstart.runs.parts import Workplace
 from warmstart.seeding import seed_torch
 from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
@@ -109,7 +109,7 @@ class FineTuning:
     """of the progress bar; empty: there is none"""
     language: LanguageTask | None = None
     """the pretrained language head, for schemes with ``lm-loss``"""
-    workplace: Workplace | None = None
+    workplace: Path | None = None
     """where checkpoints are kept, from which the same run goes on; None: nothing is"""
     mirror: Mirror = NO_TRACKERS
     """the trackers that show the log, under the title; with a workplace only"""
@@ -146,7 +146,6 @@ class FineTuning:
             steps,
             self.seed,
             self.title,
-            identity=self.workplace.identity if self.workplace else "",
             evaluate=validation.evaluate if len(encoded.validation) else None,
             groups=rows.groups,
             loss=inputs.loss,
@@ -158,7 +157,7 @@ class FineTuning:
             more=early_stopping,
         )
         with self.mirror.opened(self.title) as observe:
-            output = train(model, replace(job, observe=observe), settings, self.workplace.folder if self.workplace else None)
+            output = train(model, replace(job, observe=observe), settings, self.workplace)
         if scheme.language_weight:
             del model.language
         early_stopping.restore()

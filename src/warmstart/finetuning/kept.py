@@ -1,6 +1,6 @@
-"""Fine-tuning runs as parts of a longer one: a run that is finished is kept, and read back instead of being repeated.
+"""Fine-tuning as a step of a longer run: what is finished is read back instead of being repeated.
 
-Of the weights only those that training changed are kept: the others are those of the model that the run began with, which is made
+Of the weights only those that training changed are kept: the others are those of the model that the step began with, which is made
 again from the same bundle and seed.
 """
 
@@ -11,64 +11,52 @@ from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from typing import Any
 
+from torch import Tensor
+
 from warmstart.finetuning.finetune import FineTuneResult, FineTuning
 from warmstart.model.model import Model
-from warmstart.runs.parts import Parts, Workplace
+from warmstart.runs.run import Run
 from warmstart.training.loop import TrainOutput
-
-_SECONDS, _WEIGHTS = "wall_seconds", "weights"
 
 
 def kept_fine_tuning(
-    run: FineTuning, make_model: Callable[[], Model], parts: Parts | None, *, weights: bool = True
+    tuning: FineTuning, make_model: Callable[[], Model], run: Run, *, weights: bool = True
 ) -> tuple[FineTuneResult, float]:
-    """The result of a run on a model that ``make_model`` makes, and the seconds that it took; read from ``parts`` if it is there.
+    """The result of fine-tuning a model that ``make_model`` makes, a step of ``run`` named by its title, and its seconds.
 
-    Its title is the name of the part. Without ``weights`` a result that is read back has an untrained model.
+    Without ``weights`` a result that is read back has an untrained model.
     """
-    if parts is None:
-        return _timed(run, make_model())
+    if run.place is None:
+        return _timed(tuning, make_model())
     new: list[FineTuneResult] = []
 
-    def make(workplace: Workplace) -> dict[str, Any]:
-        result, seconds = _timed(replace(run, workplace=workplace), make_model())
+    def make(step: Run) -> tuple[dict[str, Any], dict[str, Tensor], float]:
+        result, seconds = _timed(replace(tuning, workplace=step.place), make_model())
         new.append(result)
+        before = _prepared(tuning, make_model()).weights() if weights else {}
+        changed = {name: one for name, one in result.model.weights().items() if weights and not one.equal(before[name])}
         values = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "model"}
-        changed = changed_weights(result.model, _prepared(run, make_model())) if weights else {}
-        return values | {"training": asdict(result.training), _WEIGHTS: changed, _SECONDS: seconds}
+        return values | {"training": asdict(result.training)}, changed, seconds
 
-    values = parts.kept(run.title, make)
-    seconds = values.pop(_SECONDS)
+    values, changed, seconds = run.step(tuning.title, make)
     if new:
         return new[0], seconds
-    model = _prepared(run, make_model())
-    load_changed(model, values.pop(_WEIGHTS))
+    model = _prepared(tuning, make_model())
+    assert not model.load_state_dict(changed, strict=False).unexpected_keys, "the model is made as it was"
     return FineTuneResult(**values | {"model": model.eval(), "training": TrainOutput(**values["training"])}), seconds
 
 
-def changed_weights(model: Model, origin: Model) -> dict[str, Any]:
-    """The tensors of a model that differ from those of the one that it began with, by name."""
-    before = origin.weights()
-    return {name: tensor for name, tensor in model.weights().items() if not tensor.equal(before[name])}
-
-
-def load_changed(model: Model, weights: dict[str, Any]) -> None:
-    """Give a model that a run begins with the weights at its end."""
-    found = model.load_state_dict(weights, strict=False)
-    assert not found.unexpected_keys, f"no such weights: {found.unexpected_keys}"
-
-
-def _prepared(run: FineTuning, model: Model) -> Model:
-    """A model as the run begins with it, on the processor."""
-    run.prepare(model)
-    if run.scheme.language_weight:
+def _prepared(tuning: FineTuning, model: Model) -> Model:
+    """A model as fine-tuning begins with it, on the processor."""
+    tuning.prepare(model)
+    if tuning.scheme.language_weight:
         del model.language
     return model
 
 
-def _timed(run: FineTuning, model: Model) -> tuple[FineTuneResult, float]:
+def _timed(tuning: FineTuning, model: Model) -> tuple[FineTuneResult, float]:
     """The result of a run, and its seconds, with those of the processes that it was begun in; not those of reading features."""
-    features = run.encoded.features
+    features = tuning.encoded.features
     started, read = time.perf_counter(), features.seconds_read
-    result = run.run(model)
+    result = tuning.run(model)
     return result, max(time.perf_counter() - started - (features.seconds_read - read), result.training.seconds)

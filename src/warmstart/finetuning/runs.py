@@ -11,7 +11,7 @@ TEACHER = "teacher"
 """name of the model that taught, in a comparison"""
 
 
-class Run(Protocol):
+class ComparedRun(Protocol):
     """What the run of any compared method has."""
 
     @property
@@ -27,7 +27,7 @@ class Run(Protocol):
         """(step, validation score) of every evaluation."""
 
 
-R = TypeVar("R", bound=Run)
+R = TypeVar("R", bound=ComparedRun)
 Runs = Mapping[str, tuple[R, ...]]
 """the runs of each trained method, one per seed"""
 

@@ -30,7 +30,7 @@ from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.schemes import make_scheme
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
-from warmstart.runs.parts import Parts
+from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.training.config import TrainConfig
@@ -54,8 +54,8 @@ class SelectionSettings:
     """of the progress bars; empty: there are none"""
     watch: Callable[[int, Model], object] | None = None
     """is given the number of each fold, from 0, and the network that was trained for it"""
-    parts: Parts | None = None
-    """keeps each training run under its title, and reads it back; None: nothing is kept"""
+    run: Run = UNKEPT
+    """of which each training run is a step, named by its title"""
     mirror: Mirror = NO_TRACKERS
     """the trackers that show each training run that is kept"""
 
@@ -223,7 +223,7 @@ class _Selection:
         run = FineTuning(part, config, seed, title and title + name, LanguageTask.of(self.bundle), mirror=self.choice.mirror)
         weights = bool(self.choice.watch) or not (name and self.budget.cross_validated)
         make_model = partial(task_model, self.bundle, part.task, config, seed, scratch=self.scratch)
-        return kept_fine_tuning(run, make_model, self.choice.parts, weights=weights)
+        return kept_fine_tuning(run, make_model, self.choice.run, weights=weights)
 
     def _last_config(self, rate: float, best: _Tried | None) -> FineTuneConfig:
         """The settings of the last model: as long as the best evaluations of the folds say, of equals the later one."""

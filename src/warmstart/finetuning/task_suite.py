@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -30,7 +31,6 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import Record
 from warmstart.model.model import Model, fresh_head, swap_head
-from warmstart.runs.parts import Workplace
 from warmstart.stats.splits import share_training_texts
 from warmstart.system.console import console
 from warmstart.system.device import pick_device
@@ -146,7 +146,7 @@ class TaskSuite:
     encoded: tuple[EncodedTask, ...]
     config: TasksConfig
     scoring: ScoringRun
-    workplace: Workplace | None = None
+    workplace: Path | None = None
     """where the next training run keeps its checkpoints"""
 
     @classmethod
@@ -177,7 +177,7 @@ class TaskSuite:
         budgets = [_budget(one.task, self.config, self.config.seed) for one in self.encoded]
         return tuple(labels_sentence(budget, self.config.selection) for budget in budgets)
 
-    def at(self, workplace: Workplace) -> TaskSuite:
+    def at(self, workplace: Path | None) -> TaskSuite:
         """The same, whose next training run keeps its checkpoints there."""
         return replace(self, workplace=workplace)
 
@@ -262,10 +262,9 @@ class TaskSuite:
             callbacks=[lambda step, metrics: early_stopping.update(step, metrics["score"])],
             penalty=penalty,
             progress_bar=False,
-            identity=self.workplace.identity if self.workplace else "",
             more=early_stopping,
         )
-        output = train(model, job, settings, self.workplace.folder if self.workplace else None)
+        output = train(model, job, settings, self.workplace)
         if not chosen:
             return output, None
         early_stopping.restore()

@@ -1,12 +1,16 @@
-"""The folder of a run, as every command that trains or measures writes it.
+"""A run: its folder, as every command that trains or measures writes it, and its finished steps, which are never repeated.
 
-run.json        command, state and headline
-config.yaml     all settings
-parts/          what is finished of a run that has several parts, until its end
-metrics.jsonl   the log of training
-checkpoints/    to resume from
-bundle/         the model
-report.html     the report, with figures/ beside it
+run.json            command, state, headline, what it is made of
+config.yaml         all settings
+steps/KEY/NAME.step what a finished step gave, until the run ends: killed at any moment, the same command goes on
+steps/KEY/NAME/     a step that is not finished: its log, its checkpoints, its own steps
+metrics.jsonl       the log of training
+checkpoints/        to resume from
+bundle/             the model
+report.html         the report, with figures/ beside it
+
+KEY is that of all that the run depends on: where anything of it has changed, there is no such step. One that cannot be read is made
+again. Of several processes that share a run (``training/distributed.py``) rank 0 writes and reads, and tells the others.
 """
 
 from __future__ import annotations
@@ -14,9 +18,12 @@ from __future__ import annotations
 import datetime
 import json
 import platform
+import re
 import shlex
 import shutil
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +35,19 @@ from warmstart import __version__
 from warmstart.config import Advanced, Config, Effectless, command_name, read_yaml, result_key
 from warmstart.errors import ConfigError, StorageError
 from warmstart.model.history import Provenance
-from warmstart.runs.record import RUN_FILE, begin_record, is_complete
+from warmstart.runs.made_of import made_of
+from warmstart.runs.record import RUN_FILE, is_complete, read_record_of, write_record
+from warmstart.runs.values import read_values, write_values
 from warmstart.system.console import console
 from warmstart.system.device import busy_warning, free_threads, pick_device
 from warmstart.system.locks import LOCK, hold
 from warmstart.system.machine import describe_machine
-from warmstart.system.storage import PARTS_FOLDER, SETTINGS, atomic_write, is_leftover, make_folder, sweep
+from warmstart.system.storage import SETTINGS, STEPS_FOLDER, atomic_write, is_leftover, make_folder, sweep
+from warmstart.training.distributed import world
 
 LONGEST_SETTING = 60
 """characters of a setting in an error message"""
+_SUFFIX = ".step"
 
 
 class ThreadsConfig(Config):
@@ -46,74 +57,126 @@ class ThreadsConfig(Config):
     """number of threads; default: one for each core that is free. config.yaml records it: the same number repeats a run exactly"""
 
 
-def open_run(folder: str, config: Config, *, resume: bool) -> Path:
-    """Make the folder of a new run and save its settings there, or open that of a run to resume.
+@dataclass(frozen=True)
+class Run:
+    """A run that is open, or one of its steps."""
 
-    For ``ThreadsConfig``, also chooses the number of threads of this process; a resumed run takes the recorded one.
-    The folder is locked until the command ends, and what a killed process left there is removed. With the same settings a run that
-    did not come to its end goes on, or starts again. Raises ``ConfigError`` if the folder holds anything else (nothing is ever
-    overwritten), ``StorageError`` if another process writes there.
-    """
-    path = Path(folder)
-    settings = path / SETTINGS
-    if not resume:
-        _refuse_other_files(path, config)
-        make_folder(path)
+    place: Path | None = None
+    """None: nothing is kept"""
+    made_of: Mapping[str, str] = field(default_factory=dict)
+    """all that it depends on: names and hashes"""
+    prefix: str = ""
+    """before the name of every step"""
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept."""
+        assert self.place is not None, "nothing of this run is kept"
+        return self.place
+
+    @classmethod
+    def open(cls, out: str, config: Config, *, extend: bool = False) -> Run:
+        """Make the folder of a new run, or go on with this very run if it did not come to its end.
+
+        With ``extend`` the folder may hold results of the same command with other settings. For ``ThreadsConfig``, also chooses the
+        number of threads of this process; a run that goes on takes the recorded one. The folder is locked until the command ends,
+        and what a killed process left there is removed. Raises ``ConfigError`` if the folder holds anything else (nothing is ever
+        overwritten), ``StorageError`` if another process writes there, or if this is not the first process of the run and does not
+        see the folder.
+        """
+        path, made = Path(out), made_of(config)
+        if world().leads:
+            _open(path, config, made, extend=extend)
+        elif not (path / SETTINGS).is_file():
+            raise StorageError(
+                f"{path} must lie on a file system that all machines share, but {platform.node()} does not see what rank 0 wrote "
+                "there; choose another --out"
+            )
+        return cls(path, made)
+
+    def within(self, name: str) -> Run:
+        """The same, of whose steps all names begin with ``name``."""
+        return replace(self, prefix=f"{self.prefix}{name}, ")
+
+    def step(self, name: str, make: Callable[[Run], Any]) -> Any:
+        """What a step gave: plain values, arrays and tensors in mappings, lists and tuples; made now, if it is not kept.
+
+        ``make`` is given a run of its own, whose folder is there until the step is finished. Collective.
+        """
+        if self.place is None:
+            return make(self)
+        here, plain = world(), re.sub(r"[^\w+-]+", "-", f"{self.prefix}{name}")
+        place = _steps(self.folder, self.made_of) / plain
+        found = here.first_alone(lambda: read_values(place.with_suffix(_SUFFIX)))
+        if found is None:
+            here.first_alone(lambda: make_folder(place))
+            found = made = make(Run(place, self.made_of))
+            here.first_alone(lambda: self._keep(place, made))
+        return found
+
+    def _keep(self, place: Path, values: Any) -> None:
+        """Keep what a step gave, and remove where it worked."""
+        write_values(place.with_suffix(_SUFFIX), values)
+        shutil.rmtree(place, ignore_errors=True)
+        if read_record_of(self.folder):  # that of a step has none
+            write_record(self.folder, done=len([*place.parent.glob(f"*{_SUFFIX}")]))
+
+
+UNKEPT = Run()
+"""keeps no step"""
+
+
+def _steps(folder: Path, made: Mapping[str, str]) -> Path:
+    """Where the steps of a run lie that is made of this."""
+    return folder / STEPS_FOLDER / result_key(dict(made))[:12]
+
+
+def _finished(steps: Path) -> list[Path]:
+    """The files of finished steps."""
+    return [*steps.rglob(f"*{_SUFFIX}")]
+
+
+def _open(path: Path, config: Config, made: Mapping[str, str], *, extend: bool) -> None:
+    if not extend:
+        _goes_on(path, config)
+    make_folder(path)
     hold(path / LOCK, str(path))
     sweep(path)
-    begun = resume or _is_unfinished(path, config)
-    if not begun:
-        _refuse_other_files(path, config)  # another process may have written since the first look
+    begun = extend or _goes_on(path, config)  # another process may have written since the first look
     if isinstance(config, ThreadsConfig):
-        config = _with_threads(config, read_yaml(settings).get("threads") if begun else None)
+        config = _with_threads(config, read_yaml(path / SETTINGS).get("threads") if begun else None)
     console.print(f"computing on {describe_machine(pick_device())}")
-    if resume:
-        begin_record(path, command_name(config))  # a kill may have come before the first one was written
-    else:
-        save_settings(path, config)
+    text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
+    atomic_write(path / SETTINGS, f"# {command_name(config)}\n{text}".encode())  # its first line names the command
+    about = {"command": command_name(config), "settings": SETTINGS, "state": "running", "headline": "", "made_of": dict(made)}
+    write_record(path, **about, provenance=provenance().to_dict())
+    kept, own = _finished(path / STEPS_FOLDER), _finished(_steps(path, made))
+    if own:
+        steps = "1 finished step of this run is" if len(own) == 1 else f"{len(own)} finished steps of this run are"
+        console.print(f"{steps} kept in {path / STEPS_FOLDER}, and not repeated.")
+    if len(kept) > len(own):
+        console.print("A file of this run, or warmstart, has changed since it was stopped: what was done is made again.")
     if warning := busy_warning():
         console.print(f"note: {warning}")
-    return path
 
 
-def opened_run(folder: str) -> Path:
-    """The folder of a run that another process of the same run has opened. Raises ``StorageError`` if it is not seen here."""
-    path = Path(folder)
-    if not (path / SETTINGS).is_file():
-        raise StorageError(
-            f"{path} must lie on a file system that all machines share, but {platform.node()} does not see what rank 0 wrote "
-            "there; choose another --out"
-        )
-    return path
-
-
-def _refuse_other_files(path: Path, config: Config) -> None:
-    """Raise ``ConfigError`` if a path holds anything but this very run, unfinished."""
-    if not path.exists() or (path.is_dir() and _is_unfinished(path, config)):
-        return
+def _goes_on(path: Path, config: Config) -> bool:
+    """Whether a path holds this very run, unfinished. Raises ``ConfigError`` if it holds anything else."""
+    complete, kept = is_complete(path), _kept_settings(path, config)
+    if not complete and kept is not None and result_key(kept) == result_key(config):
+        return True
     # settings alone are no results: a run that stopped before it had any may be started again
     own = (SETTINGS, RUN_FILE, LOCK)
-    if not path.is_dir() or any(file.name not in own and not is_leftover(file.name) for file in path.iterdir()):
-        raise ConfigError(f"{path} exists and is not empty; choose another --out, or remove it{_advice(path, config)}")
+    if path.exists() and not (path.is_dir() and all(file.name in own or is_leftover(file.name) for file in path.iterdir())):
+        advice = "" if complete else _advice(path, config, kept)
+        raise ConfigError(f"{path} exists and is not empty; choose another --out, or remove it{advice}")
+    return False
 
 
-def is_finished(path: Path) -> bool:
-    """Whether a folder holds a run that has come to its end; parts that it was killed before it removed are removed."""
-    if not is_complete(path):
-        return False
-    if (path / PARTS_FOLDER).is_dir():
-        hold(path / LOCK, str(path))
-        shutil.rmtree(path / PARTS_FOLDER, ignore_errors=True)
-    return True
-
-
-def _advice(path: Path, config: Config) -> str:
-    """What else can be done about a folder that holds another run, or this one, finished."""
-    if is_finished(path):
-        return ""
+def _advice(path: Path, config: Config, kept: Config | None) -> str:
+    """What else can be done about a folder that holds something, maybe this run with other settings."""
     if "resume" in type(config).model_fields and (path / "checkpoints").exists():
         return f", or resume it with `warmstart pretrain --resume {path}`"
-    kept = _kept_settings(path, config)
     if kept is None:
         return ""
     mine, others = config.effective(), kept.effective()
@@ -127,11 +190,6 @@ def _short(value: Any) -> str:
     """A setting in an error message."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST_SETTING else f"{text[:LONGEST_SETTING]}…"
-
-
-def _is_unfinished(path: Path, config: Config) -> bool:
-    """Whether a folder holds a run with these settings that was stopped before its end."""
-    return not is_complete(path) and (kept := _kept_settings(path, config)) is not None and result_key(kept) == result_key(config)
 
 
 def _kept_settings(path: Path, config: Config) -> Config | None:
@@ -149,18 +207,11 @@ def _kept_settings(path: Path, config: Config) -> Config | None:
 
 
 def _with_threads(config: ThreadsConfig, recorded: int | None) -> ThreadsConfig:
-    """Use as many threads as the settings say, as are recorded for the run that is resumed, or as there are free cores."""
+    """Use as many threads as the settings say, as are recorded for the run that goes on, or as there are free cores."""
     threads = config.threads or recorded or free_threads()
     torch.set_num_threads(threads)
     console.print(f"computing with {threads} thread{'s' * (threads > 1)}; --threads {threads} repeats this run exactly")
     return config.model_copy(update={"threads": threads})
-
-
-def save_settings(folder: Path, config: Config) -> None:
-    """Write ``config.yaml``, whose first line, a comment, names the command, and ``run.json``."""
-    text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
-    atomic_write(folder / SETTINGS, f"# {command_name(config)}\n{text}".encode())
-    begin_record(folder, command_name(config))
 
 
 def provenance() -> Provenance:

@@ -19,10 +19,10 @@ from warmstart.notebook import Shown
 from warmstart.runs.record import RUN_FILE, read_record_of
 from warmstart.system.locks import LOCK, Holder, holder_of
 from warmstart.system.storage import (
-    PARTS_FOLDER,
     RACE_FILE,
     RECIPE_FILE,
     SETTINGS,
+    STEPS_FOLDER,
     file_sha256,
     is_leftover,
     json_or_none,
@@ -37,7 +37,7 @@ DEPTH = 4
 """folders within folders in which runs are looked for"""
 BEGUN = "begun"
 """marks a step in the record of a recipe that has been started, from nothing, and of whose end nothing is known"""
-_CONTENTS = {"bundle", "bundles", "checkpoints", "figures", TRIALS, "text", PARTS_FOLDER}
+_CONTENTS = {"bundle", "bundles", "checkpoints", "figures", TRIALS, "text", STEPS_FOLDER}
 """folders that belong to a run and hold none"""
 
 

@@ -50,9 +50,7 @@ from warmstart.model.files import model_digest
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord, seen_labels
 from warmstart.model.model import Model, parameter_counts, swap_head
 from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.made_of import made_of
-from warmstart.runs.parts import Parts
-from warmstart.runs.run import open_run, opened_run, provenance
+from warmstart.runs.run import Run, provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import MethodResult, MethodTable
@@ -127,22 +125,22 @@ def adapt(config: AdaptConfig) -> AdaptResult:
     here = world()
     here.require_equal({f"the setting {name}": value for name, value in setting_paths(config.to_dict())})
     ready = here.in_turns(lambda: _prepare(config))
-    here.require_equal(ready.made_of | {"the model": model_digest(config.model)})
-    parts, bundle, budgets = Parts.open(ready.folder, ready.made_of), ready.bundle, ready.budgets
+    here.require_equal({**ready.run.made_of, "the model": model_digest(config.model)})
+    bundle, budgets = ready.bundle, ready.budgets
     if make_scheme(config.tune.scheme).continued_pretraining:
         first = budgets[config.seed]  # its labels decide for all seeds
         text = texts_to_read(first, excluded=ready.calibration_texts)
-        bundle = continue_pretraining(bundle, first, config.tune.options, text, parts).bundle
-    result = compare_methods(bundle, budgets, config, (here.from_first(ready.scoring), parts), ready.lesson)
+        bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run).bundle
+    result = compare_methods(bundle, budgets, config, (here.from_first(ready.scoring), ready.run), ready.lesson)
     result = replace(result, set_apart=ready.set_apart)
-    return replace(result, confidence=here.first_alone(lambda: _finish(bundle, result, config, ready, parts)))
+    return replace(result, confidence=here.first_alone(lambda: _finish(bundle, result, config, ready)))
 
 
 @dataclass(frozen=True)
 class _Ready:
     """What an adaptation begins with, checked."""
 
-    folder: Path
+    run: Run
     bundle: Bundle
     loaded: Task
     """as it was read"""
@@ -152,7 +150,6 @@ class _Ready:
     calibration_texts: Split | None
     lesson: Lesson | None
     scoring: ScoringRun
-    made_of: dict[str, str]
 
     @property
     def set_apart(self) -> int:
@@ -175,13 +172,13 @@ def _prepare(config: AdaptConfig) -> _Ready:
     lesson = None
     if teacher:
         lesson = Lesson(teacher, teaching_pool(budgets[config.seed], config.distil.pool, calibration_texts), config.distil)
-    folder = open_run(config.out, config, resume=False) if world().leads else opened_run(config.out)
-    return _Ready(folder, bundle, loaded, task, budgets, calibration_texts, lesson, scoring, made_of(config))
+    run = Run.open(config.out, config)
+    return _Ready(run, bundle, loaded, task, budgets, calibration_texts, lesson, scoring)
 
 
-def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Ready, parts: Parts) -> ConfidenceResult | None:
+def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Ready) -> ConfidenceResult | None:
     """Save the bundle, print what was found, write the report."""
-    folder, task = ready.folder, ready.task
+    folder, task = ready.run.folder, ready.task
     adapted = adapted_bundle(bundle, result, config, ready.loaded, ready.calibration_texts)
     with model_is_saved(save_model(adapted, folder / "bundle")):
         warn_of_other_predictions(folder / "bundle", task, result.test_predictions)
@@ -194,7 +191,6 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
             confidence = ConfidenceResult(adapted.calibration, result.test_predictions, *texts, config.chosen_selection)
         network = adapted if isinstance(adapted, Bundle) else adapted.networks[0]
         page = write_adapt_page(replace(result, confidence=confidence), confidence, network, config, folder)
-        parts.close()
     console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {page}")
     return confidence
 
@@ -233,15 +229,15 @@ def compare_methods(
     bundle: Bundle,
     budgets: Mapping[int, LabelBudget],
     config: AdaptConfig,
-    asks: tuple[ScoringRun, Parts],
+    asks: tuple[ScoringRun, Run],
     lesson: Lesson | None = None,
 ) -> AdaptResult:
-    """Run every method within the budget of each seed; ``asks`` is the run of the command that asks, and its parts.
+    """Run every method within the budget of each seed; ``asks`` is who scores, and the run that keeps what is trained.
 
     With a ``lesson`` the pretrained model also learns from its teacher, and the texts that choose say which of both is saved.
     Collective: several processes share the training runs.
     """
-    task, first, (scoring, parts) = budgets[config.seed].whole, budgets[config.seed].task, asks
+    task, first, (scoring, run) = budgets[config.seed].whole, budgets[config.seed].task, asks
     swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
     encoded = EncodedTask.of(task, swapped, bundle.tokenizer)
     findings = _audit(first, bundle, config)
@@ -259,7 +255,7 @@ def compare_methods(
     for name, tune in settings.items():
         learner = _Learner(name, bundle, reads[name], tune, table.trained(name, tune))
         watch = folds[name].add if config.ensemble != "none" and name != SCRATCH else None
-        choice = SelectionSettings(config.chosen_selection, watch=watch, parts=parts, mirror=mirror)
+        choice = SelectionSettings(config.chosen_selection, watch=watch, run=run, mirror=mirror)
         table.add_runs(name, [learner.run(budget, choice) for budget in budgets.values()])
     teaching = _teaching(lesson, bundle, budgets[config.seed], table) if lesson else None
     method = DISTILLED if teaching and teaching.choice.kept else PRETRAINED

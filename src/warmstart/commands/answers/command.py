@@ -38,9 +38,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
 from warmstart.model.history import AnswersRecord, ComparisonRecord, TaskRecord
 from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.made_of import made_of
-from warmstart.runs.parts import Parts, Workplace
-from warmstart.runs.run import open_run, provenance
+from warmstart.runs.run import Run, provenance
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.differences import MethodScores
@@ -94,20 +92,19 @@ def answers(config: AnswersConfig) -> AnswersResult:
         )
     task = load_answer_task(config.task)
     scoring = ScoringRun.begin([task], config)
-    folder = open_run(config.out, config, resume=False)
-    parts = Parts.open(folder, made_of(config))
-    result = compare_answers(bundle, task, config, scoring, parts)
+    run = Run.open(config.out, config)
+    folder = run.folder
+    result = compare_answers(bundle, task, config, scoring, run)
     with model_is_saved(save(answers_bundle(bundle, result, config, task), folder / "bundle")):
         print_comparison(f"{task.name}: {METRIC} on {len(task.test)} test questions", result.comparison)
         for sentence in (THIS_SPLIT, result.threshold.sentence(), *result.ledger.findings):
             console.print(sentence)
         page = write_answers_page(result, config, folder)
-        parts.close()
     console.print(f"bundle: {folder / 'bundle'} (seed {result.best.seed}, best on validation)\nreport: {page}")
     return result
 
 
-def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, scoring: ScoringRun, parts: Parts) -> AnswersResult:
+def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, scoring: ScoringRun, run: Run) -> AnswersResult:
     """Run the pretrained model and one from scratch with the same seeds, and compare them with the most common answer."""
     settings = {PRETRAINED: config.train}
     if config.scratch_epochs is not None:
@@ -118,7 +115,7 @@ def compare_answers(bundle: Bundle, task: AnswerTask, config: AnswersConfig, sco
     origin, runs = model_digest(config.model), dict[str, tuple[AnswerRun, ...]]()
     for name, train in settings.items():
         method = scoring.method(name, ["answers", name, origin, train.to_dict()])
-        runs[name] = tuple(_run(bundle, task, train, seed, (method, parts)) for seed in seeds)
+        runs[name] = tuple(_run(bundle, task, train, seed, (method, run)) for seed in seeds)
     trainable = sum(parameter.numel() for parameter in bundle.model.parameters())
     rows = []
     for name, results in runs.items():
@@ -175,16 +172,16 @@ def _row(name: str, correct: Sequence[np.ndarray], units: np.ndarray) -> MethodR
     return MethodResult(name, found.scores, resampled=found.resampled)
 
 
-def _run(bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, asks: tuple[ScoredMethod, Parts]) -> AnswerRun:
+def _run(bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, asks: tuple[ScoredMethod, Run]) -> AnswerRun:
     """One run, or what is kept of it."""
-    method, parts = asks
+    method, run = asks
     title, model = f"{method.name}, seed {seed}", answer_model(bundle, seed, scratch=method.name == SCRATCH)
 
-    def make(workplace: Workplace) -> dict[str, Any]:
-        found = train_to_answer(model, bundle, task, config, seed, (title, workplace))
+    def make(step: Run) -> dict[str, Any]:
+        found = train_to_answer(model, bundle, task, config, seed, (title, step.place))
         return found | {"weights": model.weights()}
 
-    values = parts.kept(title, make)
+    values = run.step(title, make)
     model.load_state_dict(values.pop("weights"), strict=False)
     result = answer_run(model.eval(), values, task, method)
     console.print(f"{title}: {percent(result.test.correct.mean())} correct in {result.training.seconds:.0f} s")

@@ -24,9 +24,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.files import save
 from warmstart.model.history import ContinualRecord, TaskRecord
 from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.made_of import made_of
-from warmstart.runs.parts import Parts
-from warmstart.runs.run import open_run, provenance
+from warmstart.runs.run import Run, provenance
 from warmstart.system.console import console, print_table
 from warmstart.system.storage import atomic_write
 
@@ -47,14 +45,13 @@ def continual(config: ContinualConfig) -> ContinualResult:
     """Run every strategy with every seed, print, save the best models, write the report; the ``continual`` command."""
     bundle, tasks = load_model(config.model), load_tasks(config)
     language = PretrainingLoss(bundle, config.text) if config.text is not None else None
-    folder = open_run(config.out, config, resume=False)
-    suite, parts = TaskSuite.of(bundle, tasks, config), Parts.open(folder, made_of(config))
+    run = Run.open(config.out, config)
+    suite, folder = TaskSuite.of(bundle, tasks, config), run.folder
     seeds = range(config.seed, config.seed + config.seeds)
     learned = {
-        name: [learn_tasks(suite.within(seed), config, name, seed, parts.named(f"{name}, seed {seed}"), language) for seed in seeds]
-        for name in config.strategies
+        name: [learn_tasks(suite.within(seed), config, name, seed, run, language) for seed in seeds] for name in config.strategies
     }
-    runs = {name: tuple(run for run, _ in found) for name, found in learned.items()}
+    runs = {name: tuple(one for one, _ in found) for name, found in learned.items()}
     result = ContinualResult(suite.names, runs, suite.finish(), suite.label_findings, suite.one_split)
     for name, found in learned.items():
         if not STRATEGIES[name].anew:
@@ -65,7 +62,6 @@ def continual(config: ContinualConfig) -> ContinualResult:
             console.print(sentence)
         atomic_write(folder / "continual.json", json.dumps(result.to_dict(), indent=1).encode())
         page = write_continual_page(result, config, folder)
-        parts.close()
     console.print(f"bundles: {folder / 'bundles'}\nreport: {page}")
     return result
 

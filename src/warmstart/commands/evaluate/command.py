@@ -34,7 +34,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, percent_range
@@ -116,7 +116,7 @@ def _judge(config: EvaluateConfig, path: str) -> StudyResult:
     documents = list(documents_of([Source(path=one) for one in config.text]))
     if config.text and not documents:
         raise DataError(f"--text must hold at least one document that is not empty, but has none: {', '.join(config.text)}")
-    folder = open_run(config.out or PAIRS_FOLDER, config, resume=False)
+    folder = Run.open(config.out or PAIRS_FOLDER, config).folder
     measured = measure_pairs(bundle, pairs, documents, per_token=config.per_token)
     result = pairs_result(Path(path).name, measured)
     accuracy, low, high = (result.figures[name] for name in ("accuracy", "low", "high"))

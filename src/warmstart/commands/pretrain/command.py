@@ -41,7 +41,7 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.run import open_run, opened_run, provenance
+from warmstart.runs.run import Run, provenance
 from warmstart.seeding import seed_torch
 from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.device import pick_device
@@ -196,7 +196,7 @@ def _prepare(config: PretrainConfig) -> _Ready:
     origin = load_model(config.init_from) if config.init_from else None
     if origin is not None and not config.resume:
         console.print(_learning_rates(config.train))
-    folder = open_run(config.out, config, resume=bool(config.resume)) if world().leads else opened_run(config.out)
+    folder = Run.open(config.out, config.model_copy(update={"resume": None}), extend=bool(config.resume)).folder
     cache = Path(config.cache) if config.cache else folder / "text"
     plain, domain = config, None
     shards = _shards(config, cache, origin)

@@ -19,7 +19,7 @@ from warmstart.commands.adapt.result import AdaptResult
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain_on, tokenized
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, result_key
 from warmstart.data.budget import LabelBudget
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
@@ -32,9 +32,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.made_of import made_of
-from warmstart.runs.parts import Parts
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.stack.files import save_model
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console, print_table
@@ -66,7 +64,8 @@ class QuickstartConfig(ThreadsConfig):
 
 def quickstart(config: QuickstartConfig) -> QuickstartResult:
     """Run the complete path; the ``quickstart`` command."""
-    folder = open_run(config.out, config, resume=False)
+    run = Run.open(config.out, config)
+    folder = run.folder
     task, source = built_in_data(folder, config)
     scoring = ScoringRun.begin([task], config)
     adapting = {count: _adapt_config(config, count) for count in config.labels}
@@ -76,9 +75,8 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     tokenizer, stores = tokenized(settings, [source], folder)
     pretraining = pretrain_on(stores, tokenizer, settings, folder)
     save(pretraining.bundle, folder / "pretrained")
-    depends = {"the passages": task.digest, "the pretrained model": model_digest(str(folder / "pretrained"))}
-    parts = Parts.open(folder, made_of(config) | depends)
-    asks = {count: (scoring, parts.named(f"{count} labels")) for count in adapting}
+    data = result_key(task.digest, model_digest(str(folder / "pretrained")))[:8]
+    asks = {count: (scoring, run.within(f"{count} labels of {data}")) for count in adapting}
     adaptations = tuple(_adapt(pretraining.bundle, budgets[count], one, asks[count]) for count, one in adapting.items())
     result = QuickstartResult(pretraining, adaptations)
     adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting[config.labels[-1]], task)
@@ -86,7 +84,6 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
         for sentence in result.findings:
             console.print(sentence)
         page = write_quickstart_page(result, config, folder)
-        parts.close()
     text = task.test.texts[0]
     probabilities = predict(adapted, [text]).probabilities
     assert probabilities is not None
@@ -145,9 +142,7 @@ def _adapt_config(config: QuickstartConfig, labels: int) -> AdaptConfig:
     )
 
 
-def _adapt(
-    bundle: Bundle, budgets: Mapping[int, LabelBudget], settings: AdaptConfig, asks: tuple[ScoringRun, Parts]
-) -> AdaptResult:
+def _adapt(bundle: Bundle, budgets: Mapping[int, LabelBudget], settings: AdaptConfig, asks: tuple[ScoringRun, Run]) -> AdaptResult:
     console.print(f"\nAdapting with {settings.labels} labelled texts; each of {settings.seeds} seeds draws its own.")
     result = compare_methods(bundle, budgets, settings, asks)
     print_table(f"{settings.labels} labels: {result.task.metric}", result.comparison.table(), result.comparison.header)

@@ -31,7 +31,7 @@ from warmstart.experiment.store import write_runs_table
 from warmstart.experiment.sweep import check_sweep, estimate_only
 from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.run import open_run, save_settings
+from warmstart.runs.run import Run
 from warmstart.stats.formatting import percent
 from warmstart.stats.scores import metric_range
 from warmstart.system.console import console, print_table
@@ -66,8 +66,7 @@ def _race_tasks(config: RaceConfig) -> TasksComparison:
         if config.save not in (None, RECOMMENDED):
             named_method(str(config.save), methods)
         ScoringRun.begin([task], single.model_copy(update={"out": str(Path(config.out) / task.name)}))
-    folder = open_run(config.out, config, resume=any((Path(config.out) / name).is_dir() for name in names))
-    save_settings(folder, config)
+    folder = Run.open(config.out, config, extend=any((Path(config.out) / name).is_dir() for name in names)).folder
     started, races = time.time(), list[Comparison]()
     for number, (path, name) in enumerate(zip(paths, names, strict=True)):
         changes: dict[str, Any] = {"task": path, "more_tasks": (), "out": str(folder / name)}

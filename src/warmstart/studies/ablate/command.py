@@ -18,7 +18,7 @@ from warmstart.model.history import PruneRecord
 from warmstart.model.prune import check_prunable
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run, provenance
+from warmstart.runs.run import Run, ThreadsConfig, provenance
 from warmstart.stats.formatting import model_name
 from warmstart.studies.ablate.measure import (
     Ablation,
@@ -70,7 +70,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
         raise ModelError("there is nothing to ablate: this backbone has no blocks; give --dimension-groups to ablate its embedding")
     metric = choose_metric(bundle, config.task, config.text, config.limit, config.seed)
     scoring = ScoringRun.begin([metric.task] if metric.task else [], config)
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     if metric.task:  # the ledger counts a model and its ablations as one scoring
         method = scoring.method(f"{config.model} and its ablations", ["ablate", model_digest(config.model), config.ablation])
         method.record(metric.task, None)

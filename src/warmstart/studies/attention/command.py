@@ -16,7 +16,7 @@ from warmstart.inspection.tokens import sample_passages
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.stats.formatting import model_name
 from warmstart.studies.attention.measure import AttentionMeasured, measure_text_and_corpus
 from warmstart.studies.attention.page import all_heads_section, one_text_section
@@ -51,7 +51,7 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
     documents = documents_of([Source(path=path) for path in config.text])
     passages = sample_passages(documents, config.passages, config.seed) if config.text else []
     measured = measure_text_and_corpus(bundle, config.sentence, passages, config.threshold, config.seed)
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     _write_weights(measured, folder)
     result = attention_result(model_name(config.model), measured)
     depth, heads = measured.weights.shape[:2]

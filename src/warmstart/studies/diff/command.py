@@ -18,7 +18,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.stats.formatting import model_name
 from warmstart.studies.diff.measure import DiffInputs, check_comparable, compare_models, frequent_words, sample_tokens
 from warmstart.studies.diff.page import diff_sections, diff_tiles
@@ -58,7 +58,7 @@ def study_diff(config: StudyDiffConfig) -> StudyResult:
     shorter = min(before, after, key=lambda bundle: bundle.model.backbone.config.max_length)
     sample = sample_tokens(shorter, documents_of(_sources(config.text)), config.passages, config.tokens, config.seed)
     passages = _language_passages(shorter, before, config)
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     sentences = list(documents_of(_sources(config.text, sentences=True)))
     inputs = DiffInputs(sample, passages, frequent_words(shorter, sentences, config.words, config.seed), tasks)
     measured = compare_models(before, after, inputs, config.seed)

@@ -13,7 +13,7 @@ from warmstart.inspection.explanations import Removal, check_explainable, explai
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.seeding import rng
 from warmstart.stats.formatting import model_name
 from warmstart.studies.explain.page import explain_sections, heat_text
@@ -54,7 +54,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
     check_explainable(bundle)
     texts = _texts(config) if config.file else []
     prepared = prepare_text(bundle, config.text, config.target, config.removal) if config.text is not None else None
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     explanation = explain_text(prepared, config.random_orders, config.seed, config.max_phrase) if prepared else None
     if explanation:
         console.print(f"{explanation.target!r}, probability {explanation.probability:.3f}")

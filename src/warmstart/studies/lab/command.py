@@ -7,7 +7,7 @@ from pydantic import Field
 from warmstart.config import Advanced, Effectless
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.studies.lab.measure import run_experiments
 from warmstart.studies.lab.page import experiment_section
 from warmstart.studies.lab.result import lab_result, largest_difference
@@ -31,7 +31,7 @@ class StudyLabConfig(ThreadsConfig):
 def study_lab(config: StudyLabConfig) -> StudyResult:
     """Run all experiments, print their numbers and write the page. The details are the list of experiments."""
     width = max(config.width, config.keys)  # n orthogonal keys need at least n dimensions
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     experiments = run_experiments(config.seed, config.keys, width, config.samples)
     result = lab_result(experiments)
     tiles = [(f"largest difference, {one.name}", f"{largest_difference(one):.1g}") for one in experiments]

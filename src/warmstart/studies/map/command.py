@@ -18,7 +18,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.stats.formatting import model_name
 from warmstart.studies.map.measure import MIN_POINTS, MapInputs, measure_map
 from warmstart.studies.map.page import map_sections, map_tiles
@@ -62,7 +62,7 @@ def study_map(config: StudyMapConfig) -> StudyResult:
     """Measure, print the findings and write the page; the ``study map`` command."""
     bundle = load_model(config.model)
     inputs = _inputs(bundle, config)
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     result = map_result(measure_map(bundle, inputs, config.seed), model_name(config.model), config.seed)
     return finish_study(result, map_sections(result), config, folder, models=[config.model], tiles=map_tiles(result))
 

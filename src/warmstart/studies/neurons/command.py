@@ -16,7 +16,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.stats.formatting import model_name
 from warmstart.studies.neurons.measure import (
     NeuronOptions,
@@ -66,7 +66,7 @@ def study_neurons(config: StudyNeuronsConfig) -> StudyResult:
     bundle = load_model(config.model)
     layout, properties = neuron_layout(bundle.model, config.units), _properties(bundle, config)
     columns, own_text = [layout.column(name) for name in config.neuron], _own_text(bundle, config)
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     options = NeuronOptions(config.units, config.shifts, config.control, columns, own_text, config.top)
     result = neurons_result(measure_neurons(bundle, properties, options, config.seed), model_name(config.model))
     sections = neurons_sections(result, config.shifts, config.top)

@@ -32,7 +32,7 @@ from warmstart.model.files import load_bundle, save
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.studies.objectives.measure import EvaluationData, measure_objective
 from warmstart.studies.objectives.page import objectives_sections
 from warmstart.studies.objectives.result import objectives_result
@@ -99,7 +99,7 @@ def study_objectives(config: StudyObjectivesConfig) -> StudyResult:
     if config.words:
         tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
     pairs = read_minimal_pairs(config.pairs, config.limit) if config.pairs else []
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     tokenizer, stores = tokenized(settings[config.objectives[0]], sources, folder)
     data = EvaluationData(tasks, pairs, held_out_passages(config, sources))
     _check_lengths(pairs, tokenizer, config.backbone.max_length)

@@ -16,7 +16,7 @@ from warmstart.inspection.probe_scores import MIX
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import ThreadsConfig, open_run
+from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.stats.formatting import model_name, percent
 from warmstart.studies.probe.measure import TaskProbes, probe_models
 from warmstart.studies.probe.page import all_scores_section, compression_section, layers_section
@@ -56,7 +56,7 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
         raise ConfigError("name at least one model, and --tasks (files in SentEval's format) or --words (a CoNLL-U file)")
     names = distinct_names(config.models)
     bundles = {name: load_model(path) for name, path in zip(names, config.models, strict=True)}
-    folder = open_run(config.out, config, resume=False)
+    folder = Run.open(config.out, config).folder
     probes, started = list[TaskProbes](), time.perf_counter()
     for one in probe_models(bundles, tasks, range(config.seed, config.seed + config.seeds), mlp=config.mlp, random=config.random):
         probes.append(one)

@@ -1,4 +1,4 @@
-"""Runs of several parts: killed anywhere, the same command repeats nothing that was done, and ends as if nothing had been."""
+"""Runs of several steps: killed anywhere, the same command repeats nothing that was done, and ends as if nothing had been."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from helpers.bundles import language_bundle
 from helpers.models import SENTENCES
 from helpers.multitask import write_inputs
 from warmstart.cli import main
+from warmstart.config import Config, FileInput
 from warmstart.model.files import save
-from warmstart.runs.parts import Parts
+from warmstart.runs.record import end_record, read_record_of
+from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.locks import LOCK, releasing_locks
-from warmstart.system.storage import PARTS_FOLDER
+from warmstart.system.storage import STEPS_FOLDER
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.training import loop
@@ -51,30 +53,48 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def test_a_part_is_read_back_exactly(tmp_path: Path) -> None:
-    """Nested values, arrays, objects and tensors; its workplace is gone."""
-    parts = Parts.open(tmp_path, {"seeds": "2"})
-    assert parts.read("one") is None
-    assert parts.kept("one", lambda _: VALUES) is VALUES
-    assert not parts.workplace("one").folder.exists()
-    again = Parts.open(tmp_path, {"seeds": "2"})
-    assert same(again.kept("one", lambda _: pytest.fail("made again")), VALUES)
-    assert again.named("deep").read("one") is None
-    again.forget("one")
-    assert again.read("one") is None
-    again.close()
-    assert not (tmp_path / PARTS_FOLDER).exists()
+class SomeConfig(Config):
+    """Settings of some command."""
+
+    seeds: int = 2
+    text: FileInput[str] = "nowhere"
 
 
-def test_parts_of_something_else_are_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def opened(folder: Path, **settings: Any) -> Run:
+    """The run of some command in a folder."""
+    return Run.open(str(folder), SomeConfig(**settings))
+
+
+def test_a_step_is_read_back_exactly(tmp_path: Path) -> None:
+    """Nested values, arrays, objects and tensors; where it worked is gone, with its own steps."""
+    run, places = opened(tmp_path), list[Path]()
+
+    def make(step: Run) -> Any:
+        places.append(step.folder)
+        return step.step("inner", lambda _: VALUES)
+
+    assert run.step("one", make) is VALUES
+    assert not places[0].exists()
+    assert read_record_of(tmp_path)["done"] == 1
+    again = opened(tmp_path)
+    assert same(again.step("one", lambda _: pytest.fail("made again")), VALUES)
+    assert again.within("deep").step("one", lambda _: "another") == "another"
+    assert UNKEPT.step("one", lambda step: step.place) is None
+    end_record(tmp_path, "It is done.")
+    assert not (tmp_path / STEPS_FOLDER).exists()
+
+
+def test_steps_of_something_else_are_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run that depends on anything else makes its own, and says so; the others stay until one of both ends."""
-    before = Parts.open(tmp_path, {"'seeds'": "2", "task.csv": "ab"})
-    before.write("one", VALUES)
-    now = Parts.open(tmp_path, {"'seeds'": "2", "task.csv": "cd"})
+    text = tmp_path / "text.txt"
+    text.write_text("ab")
+    opened(tmp_path / "run", text=str(text)).step("one", lambda _: "before")
+    text.write_text("cd")
+    now = opened(tmp_path / "run", text=str(text))
     assert "has changed since it was stopped" in capsys.readouterr().err
-    assert now.read("one") is None
-    assert now.workplace("one") != before.workplace("one")
-    assert before.read("one")
+    assert now.step("one", lambda _: "now") == "now"
+    text.write_text("ab")
+    assert opened(tmp_path / "run", text=str(text)).step("one", lambda _: pytest.fail("made again")) == "before"
 
 
 # ---------------------------------------------------------------------------------------------------- the commands
@@ -216,7 +236,7 @@ def test_a_killed_run_goes_on(name: str, place: Path, steps: list[int], tmp_path
 def test_a_run_that_is_asked_to_stop_goes_on(
     name: str, place: Path, steps: list[int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the middle of a part, by SIGTERM or Ctrl-C: the step is finished, a checkpoint is written, and what to do is said."""
+    """In the middle of a step, by SIGTERM or Ctrl-C: the step is finished, a checkpoint is written, and what to do is said."""
     monkeypatch.setattr(loop, "FIRST_CHECKPOINT", 1e9)
     words, whole = words_of(name, place), place / "whole"
     assert run_once([*words, "--out", str(whole)]) == 0
@@ -230,7 +250,7 @@ def test_a_run_that_is_asked_to_stop_goes_on(
         assert f"warmstart: {said}; the same command goes on where it stopped\n" in capsys.readouterr().err
         steps[1] = -1
         assert run_once([*words, "--out", str(run)]) == 0
-        assert "finished part" in capsys.readouterr().err
+        assert "finished step" in capsys.readouterr().err
         assert steps[0] == total
         found = outcome(run)
         assert found == expected
@@ -251,36 +271,36 @@ def test_a_run_with_other_inputs_starts_anew(
     place: Path, stopped: list[str], steps: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing of another text is used; other settings are refused, and the difference is named."""
-    kept = sorted((place / "run" / PARTS_FOLDER).iterdir())
+    kept = sorted((place / "run" / STEPS_FOLDER).rglob("*"))
     assert run_once([*stopped, "--seeds", "3", "--learning-rate", "0.01"]) == 2
     said = capsys.readouterr().err
     assert "run exists and is not empty; choose another --out, or remove it. It holds a run that was stopped, which goes on" in said
     assert "'seeds' is 3 here and 2 there" in said
     assert "'tune' is" in said
-    assert sorted((place / "run" / PARTS_FOLDER).iterdir()) == kept
+    assert sorted((place / "run" / STEPS_FOLDER).rglob("*")) == kept
     text = next((place / "cats").glob("train*"))
     text.write_text(text.read_text().replace("cat", "cow", 1))
     steps[0] = 0
     assert run_once(stopped) == 0
     assert steps[0] == 2 * 9
-    assert not (place / "run" / PARTS_FOLDER).exists()
+    assert not (place / "run" / STEPS_FOLDER).exists()
 
 
-def test_a_part_that_cannot_be_read_is_made_again(place: Path, stopped: list[str], steps: list[int]) -> None:
+def test_a_step_that_cannot_be_read_is_made_again(place: Path, stopped: list[str], steps: list[int]) -> None:
     """The run ends well."""
-    (part,) = (place / "run" / PARTS_FOLDER).glob("*.part")
-    part.write_bytes(part.read_bytes()[:-3])
+    (step,) = (place / "run" / STEPS_FOLDER).rglob("*.step")
+    step.write_bytes(step.read_bytes()[:-3])
     assert run_once(stopped) == 0
-    assert not (place / "run" / PARTS_FOLDER).exists()
+    assert not (place / "run" / STEPS_FOLDER).exists()
 
 
-def test_a_finished_run_leaves_no_parts(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_leaves_no_steps(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Killed when only they were to be removed, they go when its folder is next opened; the run is not repeated."""
     words = [*words_of("holdout", place), "--no-scratch", "--seeds", "1", "--out", str(place / "run")]
     with monkeypatch.context() as patch:
-        patch.setattr(Parts, "close", lambda _: None)
+        patch.setattr("warmstart.runs.record.is_complete", lambda _: None)
         assert run_once(words) == 0
-    assert (place / "run" / PARTS_FOLDER).exists()
+    assert (place / "run" / STEPS_FOLDER).exists()
     assert run_once(words) == 2
     assert "exists and is not empty; choose another --out, or remove it\n" in capsys.readouterr().err
     assert sorted(one.name for one in (place / "run").iterdir()) == [
