@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warmstart.system.storage import RECIPE_FILE, atomic_write, json_or_none
+from warmstart.runs.record import read_record_of
+from warmstart.system.storage import atomic_write
 
 RESUMES = {"race"}
 """commands that take up their finished trials"""
@@ -156,7 +157,7 @@ def values_of(result: Any) -> dict[str, Any]:
 def recipe_steps(folder: Path) -> dict[str, Any]:
     """The steps of a recipe: what the bundle of each says of it, its minutes, and the last loss of its training."""
     steps = {}
-    for name, step in (json_or_none(folder / RECIPE_FILE) or {}).items():
+    for name, step in read_record_of(folder).get("steps", {}).items():
         log, records = folder / name / "metrics.jsonl", history(folder / name / "bundle")
         losses = [json.loads(line).get("loss") for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
         last = [loss for loss in losses if loss is not None][-1:]

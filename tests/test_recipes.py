@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +16,10 @@ from warmstart.commands.adapt.command import AdaptConfig
 from warmstart.commands.recipe import RecipeConfig, _has_result, read_recipe, recipe
 from warmstart.commands.tokenize import TokenizeConfig
 from warmstart.config import EFFECTLESS, NAMES_FILES, NAMES_TASKS, read_yaml
-from warmstart.corpora.index import PLAN, SHARD_INDEX
 from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError
 from warmstart.runs.made_of import input_hashes
+from warmstart.runs.record import end_record, read_record_of, write_record
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))
@@ -37,7 +37,7 @@ def test_every_recipe_runs_tiny(file: Path, data_folder: Path, tmp_path: Path, m
     monkeypatch.chdir(RECIPES.parent)
     steps = read_recipe(str(file), tmp_path, "tiny")
     recipe(RecipeConfig(file=str(file), out=str(tmp_path / "run"), length="tiny"))
-    assert list(json.loads((tmp_path / "run" / "recipe.json").read_bytes())) == list(steps)
+    assert list(read_record_of(tmp_path / "run")["steps"]) == list(steps)
     for name, step in steps.items():
         if step["command"] in ("pretrain", "adapt", "answers"):
             assert (tmp_path / "run" / name / "report.html").exists()
@@ -130,11 +130,11 @@ def test_a_done_step_that_would_now_be_another_is_refused(small: Path, tmp_path:
     text.write_text(before + "more")
     assert f"({text})" in refused("--length", "short")
     text.write_text(before)
-    done = json.loads((out / "recipe.json").read_bytes())
-    del done["lm"]["made_of"]["the version"]
-    (out / "recipe.json").write_text(json.dumps(done))
+    steps = read_record_of(out)["steps"]
+    del steps["lm"]["made_of"]["the version"]
+    write_record(out, steps=steps)
     assert "(the version)" in refused("--length", "short")
-    (out / "recipe.json").write_text("[1")
+    (out / "run.json").write_text("[1")
     assert main([*run, "--length", "short"]) == 2
     assert "cannot be read" in capsys.readouterr().err
     assert (out / "lm" / "bundle" / "weights.safetensors").read_bytes() == weights
@@ -169,15 +169,14 @@ def test_a_step_that_ended_before_the_recipe_could_note_it_is_done(
 ) -> None:
     """It is not run again; made of other text, it is refused."""
     out, words = tmp_path / "run", ["recipe", str(small), "--out", str(tmp_path / "run")]
-    written = recipe_module._write_done
     with monkeypatch.context() as patch:
 
-        def killed(folder: Path, done: dict[str, dict[str, object]]) -> None:
-            if "seconds" in done["lm"]:
+        def killed(folder: Path, **values: Any) -> None:
+            if values.get("done"):
                 raise KeyboardInterrupt
-            written(folder, done)
+            write_record(folder, **values)
 
-        patch.setattr(recipe_module, "_write_done", killed)
+        patch.setattr(recipe_module, "write_record", killed)
         assert main(words) == 130
     assert (out / "lm" / "report.html").exists()
     weights = (out / "lm" / "bundle" / "weights.safetensors").stat().st_mtime_ns
@@ -189,18 +188,17 @@ def test_a_step_that_ended_before_the_recipe_could_note_it_is_done(
     assert main(words) == 0
     assert "lm: pretrain was finished when the recipe was stopped" in capsys.readouterr().err
     assert (out / "lm" / "bundle" / "weights.safetensors").stat().st_mtime_ns == weights
-    assert "begun" not in json.loads((out / "recipe.json").read_bytes())["lm"]
+    assert read_record_of(out)["steps"]["lm"]["done"]
+    assert read_record_of(out)["state"] == "finished"
 
 
-def test_tokens_without_their_index_are_not_done(tmp_path: Path) -> None:
+def test_tokens_of_a_run_without_its_end_are_not_done(tmp_path: Path) -> None:
     """``tokenize`` was stopped: a recipe goes on with it."""
-    (tmp_path / "shards").mkdir()
-    (tmp_path / PLAN).write_text("{}")
-    assert COMMANDS["tokenize"].last_file == SHARD_INDEX
     settings = TokenizeConfig(text=("a",), out=str(tmp_path))
-    assert not _has_result("tokenize", settings)
-    (tmp_path / SHARD_INDEX).write_text("{}")
-    assert _has_result("tokenize", settings)
+    write_record(tmp_path, command="tokenize", state="running")
+    assert not _has_result(settings)
+    end_record(tmp_path, "It is done.")
+    assert _has_result(settings)
 
 
 def test_inputs_of_a_step_are_globs_and_manifests_of_any_ending_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,4 +234,4 @@ def test_a_step_in_a_folder_that_is_not_its_own_is_not_taken_for_done(small: Pat
     assert main([*words, *tokenizer, "--out", str(tmp_path / "run" / "lm")]) == 0
     for _ in range(2):
         assert main(["recipe", str(small), "--out", str(tmp_path / "run")]) == 2
-    assert "lm" not in recipe_module._read_done(tmp_path / "run")
+    assert "lm" not in read_record_of(tmp_path / "run").get("steps", {})

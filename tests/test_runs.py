@@ -25,7 +25,7 @@ from warmstart.commands.runs.result import RunsComparison, RunsResult
 from warmstart.runs.record import end_record, write_record
 from warmstart.runs.state import RunState, find_runs
 from warmstart.system.locks import LOCK, holder_of, releasing_locks
-from warmstart.system.storage import RECIPE_FILE, SETTINGS
+from warmstart.system.storage import SETTINGS
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 HOLDER = """
@@ -140,7 +140,7 @@ def test_files_of_another_form_are_no_errors(runs: Path) -> None:
     (runs / "odd" / SETTINGS).write_text("# race\ntask: t.yaml\nmore_tasks: 3\n")
     (runs / "odd" / "metrics.jsonl").write_text('{"step": 2, "held_out": 5}\n')
     (runs / "steps").mkdir()
-    (runs / "steps" / RECIPE_FILE).write_text(json.dumps({"s": {"seconds": "x", "steps": "y"}}))
+    (runs / "steps" / "run.json").write_text(json.dumps({"done": "x", "planned": [], "command": None}))
     found = [run.to_dict() for run in find_runs(runs)]
     assert {Path(one["run"]).name for one in found} >= {"odd", "steps", "lm"}
     RunsComparison(tuple(find_runs(runs))).results_table()
@@ -267,14 +267,11 @@ def test_ctrl_c_stops_looking_and_nothing_else(
 def test_a_recipe_counts_its_steps(tmp_path: Path) -> None:
     """A recipe with a step to go is stopped; its steps are runs of their own."""
     write_run(tmp_path / "lab" / "lm")
-    entry = {"command": "pretrain", "seconds": 3.5, "length": None, "made_of": {}, "steps": 2}
-    (tmp_path / "lab" / RECIPE_FILE).write_text(json.dumps({"lm": entry}))
+    write_record(tmp_path / "lab", command="recipe", state="running", planned=2, done=1)
     found = {run.name: run for run in find_runs(tmp_path)}
     assert found.keys() == {"lab", "lab/lm"}
     lab = found["lab"]
-    assert (lab.command, lab.state, lab.done, lab.planned, lab.seconds) == ("recipe", "stopped", 1, 2, 3.5)
-    (tmp_path / "lab" / RECIPE_FILE).write_text("{")
-    assert RunState(tmp_path / "lab", "lab").state == "damaged"
+    assert (lab.command, lab.state, lab.done, lab.planned, lab.unit) == ("recipe", "stopped", 1, 2, "steps")
 
 
 @pytest.mark.usefixtures("no_second_process", "no_pages")

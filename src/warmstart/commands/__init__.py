@@ -22,8 +22,6 @@ class Command(NamedTuple):
     """run again after an interruption, it repeats nothing that was done"""
     distributed: bool = False
     """several processes that ``torchrun`` starts can share its work"""
-    last_file: str = ""
-    """in the folder of its results, once it is done; none: it has a report, or is put in place whole"""
 
     def load(self) -> tuple[Any, Any]:
         """The class of its settings, and the function that takes them, which unlocks at its end the folders that it locked."""
@@ -55,7 +53,6 @@ COMMANDS = Registry(
             "tokenize",
             "write text as shards of tokens, in parallel, for pretrain to read",
             goes_on=True,
-            last_file="index.json",
         ),
         "adapt": Command(
             "commands.adapt.command",

@@ -14,7 +14,6 @@ stopped goes on, or starts again. A step that is done but would now have other s
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,11 +27,11 @@ from warmstart.config import Advanced, Config, Effectless, read_yaml
 from warmstart.errors import ConfigError, suggest
 from warmstart.experiment.backends import known_backend
 from warmstart.runs.made_of import made_of
-from warmstart.runs.record import is_complete
-from warmstart.runs.state import BEGUN
+from warmstart.runs.record import RUN_FILE, end_record, is_complete, read_record_of, write_record
+from warmstart.runs.run import Run
 from warmstart.system.console import console
-from warmstart.system.locks import LOCK, hold
-from warmstart.system.storage import RECIPE_FILE, SETTINGS, atomic_write, is_leftover, json_or_none, names_a_folder
+from warmstart.system.locks import LOCK
+from warmstart.system.storage import is_leftover, names_a_folder
 
 
 class RecipeConfig(Config):
@@ -71,36 +70,42 @@ def recipe(config: RecipeConfig) -> Path:
         raise ConfigError(f"{config.file} has no step '{unknown[0]}'; {suggest(unknown[0], steps)}")
     plans = {name: _plan(name, values, folder, config.file) for name, values in steps.items()}  # all are checked before any runs
     plans = {name: (command, _spread_over(settings, config)) for name, (command, settings) in plans.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    hold(folder / LOCK, str(folder))
-    done = _read_done(folder)
-    for name, (command, settings) in plans.items():
+    steps_done = _steps_of(folder)
+    Run.open(str(folder), config, extend=True)
+    write_record(folder, planned=len(plans))
+    for name, step in plans.items():
         if not config.only or name in config.only:
-            _run_step(name, (command, settings), folder, done, {"length": config.length, "steps": len(plans)})
+            _run_step(name, step, folder, steps_done)
+    if sum(step["done"] for step in steps_done.values()) >= len(plans):
+        end_record(folder, f"All steps of {config.file} are done.")
     return folder
 
 
-def _run_step(name: str, step: tuple[str, Config], folder: Path, done: dict[str, dict[str, Any]], about: Mapping[str, Any]) -> None:
-    """Run a step that is not done; ``done`` is what is known of all, and is written before and after it."""
+def _run_step(name: str, step: tuple[str, Config], folder: Path, known: dict[str, dict[str, Any]]) -> None:
+    """Run a step that is not done; ``known`` is what run.json says of all, written before one begins from nothing, and after it."""
     command, settings = step
-    made, known = made_of(settings), done.get(name, {})
-    if known and not known.get(BEGUN) and ("out" not in type(settings).model_fields or _has_result(command, settings)):
-        _refuse_changes(name, known["made_of"], made, folder)
-        return
-    entry: dict[str, Any] = {"command": command, **about, "made_of": made}
-    if known and _has_result(command, settings):  # killed when all was done but to say so here
-        _refuse_changes(name, known["made_of"], made, folder)
-        console.rule(f"{name}: {command} was finished when the recipe was stopped", align="left")
+    made, before, complete = made_of(settings), known.get(name), _has_result(settings)
+
+    def note(*, done: bool, seconds: float | None = None) -> None:
+        known[name] = {"made_of": made, "done": done, "seconds": seconds}
+        write_record(folder, steps=known, done=sum(step["done"] for step in known.values()))
+
+    if before and (complete or (before["done"] and "out" not in type(settings).model_fields)):
+        if changed := [one for one in {**before["made_of"], **made} if before["made_of"].get(one) != made.get(one)]:
+            raise ConfigError(
+                f"step '{name}' is done in {folder}, but what it was made of has changed ({', '.join(changed[:5])}); remove "
+                f"{folder / name} to run it again, or choose another --out"
+            )
+        if not before["done"]:  # killed when all was done but to say so here
+            console.rule(f"{name}: {command} was finished when the recipe was stopped", align="left")
+            note(done=True)
     else:
         console.rule(f"{name}: {command}", align="left")
-        if not _has_result(command, settings):
-            _write_done(folder, done | {name: entry | {BEGUN: True}})
-        started = time.monotonic()
-        _, run = COMMANDS[command].load()
+        if not complete:
+            note(done=False)
+        started, (_, run) = time.monotonic(), COMMANDS[command].load()
         run(settings)
-        entry |= {"seconds": round(time.monotonic() - started, 1)}
-    done[name] = entry
-    _write_done(folder, done)
+        note(done=True, seconds=round(time.monotonic() - started, 1))
 
 
 def _spread_over(settings: Config, config: RecipeConfig) -> Config:
@@ -111,30 +116,14 @@ def _spread_over(settings: Config, config: RecipeConfig) -> Config:
     return settings.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-def _has_result(command: str, settings: Config) -> bool:
-    """Whether there is what a step leaves at its end: its last file, a run's report, or what it puts in place whole."""
-    out = getattr(settings, "out", None)
-    if out is None:
+def _has_result(settings: Config) -> bool:
+    """Whether there is what a step leaves at its end: a run that says so, or what it puts in place whole."""
+    if (out := getattr(settings, "out", None)) is None:
         return False
     path = Path(out)
-    if COMMANDS[command].last_file:
-        return (path / COMMANDS[command].last_file).exists()
-    if (path / SETTINGS).exists() or not path.is_dir():
+    if (path / RUN_FILE).exists() or not path.is_dir():
         return is_complete(path) or path.is_file()
     return any(file.name != LOCK and not is_leftover(file.name) for file in path.iterdir())
-
-
-def _write_done(folder: Path, done: Mapping[str, Any]) -> None:
-    atomic_write(folder / RECIPE_FILE, json.dumps(done, indent=1).encode())
-
-
-def _refuse_changes(name: str, before: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:
-    """Raise ``ConfigError`` if a step that is done was made of something else."""
-    if changed := [one for one in {**before, **now} if before.get(one) != now.get(one)]:
-        raise ConfigError(
-            f"step '{name}' is done in {folder}, but what it was made of has changed ({', '.join(changed[:5])}); remove "
-            f"{folder / name} and the step from {folder / RECIPE_FILE} to run it again, or choose another --out"
-        )
 
 
 def read_recipe(file: str, folder: Path, length: str | None) -> dict[str, dict[str, Any]]:
@@ -173,9 +162,9 @@ def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tupl
     return command, settings.build(with_preset(given) if "backbone" in settings.model_fields else given, f"{file}, step '{name}'")
 
 
-def _read_done(folder: Path) -> dict[str, Any]:
-    file = folder / RECIPE_FILE
-    found = json_or_none(file)
-    if found is None and file.exists():
-        raise ConfigError(f"{file} must say which steps are done, but cannot be read; choose another --out")
-    return found or {}
+def _steps_of(folder: Path) -> dict[str, Any]:
+    """What run.json says of the steps of a recipe: what each is made of, and whether it is done."""
+    record = read_record_of(folder)
+    if not record and (folder / RUN_FILE).exists():
+        raise ConfigError(f"{folder / RUN_FILE} must say which steps are done, but cannot be read; choose another --out")
+    return dict(record.get("steps", {}))

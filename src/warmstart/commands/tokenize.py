@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, takewhile
 from pathlib import Path
@@ -10,8 +9,8 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, TaskInput, result_key
-from warmstart.corpora.index import PLAN, SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput, command_name, result_key
+from warmstart.corpora.index import SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
 from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
 from warmstart.data.source import Document, Source, TableFlags
@@ -20,11 +19,12 @@ from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
 from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError
+from warmstart.runs.record import RUN_FILE, end_record, read_record_of, write_record
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console, print_table
 from warmstart.system.locks import LOCK, hold
-from warmstart.system.storage import atomic_write, is_leftover, json_or_none, make_folder, sweep
+from warmstart.system.storage import is_leftover, make_folder, sweep
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -97,6 +97,7 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
         pieces, config.how, tokenizer, config.held_out_fraction, folder, config.drop_near_duplicates, texts, filters
     )
     index = _complete(folder) or tokenize_text(plan, config.jobs)
+    end_record(folder, f"{sum(one.tokens for one in index.shards):,} tokens of text are written.")
     print_table(f"{folder}: token shards", shard_table(index), HEADER)
     for sentence in left_out_sentences(index.left_out, filters):
         console.print(sentence)
@@ -159,18 +160,18 @@ def _begin(
     identity = result_key(how, given.digest if given else "", identity_of(pieces), texts)
     make_folder(folder)
     hold(folder / LOCK, str(folder))
-    sweep(folder, PLAN)
+    sweep(folder, RUN_FILE)
+    known = read_record_of(folder)
     others = [one.name for one in folder.iterdir() if one.name != LOCK and not is_leftover(one.name)]
-    if (folder / PLAN).is_file():
-        if (json_or_none(folder / PLAN) or {}).get("identity") != identity:
+    if known:
+        if known.get("identity") != identity:
             raise ConfigError(
                 f"{folder} was begun with other text or other settings (a file that changed is other text); choose another --out, "
                 "or remove it"
             )
     elif others:
         raise ConfigError(f"{folder} exists and is not empty; choose another --out, or remove it")
-    else:
-        atomic_write(folder / PLAN, json.dumps({"identity": identity}).encode())
+    write_record(folder, command=command_name(config), state="running", identity=identity)
 
 
 def _complete(folder: Path) -> ShardIndex | None:

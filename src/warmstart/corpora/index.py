@@ -23,8 +23,6 @@ from warmstart.system.storage import SEAL, atomic_write, require_format, sealed,
 
 SHARD_INDEX, TOKENIZER = "index.json", "tokenizer.json"
 """raised whenever the same text would be stored differently"""
-PLAN = "plan.json"
-"""beside it: what ``tokenize`` was told when it began; without the index, its work is not done"""
 INDEX_BYTES = TOKENIZER_BYTES
 """of an index, which may come from a stranger: about two hundred thousand shards"""
 

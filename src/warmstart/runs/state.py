@@ -20,12 +20,10 @@ from warmstart.runs.record import RUN_FILE, read_record_of
 from warmstart.system.locks import LOCK, Holder, holder_of
 from warmstart.system.storage import (
     RACE_FILE,
-    RECIPE_FILE,
     SETTINGS,
     STEPS_FOLDER,
     file_sha256,
     is_leftover,
-    json_or_none,
     unsealed,
 )
 from warmstart.training.log import read_metrics
@@ -35,8 +33,6 @@ TRIALS = "trials"
 """folder of the results of a sweep's trials, in the folder of the run"""
 DEPTH = 4
 """folders within folders in which runs are looked for"""
-BEGUN = "begun"
-"""marks a step in the record of a recipe that has been started, from nothing, and of whose end nothing is known"""
 _CONTENTS = {"bundle", "bundles", "checkpoints", "figures", TRIALS, "text", STEPS_FOLDER}
 """folders that belong to a run and hold none"""
 
@@ -78,17 +74,9 @@ class RunState(Shown, view="commands.runs.page:run_view"):
         return read_record_of(self.path)
 
     @cached_property
-    def steps_done(self) -> dict[str, Any] | None:
-        """The record of a recipe: step that is done -> what it was; None if there is none, or if it is damaged."""
-        steps = json_or_none(self.path / RECIPE_FILE)
-        return (
-            None if steps is None else {name: one for name, one in steps.items() if not (isinstance(one, dict) and one.get(BEGUN))}
-        )
-
-    @cached_property
     def command(self) -> str:
         """The command that made it; empty if its files do not say."""
-        return "recipe" if (self.path / RECIPE_FILE).exists() else str(self.record.get("command", ""))
+        return str(self.record.get("command", ""))
 
     @property
     def headline(self) -> str:
@@ -119,15 +107,12 @@ class RunState(Shown, view="commands.runs.page:run_view"):
             return "running"
         if self.damage:
             return "damaged"
-        if (self.path / RECIPE_FILE).exists():
-            return "finished" if self.steps_done and len(self.steps_done) >= (self.planned or 0) else "stopped"
         return "finished" if self.record.get("state") == "finished" else "stopped"
 
     @property
     def damage(self) -> tuple[str, ...]:
         """The files that cannot be read, or are not what was written."""
         found = [SETTINGS] if (self.path / SETTINGS).exists() and self.settings is None else []
-        found += [RECIPE_FILE] if (self.path / RECIPE_FILE).exists() and self.steps_done is None else []
         return (*found, *(f"{TRIALS}/{name}" for name in self.trials.damaged))
 
     @cached_property
@@ -146,29 +131,21 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     @property
     def unit(self) -> str:
         """What ``done`` counts."""
-        if self.command == "recipe" or (self.path / TRIALS).is_dir():
-            return "steps of the recipe" if self.command == "recipe" else TRIALS
-        return "steps"
+        return TRIALS if (self.path / TRIALS).is_dir() else "steps"
 
     @property
     def done(self) -> int | None:
-        """Steps or trials that are done; None if the run does not record them."""
+        """Steps of training, trials, or else steps of the run that are done; None if it does not record them."""
         if self.unit == TRIALS:
             return self.trials.done
-        if self.command == "recipe":
-            return len(self.steps_done or ())
-        return max((row["step"] for row in self.log), default=None)
+        return max((row["step"] for row in self.log), default=_whole(self.record.get("done")))
 
     @property
     def planned(self) -> int | None:
         """Steps or trials in all, if the run says so."""
-        if self.unit == TRIALS:
-            return _whole(self.record.get("planned"))
-        if self.command == "recipe":
-            steps = [one.get("steps") for one in (json_or_none(self.path / RECIPE_FILE) or {}).values() if isinstance(one, dict)]
-            return max((one for one in steps if isinstance(one, int)), default=None)
         train = (self.settings or {}).get("train")
-        return _whole(train.get("steps")) if isinstance(train, dict) else None
+        steps = train.get("steps") if isinstance(train, dict) and self.log else None
+        return _whole(self.record.get("planned", steps))
 
     @property
     def loss(self) -> float | None:
@@ -190,9 +167,6 @@ class RunState(Shown, view="commands.runs.page:run_view"):
         logged = max((row["seconds"] for row in self.log if isinstance(row.get("seconds"), int | float)), default=None)
         if logged is not None or self.trials.done:
             return logged if logged is not None else self.trials.seconds
-        if self.command == "recipe":
-            took = [one.get("seconds") for one in (self.steps_done or {}).values() if isinstance(one, dict)]
-            return sum(float(one) for one in took if isinstance(one, int | float))
         times = [_changed(self.path / name) for name in (SETTINGS, RUN_FILE)]
         return times[1] - times[0] if self.state == "finished" and all(times) and times[1] >= times[0] else None
 
@@ -219,8 +193,8 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder has the settings of a run, or the record of a recipe."""
-    return any((path / name).is_file() for name in (SETTINGS, RECIPE_FILE))
+    """Whether a folder has the settings or the record of a run."""
+    return any((path / name).is_file() for name in (SETTINGS, RUN_FILE))
 
 
 def find_runs(folder: Path) -> Iterator[RunState]:

@@ -28,8 +28,8 @@ from warmstart.errors import StorageError, WarmstartError
 from warmstart.system.limits import TOKENIZER_VALUES, parse_json
 from warmstart.system.stopping import has_ended
 
-SETTINGS, PAGE_FILE, RECIPE_FILE = "config.yaml", "report.html", "recipe.json"
-"""in the folder of a run: its settings, its report, and which steps of a recipe are done"""
+SETTINGS, PAGE_FILE = "config.yaml", "report.html"
+"""in the folder of a run: its settings, and its report"""
 RACE_FILE = "race.json"
 """in the folder of a race on one task: what every method scored"""
 CURVE_FILE = "curve.json"

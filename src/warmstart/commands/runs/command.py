@@ -29,7 +29,7 @@ from warmstart.runs.state import TRIALS, RunState, find_runs, folder_size, is_ru
 from warmstart.system.console import console, print_table
 from warmstart.system.locks import LOCK, hold, releasing_locks
 from warmstart.system.stopping import Terminated
-from warmstart.system.storage import leftovers
+from warmstart.system.storage import STEPS_FOLDER, leftovers
 
 LOOK_AGAIN = 0.5
 """seconds between two looks at a run that is followed"""
@@ -38,6 +38,7 @@ LAST_LINES = 5
 CACHES = {
     "checkpoints": "checkpoints of a finished run",
     "text": "tokenized text of a finished run",
+    STEPS_FOLDER: "steps of a finished run",
 }
 """folders in that of a run that serve only to go on, or to save time"""
 
