@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
+from helpers.figures import repeats
 from warmstart.errors import ConfigError
 from warmstart.finetuning.answering import split_calibration_questions
 from warmstart.seeding import rng
@@ -61,12 +62,12 @@ def logistic(accuracy: float, spread: float) -> Callable[[np.random.Generator, i
 
 
 @pytest.mark.proofs
-@pytest.mark.parametrize(("accuracy", "spread", "least"), [(0.75, 2.0, 0.90), (0.75, 3.0, 0.99), (0.85, 1.5, 0.90)])
+@pytest.mark.parametrize(("accuracy", "spread", "least"), [(0.75, 2.0, 0.85), (0.75, 3.0, 0.99), (0.85, 1.5, 0.88)])
 def test_a_threshold_is_found_and_its_guarantee_holds(accuracy: float, spread: float, least: float) -> None:
-    """10% errors from 300 texts: a threshold in at least 90% of 10,000 draws, and at most 5% of the guarantees are violated.
+    """10% errors from 300 texts: a threshold in at least 85% of 10,000 draws, and at most 5% of the guarantees are violated.
 
     A binary search that divides the error probability among its tests finds one in 65%, 99% and 80% of the draws (violated: 0.1%,
-    0.3%, 0.3%); this finds one in 92%, 100% and 91% (violated: 2.6%, 3.2%, 2.7%).
+    0.3%, 0.3%); this finds one in 88%, 100% and 91% (violated: 1.2%, 1.5%, 1.4%).
     """
     draw, chance, level, target = logistic(accuracy, spread), np.random.default_rng(5), 0.95, 0.1
     confidence, right = draw(chance, 400_000)
@@ -82,6 +83,24 @@ def test_a_threshold_is_found_and_its_guarantee_holds(accuracy: float, spread: f
     print(f"accuracy {accuracy}, spread {spread}: a threshold in {found / draws:.3f}, violated in {violated / draws:.3f}")
     assert found / draws >= least
     assert violated <= stats.binom.ppf(0.999, draws, 1 - level)
+
+
+@pytest.mark.proofs
+def test_the_more_texts_the_surer_a_threshold_is_found() -> None:
+    """A model that is right in 97% whatever its confidence: 5% errors in 1 of 4 draws of 300 texts, always from 3,000.
+
+    A single start, where one wrong answer may pass, finds a threshold in 24 to 26% with any number of texts. With 5.1% wrong
+    everywhere, every threshold that is found is a violation: at most 5%.
+    """
+    chance, draws, level = np.random.default_rng(8), repeats(2000, 200), 0.95
+    for count, least in ((300, 0.2), (1000, 0.65), (3000, 0.97)):
+        found, violated = (
+            sum(find_threshold(chance.random(count), chance.random(count) >= error, 0.05, level).answered > 0 for _ in range(draws))
+            for error in (0.03, 0.051)
+        )
+        print(f"{count} texts: a threshold in {found / draws:.3f}, violated in {violated / draws:.3f}")
+        assert found / draws >= least
+        assert violated <= stats.binom.ppf(0.999, draws, 1 - level)
 
 
 @pytest.mark.proofs
@@ -132,13 +151,22 @@ def test_the_search_ends_at_the_first_threshold_that_fails() -> None:
     assert find_threshold(np.full(100, 0.5), right, 0.2).answered == 100, "equal confidences are answered together"
 
 
+def test_a_later_start_goes_on_where_the_first_fails() -> None:
+    """With four wrong among the first 110 of 1,000 the first start fails at once, the last one answers nearly all."""
+    right = np.ones(1000, dtype=bool)
+    right[[5, 6, 7, 8, 900, 901]] = False
+    found = find_threshold(np.linspace(1, 0, 1000), right, 0.05)
+    assert (found.answered, found.wrong) == (1000, 6)
+    assert find_threshold(np.linspace(1, 0, 200), right[:200], 0.05).answered == 0, "200 texts are too few for a second start"
+
+
 def test_a_model_that_is_always_right_answers_all() -> None:
     """The bar then lies at the lowest confidence."""
     bar = find_threshold(np.linspace(0.2, 1, 400), np.ones(400, dtype=bool), 0.05)
     assert (bar.threshold, bar.answered, bar.wrong) == (0.2, 400, 0)
     assert bar.sentence() == (
-        "With a confidence threshold of 0.2, at most 5% of predictions are wrong, with 95% confidence. Of 400 held-out examples, "
-        "400 (100%) reach it, and 0 of those are wrong."
+        "With a confidence threshold of 0.2, at most 5% of the predictions that reach it are wrong, with 95% confidence. "
+        "Of 400 held-out examples, 400 (100%) reach it, and 0 of those are wrong."
     )
 
 

@@ -113,8 +113,8 @@ SAID: dict[str, tuple[Callable[[], Sequence[str]], list[str]]] = {
     "abstention": (
         lambda: [Threshold(at, errors, 0.95, 100, 5, 200).sentence() for at, errors in ((0.5, 0.1), (float("inf"), 0.01))],
         [
-            "With a confidence threshold of 0.5, at most 10% of predictions are wrong, with 95% confidence. Of 200 held-out "
-            "examples, 100 (50%) reach it, and 5 of those are wrong.",
+            "With a confidence threshold of 0.5, at most 10% of the predictions that reach it are wrong, with 95% confidence. "
+            "Of 200 held-out examples, 100 (50%) reach it, and 5 of those are wrong.",
             "No threshold can guarantee at most 1% errors with 95% confidence from these 200 held-out examples, so the model "
             "always abstains. Allow more errors, or hold out more examples.",
         ],

@@ -99,7 +99,7 @@ def test_a_guarantee_is_chosen_by_a_slider(page: Any) -> None:
     page.fill("#classify-texts", "tea\nmilk")
     submit(page, "classify")
     page.wait_for_selector("#classify-results li:nth-child(2)")
-    assert "of predictions are wrong" in page.locator("#classify-guaranteed").inner_text()
+    assert "of the predictions that reach it are wrong" in page.locator("#classify-guaranteed").inner_text()
     assert page.get_by_text("I don’t know").count() >= 1
 
 

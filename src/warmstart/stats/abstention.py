@@ -45,19 +45,21 @@ class Threshold:
             )
         reached = f"{self.answered} ({percent(self.answered / self.examples, 0)})"
         return (
-            f"With a confidence threshold of {self.threshold:.3g}, at most {errors} of predictions are wrong, with {level} "
-            f"confidence. Of {self.examples} held-out examples, {reached} reach it, and {self.wrong} of those are wrong."
+            f"With a confidence threshold of {self.threshold:.3g}, at most {errors} of the predictions that reach it are wrong, "
+            f"with {level} confidence. Of {self.examples} held-out examples, {reached} reach it, and {self.wrong} of those are "
+            "wrong."
         )
 
 
 def find_threshold(confidence: np.ndarray, right: np.ndarray, target: float, confidence_level: float = 0.95) -> Threshold:
-    """The lowest threshold that keeps the guarantee, by fixed-sequence testing (Angelopoulos et al. 2021, Learn then Test).
+    """The lowest threshold that keeps the guarantee, by fixed-sequence tests from several starts (Angelopoulos et al. 2021).
 
-    ``confidence`` (N,) and ``right`` (N,) bool are of examples that chose nothing. Thresholds are tested from high to low, and the
-    search ends at the first that fails, so every test may use all of the allowed error probability. A threshold passes if the
-    exact bound of Clopper and Pearson (1934) is at most the target, that is, if P(Binomial(answered, target) <= wrong) <=
-    1 - confidence_level. Where the search begins depends on N, target and level alone. Errors are assumed to be no rarer below a
-    threshold than above it.
+    ``confidence`` (N,) and ``right`` (N,) bool are of examples that chose nothing. A threshold passes with the error probability e
+    if P(Binomial(answered, target) <= wrong) <= e, the exact bound of Clopper and Pearson (1934). Each start walks from high to low
+    thresholds until one fails, so every test of it may use its whole e (Learn then Test). A walk from few examples often ends by
+    chance, so four share 1 - confidence_level: half of it begins where one wrong answer may pass, and a sixth each goes to three
+    starts in equal ratios from there to all N. With N below twice the first start it begins there alone, with all of it. Where the
+    search begins depends on N, target and level alone. Errors are assumed to be no rarer below a threshold than above it.
 
     Simulation: tests/test_abstention.py: ``test_a_threshold_is_found_and_its_guarantee_holds``. Raises ``ConfigError`` unless both
     rates lie between 0 and 1.
@@ -72,10 +74,12 @@ def find_threshold(confidence: np.ndarray, right: np.ndarray, target: float, con
             f"the target error and the confidence level must lie between 0 and 1, but are {target} and {confidence_level}"
         )
     thresholds, answered, wrong = _by_threshold(confidence, right)
-    first = int(np.searchsorted(answered, _fewest_answers(len(confidence), target, confidence_level)))
-    passes = stats.binom.cdf(wrong[first:], answered[first:], target) <= 1 - confidence_level
-    last = first + int(np.logical_and.accumulate(passes).sum()) - 1
-    if last < first:
+    chance, last = stats.binom.cdf(wrong, answered, target), -1
+    for fewest, error in _starts(len(confidence), target, 1 - confidence_level):
+        first = int(np.searchsorted(answered, fewest))
+        if passed := int(np.logical_and.accumulate(chance[first:] <= error).sum()):
+            last = max(last, first + passed - 1)
+    if last < 0:
         return Threshold(math.inf, target, confidence_level, 0, 0, len(confidence))
     return Threshold(float(thresholds[last]), target, confidence_level, int(answered[last]), int(wrong[last]), len(confidence))
 
@@ -126,7 +130,15 @@ def _by_threshold(confidence: np.ndarray, right: np.ndarray) -> tuple[np.ndarray
     return confidence[order][last], last + 1, np.cumsum(~right[order])[last]
 
 
-def _fewest_answers(count: int, target: float, confidence_level: float) -> int:
+def _starts(count: int, target: float, error: float) -> list[tuple[int, float]]:
+    """The fewest answers of each start of the search, and its part of the error probability."""
+    first = _fewest_answers(count, target, error / 2)
+    if count < 2 * first:
+        return [(_fewest_answers(count, target, error), error)]
+    return [(first, error / 2), *((round(first * (count / first) ** (step / 3)), error / 6) for step in (1, 2, 3))]
+
+
+def _fewest_answers(count: int, target: float, error: float) -> int:
     """The fewest answers that pass although one is wrong, so that chance in one answer does not end the search at its beginning.
 
     If ``count`` examples are too few for that, the fewest that pass if none is wrong; more than ``count`` if there are no such.
@@ -134,7 +146,7 @@ def _fewest_answers(count: int, target: float, confidence_level: float) -> int:
     from scipy import stats
 
     for wrong in (1, 0):
-        passes = stats.binom.cdf(wrong, np.arange(1, count + 1), target) <= 1 - confidence_level
+        passes = stats.binom.cdf(wrong, np.arange(1, count + 1), target) <= error
         if passes.any():
             return int(passes.argmax()) + 1
     return count + 1
