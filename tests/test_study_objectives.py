@@ -20,7 +20,6 @@ from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.inspection.head_attention import RELATIONS
 from warmstart.inspection.minimal_pairs import PairGroup
 from warmstart.inspection.probe_scores import BAG, ProbeScores
-from warmstart.runs.record import write_record
 from warmstart.stats.comparison import compare_pairs
 from warmstart.studies.objectives.command import StudyObjectivesConfig, held_out_passages
 from warmstart.studies.objectives.measure import ModelMeasures, ObjectiveMeasures
@@ -184,7 +183,7 @@ SIZE = "--width 16 --heads 2 --depth 1 --feedforward 16 --max-length 32 --tokeni
 
 @pytest.mark.journeys
 def test_the_command_trains_measures_and_continues(
-    tmp_path: Path, text: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, text: Path, no_second_process: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two objectives, two seeds; an interrupted study trains no model again; other settings in its folder are refused."""
     rows = [
@@ -195,13 +194,13 @@ def test_the_command_trains_measures_and_continues(
     out = tmp_path / "out"
     data = ["--tasks", str(tmp_path / "first_word.txt"), "--pairs", str(tmp_path / "pairs.csv"), "--steps", "2", "--seeds", "2"]
     words = ["study", "objectives", str(text), "--out", str(out), "--objectives", "causal", "masked", *data, *SIZE.split()]
+    monkeypatch.setattr("warmstart.report.page.end_record", lambda *_: None)  # it is killed when only this was to be written
     assert main(words) == 0
     assert "Minimal pairs: " in capsys.readouterr().err
     assert sorted(place.name for place in (out / "models").iterdir()) == ["causal-0", "causal-1", "masked-0", "masked-1"]
     table = pl.read_csv(out / "models.csv")
     assert table["objective"].to_list() == ["causal", "causal", "masked", "masked"]
     assert (out / "figures" / "probes.svg").exists()
-    write_record(out, command="study objectives", state="running")
     assert main([*words[:-1], "6"]) == 2
     assert "goes on with its own settings: 'passages' is 6 here" in capsys.readouterr().err
     assert main(words) == 0
@@ -221,10 +220,10 @@ def test_with_equal_time_an_objective_reads_as_many_tokens_as_its_speed_allows(
     monkeypatch.setattr("warmstart.studies.objectives.command.measure_speeds", measured)
     words = ["study", "objectives", str(text), "--out", str(tmp_path / "out"), "--objectives", "causal", "masked", *SIZE.split()]
     words += ["--seeds", "1", "--equal", "time", "--tokens", "2560"]
+    monkeypatch.setattr("warmstart.report.page.end_record", lambda *_: None)  # it is killed when only this was to be written
     assert main(words) == 0
     table = pl.read_csv(tmp_path / "out" / "models.csv")
     assert table["tokens"][0] == pytest.approx(2 * table["tokens"][1], rel=0.15)
-    write_record(tmp_path / "out", command="study objectives", state="running")
     assert main(words) == 0
     assert len(calls) == 1
     assert "Each objective had the processor time that causal took for " in capsys.readouterr().err

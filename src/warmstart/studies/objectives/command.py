@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -38,15 +37,12 @@ from warmstart.studies.objectives.page import objectives_sections
 from warmstart.studies.objectives.result import objectives_result
 from warmstart.system.console import console
 from warmstart.system.device import pick_device
-from warmstart.system.storage import atomic_write, json_or_none
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig
 from warmstart.training.compiled import check_compiler
 from warmstart.training.config import PretrainTrainConfig
 
 MODELS_FOLDER = "models"
-SPEEDS = "speeds.json"
-"""the file of the objectives' tokens per processor second, in the folder of a study at equal time"""
 SPEED_ROUNDS, SPEED_STEPS = 5, 6
 """how often the speed of each objective is measured, and over how many steps"""
 
@@ -99,15 +95,15 @@ def study_objectives(config: StudyObjectivesConfig) -> StudyResult:
     if config.words:
         tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
     pairs = read_minimal_pairs(config.pairs, config.limit) if config.pairs else []
-    folder = Run.open(config.out, config).folder
-    tokenizer, stores = tokenized(settings[config.objectives[0]], sources, folder)
+    run = Run.open(config.out, config)
+    tokenizer, stores = tokenized(settings[config.objectives[0]], sources, run.folder)
     data = EvaluationData(tasks, pairs, held_out_passages(config, sources))
     _check_lengths(pairs, tokenizer, config.backbone.max_length)
     if config.equal == "time":
-        settings = _of_equal_time(settings, stores, tokenizer, folder)
-    objectives = [measure_objective(name, _models(one, config, stores, tokenizer), data) for name, one in settings.items()]
+        settings = _of_equal_time(settings, stores, tokenizer, run)
+    objectives = [measure_objective(name, _models(one, config, (tokenizer, stores), run), data) for name, one in settings.items()]
     result = objectives_result(objectives, equal=config.equal)
-    return finish_study(result, objectives_sections(objectives), config, folder)
+    return finish_study(result, objectives_sections(objectives), config, run.folder)
 
 
 def _check(config: StudyObjectivesConfig) -> None:
@@ -142,15 +138,10 @@ def _pretrain_config(config: StudyObjectivesConfig, objective: str, seed: int) -
 
 
 def _of_equal_time(
-    settings: dict[str, PretrainConfig], stores: TokenStores, tokenizer: Tokenizer, folder: Path
+    settings: dict[str, PretrainConfig], stores: TokenStores, tokenizer: Tokenizer, run: Run
 ) -> dict[str, PretrainConfig]:
-    """The settings of each objective, with the tokens that take the processor time of the first one's; kept for a resume."""
-    kept = folder / SPEEDS
-    speeds = json_or_none(kept)
-    if speeds is None:
-        console.print("Measuring the speed of each objective.")
-        speeds = measure_speeds(settings, stores, tokenizer)
-        atomic_write(kept, json.dumps(speeds).encode())
+    """The settings of each objective, with the tokens that take the processor time of the first one's; measured once."""
+    speeds = run.step("speeds", lambda _: measure_speeds(settings, stores, tokenizer))
     first = next(iter(settings))
     tokens = {name: (settings[first].train.tokens or 0) * speed / speeds[first] for name, speed in speeds.items()}
     return {name: _with_training(one, {"tokens": round(tokens[name])}) for name, one in settings.items()}
@@ -161,6 +152,7 @@ def measure_speeds(settings: dict[str, PretrainConfig], stores: TokenStores, tok
 
     They are measured in turn, so that whatever else the machine does slows all of them alike.
     """
+    console.print("Measuring the speed of each objective.")
     short = [_with_training(one, {"tokens": None, "steps": SPEED_STEPS}) for one in settings.values()]
     rounds = [[pretrain_on((stores[0], None), tokenizer, one, None).training for one in short] for _ in range(SPEED_ROUNDS)]
     each = [[output.tokens / output.processor_seconds for output in outputs] for outputs in zip(*rounds, strict=True)]
@@ -180,18 +172,18 @@ def held_out_passages(config: StudyObjectivesConfig, sources: list[Source]) -> l
 
 
 def _models(
-    settings: PretrainConfig, config: StudyObjectivesConfig, stores: TokenStores, tokenizer: Tokenizer
+    settings: PretrainConfig, config: StudyObjectivesConfig, text: tuple[Tokenizer, TokenStores], run: Run
 ) -> Iterator[tuple[int, Bundle]]:
-    """The models of one objective with their seeds, one after the other: trained, or loaded if they were trained before."""
-    name = settings.objective.name
+    """The models of one objective with their seeds, one after the other; each is trained in a step of the run, and kept."""
+    name, (tokenizer, stores) = settings.objective.name, text
     for seed in range(config.seed, config.seed + config.seeds):
-        folder = Path(config.out) / MODELS_FOLDER / f"{name}-{seed}"
-        if (folder / "bundle").is_dir():
-            yield seed, load_bundle(folder / "bundle")
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
+        place = run.folder / MODELS_FOLDER / f"{name}-{seed}" / "bundle"
+
+        def make(step: Run, seed: int = seed, place: Path = place) -> bool:
             console.print(f"pretraining: {name}, seed {seed}")
-            done = pretrain_on(stores, tokenizer, settings.model_copy(update={"seed": seed}), folder)
-            save(done.bundle, folder / "bundle")
-            yield seed, done.bundle
+            save(pretrain_on(stores, tokenizer, settings.model_copy(update={"seed": seed}), step.place).bundle, place)
+            return True
+
+        run.step(f"{name}, seed {seed}", make)
+        yield seed, load_bundle(place)
         console.print(f"measured: {name}, seed {seed}")
