@@ -80,6 +80,13 @@ def old_words(words: list[str]) -> list[str]:
     return [*commands.get(command, command).split(), *rest]
 
 
+def _old_keys(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings by their names from before the renaming."""
+    keys = {new: old for old, new in KEYS.items()} | {"replay_texts": "memory_texts"}
+    values = {new: old for old, new in PLAN["values"].items()}
+    return {keys.get(key, key): _old_keys(one) if isinstance(one, dict) else values.get(one, one) for key, one in settings.items()}
+
+
 def write_inputs(folder: Path, *, before: bool) -> None:
     """A text, one task of every type, minimal pairs, a probing task: the same each time."""
     chance = random.Random(0)
@@ -91,6 +98,8 @@ def write_inputs(folder: Path, *, before: bool) -> None:
     (folder / "length.txt").write_text("".join(f"{split}\t{len(text) // 3 % 3}\t{text}\n" for split, text in probes))
     pairs = [f"{does} the {what},the {what} {does}\n" for does in DOES for what in WHAT]
     (folder / "pairs.csv").write_text("good,bad\n" + "".join(pairs))
+    for name, settings in PLAN["settings"].items():
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(_old_keys(settings) if before else settings))
     for kind in ("classification", "other", *PLAN["each"]["type"], "answers"):
         place = folder / kind
         place.mkdir()

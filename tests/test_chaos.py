@@ -18,6 +18,7 @@ import yaml
 
 from helpers.faults import ERRORS, SIGNALS, FaultyCommands
 from helpers.models import SENTENCES
+from helpers.settings import in_file
 from helpers.tasks import write_race_inputs
 from warmstart.runs.record import is_complete
 from warmstart.system.locks import LOCK
@@ -33,7 +34,8 @@ TIMES = (
 """parts of the keys of what no two runs share"""
 PRETRAIN = [
     "pretrain", "--preset", "tiny", "--max-length", "16", "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "0",
-    "--steps", "12", "--batch", "2", "--checkpoint-every", "4", "--evaluate-every", "6", "--held-out", "0.1",
+    "--steps", "12", "--batch", "2", "--held-out", "0.1",
+    *in_file(train={"checkpoint_every": 4, "evaluate_every": 6}),
 ]  # fmt: skip
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("no_second_process")]
 

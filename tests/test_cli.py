@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from helpers.models import make_backbone
+from helpers.settings import in_file
 from warmstart.cli import main, parse
 from warmstart.commands import COMMANDS
 from warmstart.commands.predict import PredictConfig
@@ -29,6 +30,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.loop import _Run
 
 TINY = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32"]
+EACH_STEP = in_file(train={"checkpoint_every": 1})
 QUICK = [*TINY, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "8", "--batch", "4"]
 
 
@@ -182,7 +184,7 @@ def test_a_run_is_not_resumed_with_other_held_out_text(
     """Its figures before and after would be of two texts."""
     held_out, out = tmp_path / "held.txt", str(tmp_path / "cut")
     held_out.write_text("She holds the river." * 20)
-    words = ["pretrain", str(text), "--held-out", str(held_out), "--steps", "4", "--checkpoint-every", "1", *QUICK, "--out", out]
+    words = ["pretrain", str(text), "--held-out", str(held_out), "--steps", "4", *EACH_STEP, *QUICK, "--out", out]
     interrupt(words, 1)
     held_out.write_text("He rubs the cat." * 20)
     assert main(["pretrain", "--resume", out]) == 2
@@ -207,7 +209,7 @@ def test_a_run_goes_on_where_it_stopped(
 ) -> None:
     """It ends with the weights of one that was never stopped, also if steps are computed differently; other steps are refused."""
     monkeypatch.chdir(tmp_path)
-    flags = [str(text), "--objective", objective, "--steps", "8", "--checkpoint-every", "1", "--optimizer", "adamw", *QUICK]
+    flags = [str(text), "--objective", objective, "--steps", "8", *EACH_STEP, "--optimizer", "adamw", *QUICK]
     assert main(["pretrain", *flags, "--out", "whole"]) == 0
     interrupt(["pretrain", *flags, "--out", "cut"], 3)
     words = ["pretrain", *again] if again[0] == "--resume" else ["pretrain", *flags, *again]
@@ -290,7 +292,7 @@ MISTAKES = {
         ["adapt", "LANGUAGE", "TASK", "--lora-targets", "q", "q", "--scheme", "lora", "--out", "OUT"],
         "at least one matrix, and each only once",
     ),
-    "head dropout": (["adapt", "LANGUAGE", "TASK", "--head-dropout", "1.5", "--out", "OUT"], "less than 1"),
+    "label smoothing": (["adapt", "LANGUAGE", "TASK", "--label-smoothing", "1.5", "--out", "OUT"], "less than 1"),
     "study of nothing": (["study"], "'study' needs a second word; known: study lab"),
     "unknown study": (["study", "labb"], "unknown command 'study labb'; did you mean 'study lab'?"),
     "bar for labels": (["predict", "MODEL", "x", "--target-error", "0.1"], "adapt it with --calibration-fraction 0.5"),

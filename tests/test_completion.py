@@ -61,7 +61,8 @@ def test_commands_and_flags_are_offered(script: tuple[str, Path], tmp_path: Path
     for name in ("adapt", "study probe", "race"):
         wanted = {flag.name for flag in all_flags(COMMANDS[name].load()[0]) if flag.name.startswith("--")}
         found = offered(script, *name.split(), "--", folder=tmp_path)
-        assert {flag.replace("--no-", "--") for flag in found} == wanted | {"--help", "--help-all", "--json", "--config"}
+        always = {"--help", "--help-all", "--json", "--config", "--print-config"}
+        assert {flag.replace("--no-", "--") for flag in found} == wanted | always
     assert "--no-scratch" in offered(script, "adapt", "lm", "task", "--no", folder=tmp_path)
 
 

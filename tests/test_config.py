@@ -15,6 +15,7 @@ from warmstart.commands import COMMANDS
 from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.config import EFFECTLESS, Config, read_yaml, result_key
 from warmstart.errors import ConfigError
+from warmstart.flags import file_settings
 
 
 class Inner(Config):
@@ -60,7 +61,10 @@ WRONG = {
     "pretrain x --mask-rate 2": "--mask-rate must be less than 1, but is 2",
     "pretrain x --width three": "--width must be a whole number, but is three",
     "pretrain x --width 2.5": "--width must be a whole number, but is 2.5",
-    "pretrain x --norm pst": "--norm must be 'pre' or 'post', but is pst",
+    "pretrain x --optimizer adm": "--optimizer must be 'adamw' or 'muon', but is adm",
+    "pretrain x --clip 0.5": "--clip is no flag; write `train: {clip: 0.5}` into a file, and give --config FILE",
+    "race t --own.pilot=0": "--own.pilot is no flag; write `own: {pilot: 0}` into a file, and give --config FILE",
+    "cost --no-bias": "--no-bias is no flag; write `backbone: {bias: false}` into a file, and give --config FILE",
     "pretrain x --tokenizer.vocab-size 0": "--tokenizer.vocab-size must be at least 1, but is 0",
     "generate m x --temperature -1": "--temperature must be greater than 0, but is -1",
     "generate m x --temperature warm": "--temperature must be a number, but is warm",
@@ -75,6 +79,31 @@ def test_a_wrong_value_of_a_flag_is_one_sentence(capsys: pytest.CaptureFixture[s
     for line, message in WRONG.items():
         assert main(line.split()) == 2
         assert capsys.readouterr().err == f"warmstart: {message}\nmore: warmstart --explain ConfigError\n"
+
+
+def test_all_settings_are_printed_as_the_file_that_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of every command, those that are no flag too: the file changes nothing, as each is there with its default."""
+    for name, command in COMMANDS.items():
+        with pytest.raises(SystemExit):
+            main([*name.split(), "--print-config"])
+        (tmp_path / "all.yaml").write_text(capsys.readouterr().out)
+        settings, _ = command.load()
+        fields = {key: field for key, field in settings.model_fields.items() if field.is_required()}
+        required = {key: ("a", "b") if "tuple" in str(field.annotation) else "a" for key, field in fields.items()}
+        required |= {"text": ("a",)} if name == "tokenize" else {}
+        assert settings.build(read_yaml(tmp_path / "all.yaml") | required) == settings.build(required), name
+
+
+def test_a_setting_that_is_no_flag_comes_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The parser keeps what the file says beside flags of the same group; ``--help-all`` counts such settings."""
+    (tmp_path / "rare.yaml").write_text("train: {clip: 0.25, batch: 3}\nhead: {transform: true}\n")
+    config = parse(PretrainConfig, ["a.txt", "--config", str(tmp_path / "rare.yaml"), "--batch", "5"], "warmstart pretrain")
+    assert (config.train.clip, config.train.batch, config.head.transform) == (0.25, 5, True)
+    with pytest.raises(SystemExit):
+        main(["pretrain", "--help-all"])
+    printed = capsys.readouterr().out
+    assert f"{len([*file_settings(PretrainConfig)])} more settings, for a file that --config reads" in printed
+    assert "--clip" not in printed
 
 
 def test_wrong_values_in_python_are_named() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from helpers.multitask import multitask_model, task_batch, task_settings, who, write_inputs
 from helpers.results import continual_result
+from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.commands.continual.command import ContinualConfig, continual
@@ -97,8 +98,8 @@ def test_mistakes_are_explained(tmp_path: Path, tokenizer: Tokenizer, capsys: py
     cases = [
         ([lm, one, one], "each task needs its own name, but two are called cats"),
         ([lm, one, two, "--steps", "5"], "the length of a run on several tasks is set by --epochs"),
-        ([lm, one, two, "--accumulate", "4"], "remove --accumulate and --evaluate-every"),
-        ([lm, one, two, "--evaluate-every", "2"], "remove --accumulate and --evaluate-every"),
+        ([lm, one, two, "--accumulate", "4"], "remove --accumulate and evaluate_every"),
+        ([lm, one, two, *in_file(train={"evaluate_every": 2})], "remove --accumulate and evaluate_every"),
         ([lm, one], "tasks"),
         ([lm, one, two, "--text", "nowhere.txt"], "there is no text at nowhere.txt"),
         ([lm, one, two, "--strategies", "repaly"], "unknown strategy 'repaly'; did you mean 'replay'?"),

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from helpers.bundles import language_bundle
+from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.adapters import insert_adapter
 from warmstart.adapters.insertion import inserted_adapters
@@ -175,8 +176,7 @@ def test_adapt_continues_pretraining_first(
         "--no-baselines",
         "--steps",
         "5",
-        "--dapt-learning-rate",
-        "5e-3",
+        *in_file(tune={"options": {"dapt_learning_rate": 5e-3}}),
     ]
     assert main(["adapt", str(tmp_path / "lm"), str(tmp_path / "task"), "--out", str(tmp_path / "run"), *flags]) == 0
     assert "Continued pretraining" in (tmp_path / "run" / "report.html").read_text()
@@ -304,12 +304,12 @@ def test_only_labels_of_the_budget_decide(tmp_path: Path) -> None:
 def test_wrong_inputs_are_refused_and_an_estimate_leaves_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each is refused with what to do; an estimate says what is not in it, and trains and writes nothing."""
     manifest = save_task(cats(), tmp_path / "task")
-    line = ["race", str(manifest), "--labels", "20", "--own.vocab-size", "300", "--out"]
+    line = ["race", str(manifest), "--labels", "20", "--out"]
     for words, message in (
         (["pool", "--resample"], "pool pretrains once, on texts that other splits test on; remove pool or --resample"),
         (["pool", "pool"], "--backbones names pool twice"),
-        (["pool", "--own.heads", "3"], "heads must divide width"),
-        (["pool", "--own.max-length", "100000"], "remove pool from --backbones"),
+        (["pool", *in_file(own={"vocab_size": 300, "heads": 3})], "heads must divide width"),
+        (["pool", *in_file(own={"vocab_size": 300, "max_length": 100_000})], "remove pool from --backbones"),
     ):
         assert main([*line, str(tmp_path / "race"), "--backbones", *words]) == 2
         assert message in capsys.readouterr().err

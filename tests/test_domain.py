@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from helpers.bundles import language_bundle
+from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.data import relevance
@@ -31,7 +32,7 @@ from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32", "--batch", "4"]
-QUICK = [*SMALL, "--tokenizer.vocab-size", "300", "--objective", "masked", "--checkpoint-every", "3"]
+QUICK = [*SMALL, "--tokenizer.vocab-size", "300", "--objective", "masked"]
 NEAR = [f"They say that she holds the cat near a river in {year}." for year in range(1000, 1040)]
 FAR = [f"Gross domestic product rose by {year} percent, analysts told reporters." for year in range(1000, 1040)]
 
@@ -141,7 +142,8 @@ def test_a_resumed_run_ends_with_the_same_bits(
 ) -> None:
     """With labels; if the corpus has changed, even by a passage that would not be kept, the run is not resumed."""
     out = tmp_path / "run"
-    bundle = run(out, corpus, "--for", manifest, "--steps", "6", "--labels", "12", "--relevant-words", "100")
+    rare = ["--relevant-words", "100", *in_file(train={"checkpoint_every": 3})]
+    bundle = run(out, corpus, "--for", manifest, "--steps", "6", "--labels", "12", *rare)
     shutil.rmtree(out / "checkpoints" / "step-00000006")
     shutil.rmtree(out / "bundle")
     assert main(["pretrain", "--resume", str(out)]) == 0

@@ -26,6 +26,7 @@ from helpers.bundles import classifier
 from helpers.foreign import folder_of
 from helpers.models import make_language_model
 from helpers.refusals import refused
+from helpers.settings import in_file
 from helpers.workbook import workbook
 from warmstart.baselines import BASELINES
 from warmstart.cli import main
@@ -222,7 +223,7 @@ def test_the_next_file_is_read_as_the_training_texts_were(
     expected = [(1, texts[0], True), (2, texts[1], True)]
     assert predicted("next.csv", ODD.format(99, 99).encode("cp1252")) == expected
     assert predicted("utf8.csv", ODD.format(99, 99).encode()) == expected
-    assert predicted("tab.csv", "x\té\n".encode("cp1252"), "--text-column", "2", "--delimiter", "tab") == [(1, "é", True)]
+    assert predicted("tab.csv", "x\té\n".encode("cp1252"), "--text-column", "2", *in_file(delimiter="tab")) == [(1, "é", True)]
     assert predicted("lines.txt", f"{texts[0]}\n \n\n{texts[1]}\n\n".encode()) == [
         (1, texts[0], True), (2, " ", False), (3, "", False), (4, texts[1], True),
     ]  # fmt: skip

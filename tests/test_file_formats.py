@@ -11,6 +11,7 @@ import pytest
 
 from helpers.bundles import language_bundle
 from helpers.models import SENTENCES
+from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.model.files import save
@@ -37,7 +38,8 @@ def test_a_pretraining_run(tmp_path: Path) -> None:
     """Its log with its metrics, its model, its checkpoint, its tokens."""
     (tmp_path / "text.txt").write_text("\n\n".join(f"{sentence} {i}" for i in range(40) for sentence in SENTENCES))
     run = tmp_path / "run"
-    assert main(["pretrain", str(tmp_path / "text.txt"), "--steps", "12", "--evaluate-every", "6", "--out", str(run), *SIZE]) == 0
+    words = ["--steps", "12", *in_file(train={"evaluate_every": 6}), "--out", str(run), *SIZE]
+    assert main(["pretrain", str(tmp_path / "text.txt"), *words]) == 0
     assert keys(run / "metrics.jsonl") <= NAMED
     held_out = [
         line["held_out"] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if "held_out" in line

@@ -40,7 +40,7 @@ FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 PAGES = {file.relative_to(ROOT).as_posix(): file.read_text() for file in FILES}
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
 MAX_NOT_RUN = 3
-FREE = {"--json", "--config", "--preset", "--help", "--help-all", "--version", "--explain", "--print-completion"}
+FREE = {"--json", "--config", "--print-config", "--preset", "--help", "--help-all", "--version", "--explain", "--print-completion"}
 """flags that the command line itself takes"""
 TORCHRUN = {
     "--standalone", "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",
@@ -58,7 +58,7 @@ def command_lines(page: str) -> list[str]:
     """Every call of warmstart in the fenced blocks of a page, without the prompt."""
     blocks = re.findall(r"```(?:sh|text)\n(.*?)```", page, flags=re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?warmstart (?!.*--help)", line)]
+    return [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?warmstart (?!.*--(help|print-config))", line)]
 
 
 def parse_line(line: str) -> Any:
@@ -66,6 +66,8 @@ def parse_line(line: str) -> Any:
     words = [word for word in shlex.split(line, comments=True)[1:] if word != "--json"]  # of all commands
     name = next(name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS)
     settings, _ = COMMANDS[name].load()
+    if "--config" in words:
+        del words[(at := words.index("--config")) : at + 2]  # a file of the reader
     return parse(settings, words[len(name.split()) :], line)
 
 

@@ -14,6 +14,7 @@ import torch
 from helpers.bundles import language_bundle
 from helpers.models import SENTENCES
 from helpers.multitask import write_inputs
+from helpers.settings import in_file
 from warmstart.cli import main
 from warmstart.config import Config, FileInput
 from warmstart.model.files import save
@@ -125,9 +126,13 @@ def words_of(name: str, place: Path) -> list[str]:
     """A short run of a command."""
     lm, cats, who = (str(place / one) for one in ("lm", "cats", "who"))
     short = ["--seeds", "2", "--batch", "8"]
+
+    def every(steps: int) -> list[str]:
+        return in_file(tune={"train": {"evaluate_every": steps}})
+
     return {
-        "adapt": ["adapt", lm, cats, *short, "--steps", "6", "--evaluate-every", "2", "--labels", "20", "--no-baselines"],
-        "holdout": ["adapt", lm, cats, *short, "--steps", "9", "--evaluate-every", "3", "--scheme", "lora", "--no-baselines"],
+        "adapt": ["adapt", lm, cats, *short, "--steps", "6", *every(2), "--labels", "20", "--no-baselines"],
+        "holdout": ["adapt", lm, cats, *short, "--steps", "9", *every(3), "--scheme", "lora", "--no-baselines"],
         "soup": ["adapt", lm, cats, *short, "--steps", "3", "--labels", "20", "--no-scratch", "--ensemble", "soup"],
         "dapt": ["adapt", lm, cats, *short, "--steps", "3", "--scheme", "dapt+full", "--no-scratch", "--no-baselines"],
         "answers": ["answers", str(place / "writer"), str(place / "places.yaml"), *short, "--epochs", "2", "--scratch-epochs", "2"],

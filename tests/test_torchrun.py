@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from helpers.models import SENTENCES
+from helpers.settings import in_file
 from helpers.tasks import write_race_inputs
 from warmstart.cli import main
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -24,7 +25,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 SECONDS = 120
 """after which a command that hangs fails its test"""
 SMALL = [
-    "--tokenizer.vocab-size", "300", "--width", "16", "--heads", "2", "--depth", "1", "--max-length", "16", "--dropout", "0.1",
+    "--tokenizer.vocab-size", "300", "--width", "16", "--heads", "2", "--depth", "1", "--max-length", "16",
     "--batch", "5", "--optimizer", "adamw", "--learning-rate", "1e-3", "--precision", "float32",
 ]  # fmt: skip
 
@@ -93,7 +94,8 @@ def test_a_killed_process_is_replaced_and_the_run_ends_as_one_process(
     tmp_path: Path, started: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under ``--max-restarts``: it goes on from the last checkpoint, and every step is in the log once. Rank 0 alone prints."""
-    words = ["pretrain", "text.txt", *SMALL, "--steps", "150", "--checkpoint-every", "10", "--evaluate-every", "75"]
+    rare = in_file(backbone={"dropout": 0.1}, train={"checkpoint_every": 10, "evaluate_every": 75})
+    words = ["pretrain", "text.txt", *SMALL, "--steps", "150", *rare]
     process = started(*words, "--out", "two", flags=("--max-restarts", "1"))
     wait_for(lambda: len(checkpoints(tmp_path / "two")) > 0)
     of_rank(process, 1).kill()
@@ -112,7 +114,8 @@ def test_a_killed_process_is_replaced_and_the_run_ends_as_one_process(
 @pytest.mark.parametrize("whom", ["launcher", "rank 1"])
 def test_sigterm_saves_and_ends_all(whom: str, tmp_path: Path, started: Callable[..., subprocess.Popen[str]]) -> None:
     """Whoever gets it: the processes finish the same step, write a checkpoint and exit with 143."""
-    process = started("pretrain", "text.txt", *SMALL, "--steps", "100000", "--checkpoint-every", "50000", "--out", "run")
+    rare = in_file(train={"checkpoint_every": 50_000})
+    process = started("pretrain", "text.txt", *SMALL, "--steps", "100000", *rare, "--out", "run")
     wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists())
     (process if whom == "launcher" else of_rank(process, 1)).send_signal(signal.SIGTERM)
     said = ended(process)

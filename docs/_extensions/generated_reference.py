@@ -14,7 +14,7 @@ import warmstart
 import warmstart.stats
 from warmstart.commands import COMMANDS
 from warmstart.config import Config
-from warmstart.flags import Flag, all_flags
+from warmstart.flags import Flag, all_flags, file_settings
 
 FOLDER = "reference/generated"
 MODULES = {"python": warmstart, "python-statistics": warmstart.stats}
@@ -54,8 +54,8 @@ def _command_page(name: str) -> str:
     settings, _ = COMMANDS[name].load()
     flags = [*all_flags(settings)]
     lines = [*_title(f"warmstart {name}"), _escaped(inspect.getdoc(settings) or ""), "", f"*{_escaped(COMMANDS[name].help)}*", ""]
-    for title, advanced in (("Basic", False), ("Advanced", True)):
-        rows = [flag for flag in flags if flag.advanced is advanced]
+    tables = {title: [flag for flag in flags if flag.advanced is one] for title, one in (("Basic", False), ("Advanced", True))}
+    for title, rows in (tables | {"No flags: keys of the file of --config": [*file_settings(settings)]}).items():
         if rows:
             lines += [f".. rubric:: {title}", "", *_table(rows)]
     return "\n".join(lines)

@@ -28,7 +28,7 @@ from warmstart.system.processes import isolated_children, wanted_processes
 from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.system.trouble import explain_trouble, more_of
 
-PRINT_COMPLETION = "--print-completion"
+PRINT_COMPLETION, PRINT_CONFIG = "--print-completion", "--print-config"
 
 if TYPE_CHECKING:
     from warmstart.training.distributed import World
@@ -216,7 +216,7 @@ def overview() -> str:
             "",
             *rows,
             "",
-            "`warmstart COMMAND --help` explains the basic flags, --help-all explains all; --config FILE reads them from YAML,",
+            "`warmstart COMMAND --help` explains the basic flags, --help-all all; --config FILE reads settings from YAML,",
             "and --json prints the result of any command as one JSON document. `warmstart --explain NAME` explains an error.",
         ]
     )
@@ -264,9 +264,12 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
     import tyro
 
     from warmstart.config import read_yaml
-    from warmstart.flags import name_arguments, refuse_wrong_values
+    from warmstart.flags import name_arguments, refuse_wrong_values, settings_file
 
     name_arguments(settings)
+    if PRINT_CONFIG in words:
+        print(settings_file(settings))  # noqa: T201
+        raise SystemExit(0)
     if "--help" in words or "-h" in words or "--help-all" in words:
         _print_help(settings, program, everything="--help-all" in words)
     refuse_wrong_values(settings, words)
@@ -283,7 +286,7 @@ def _print_help(settings: Any, program: str, *, everything: bool) -> NoReturn:
     """Print the basic flags, or all of them, and exit."""
     import tyro
 
-    from warmstart.flags import count_flags, only_basic
+    from warmstart.flags import count_flags, file_settings, only_basic
 
     try:
         tyro.cli(settings if everything else only_basic(settings), args=["--help"], prog=program)
@@ -291,6 +294,8 @@ def _print_help(settings: Any, program: str, *, everything: bool) -> NoReturn:
         advanced = count_flags(settings)["advanced"]
         if advanced and not everything:
             print(f"{advanced} more flags: {program} --help-all")  # noqa: T201
+        if everything and (others := len([*file_settings(settings)])):
+            print(f"{others} more settings, for a file that --config reads: {program} {PRINT_CONFIG}")  # noqa: T201
     raise AssertionError("printing help exits")
 
 
@@ -303,7 +308,8 @@ def _partial(settings: Any, given: dict[str, Any], where: str) -> Any:
         return settings.build(given, where)
     if not given:
         return settings.model_construct(**missing)  # nothing but defaults: there is nothing to check yet
-    return settings.build({**dict.fromkeys(missing, "-"), **given}, where).model_copy(update=missing)
+    placeholders = {name: ["-", "_"] if "tuple" in str(settings.model_fields[name].annotation) else "-" for name in missing}
+    return settings.build({**placeholders, **given}, where).model_copy(update=missing)
 
 
 def _take(words: list[str], flag: str) -> tuple[list[str], str | None]:

@@ -21,7 +21,8 @@ EVERYWHERE = (
     Flag("--help", "yes or no", "", "explain the basic flags", False),
     Flag("--help-all", "yes or no", "", "explain all flags", False),
     Flag("--json", "yes or no", "", "print the result as one JSON document", False),
-    Flag("--config", "text", "", "read the flags from a YAML file", False),
+    Flag("--config", "text", "", "read the settings from a YAML file", False),
+    Flag("--print-config", "yes or no", "", "print all settings as such a file", False),
 )
 """flags of all commands that are no setting"""
 FIRST = {

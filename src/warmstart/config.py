@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from tyro.conf import Fixed, Suppress
 
 from warmstart.errors import ConfigError, suggest
 from warmstart.system.limits import YAML_BYTES, YAML_VALUES
@@ -27,6 +28,10 @@ ADVANCED = "advanced"
 """marks a setting that ``--help`` leaves out and ``--help-all`` shows; every other setting is basic"""
 Advanced = Annotated[T, ADVANCED]
 """the type of an advanced setting: ``clip: Advanced[float] = 1.0``"""
+IN_FILE = "in a file"
+"""marks a setting that is no flag, because hardly anybody types it: it is read from ``--config FILE``, or given in Python"""
+InFile = Annotated[T, IN_FILE, Fixed, Suppress]
+"""the type of such a setting, or of a group of them: ``clip: InFile[float] = 1.0``"""
 EFFECTLESS = "effectless"
 """marks a setting that changes no result: where it is written, or how it is computed"""
 Effectless = Annotated[T, EFFECTLESS]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -13,25 +15,15 @@ from pydantic import TypeAdapter, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from tyro.conf import Positional, Suppress, arg
 
-from warmstart.config import ADVANCED, Config, what_must_hold
+from warmstart.config import ADVANCED, IN_FILE, Config, what_must_hold
 from warmstart.errors import ConfigError
 from warmstart.registry import Choices, Registry
 
 
 def count_flags(settings: type[Config]) -> dict[str, int]:
     """How many ``basic`` and how many ``advanced`` flags these settings give a command; groups count field by field."""
-    counts = {"basic": 0, ADVANCED: 0}
-
-    def add(cls: type[Config], *, advanced: bool) -> None:
-        for field in cls.model_fields.values():
-            is_advanced, group = advanced or ADVANCED in field.metadata, _group(field)
-            if group is None:
-                counts[ADVANCED if is_advanced else "basic"] += 1
-            else:
-                add(group, advanced=is_advanced)
-
-    add(settings, advanced=False)
-    return counts
+    advanced = [flag.advanced for flag in all_flags(settings)]
+    return {"basic": advanced.count(False), ADVANCED: advanced.count(True)}
 
 
 def only_basic(settings: type[Config]) -> type[Config]:
@@ -91,42 +83,51 @@ class Flag:
 
 def all_flags(settings: type[Config]) -> Iterator[Flag]:
     """Every flag of a command in the order of its settings, those of groups after them."""
+    for one in _settings(settings):
+        if not one.in_file:
+            yield one.described(one.path[-1].upper() if Positional in one.field.metadata else one.flag)
 
-    def read(cls: type[Config], prefix: str, values: Config | None, *, advanced: bool) -> Iterator[Flag]:
-        groups = []
+
+def file_settings(settings: type[Config]) -> Iterator[Flag]:
+    """What is no flag and stands in the file of ``--config`` alone (``config.InFile``), named as there: ``train.clip``."""
+    for one in _settings(settings):
+        if one.in_file:
+            yield one.described(".".join(one.path))
+
+
+def settings_file(settings: type[Config]) -> str:
+    """All settings of a command as the YAML that ``--config`` reads: each with its default below its help."""
+
+    def lines(cls: type[Config], values: Config | None, indent: str) -> Iterator[str]:
+        plain = values.to_dict() if values is not None else {}
         for name, field in cls.model_fields.items():
-            is_advanced = advanced or ADVANCED in field.metadata
-            default = (
-                getattr(values, name)
-                if values is not None
-                else (None if field.is_required() else field.get_default(call_default_factory=True))
-            )
+            default = getattr(values, name) if values is not None else _default(field)
             if group := _group(field):
-                groups.append((group, _inner(field, name, prefix), default, is_advanced))
+                yield f"{indent}{name}:"
+                yield from lines(group, default, f"{indent}  ")
             else:
-                shown = name.upper() if Positional in field.metadata else _flag(prefix, name, field)
-                known = tuple(_choices(field.annotation, field.metadata))
-                yield Flag(shown, _values(field), _plain(default), field.description or "", is_advanced, known, _is_list(field))
-        for group, inner, default, is_advanced in groups:
-            yield from read(group, inner, default, advanced=is_advanced)
+                yield f"{indent}# {' '.join((field.description or '').split())}{' (required)' * field.is_required()}"
+                written = json.dumps(plain.get(name, default), ensure_ascii=False)
+                yield f"{indent}# {name}:" if field.is_required() else f"{indent}{name}: {written}"
 
-    yield from read(settings, "", None, advanced=False)
+    return "\n".join(lines(settings, None, ""))
 
 
 def refuse_wrong_values(settings: type[Config], words: Sequence[str]) -> None:
-    """Raise ``ConfigError`` if the value after a flag has the wrong type, is out of range or no known choice.
+    """Raise ``ConfigError`` if the value after a flag has the wrong type, is out of range or no known choice, or if it is no flag.
 
     -> ``"--seeds must be at least 1, but is 0"``
     """
-    flags = {_flag(prefix, name, field): field for prefix, cls in _groups(settings) for name, field in cls.model_fields.items()}
+    known = {one.flag: one for one in _settings(settings)}
     for at, word in enumerate(words):
         flag, equals, first = word.partition("=")
-        field = flags.get(flag.replace("_", "-"))
-        if field is None or _group(field) or _is_switch(field):
-            continue
+        name = flag.replace("_", "-")
         rest = [*takewhile(lambda one: not one.startswith("--"), words[at + 1 :])]
         given: Any = [first, *rest] if equals else rest
-        if not given or given[0] == "None":
+        if (switch := known.get(re.sub(r"(--|\.)no-", r"\1", name))) and switch.in_file:
+            written = "false" if name not in known else given[0] if given else "true" if _is_switch(switch.field) else "…"
+            raise ConfigError(f"{flag} is no flag; write `{_nested(switch.path, written)}` into a file, and give --config FILE")
+        if name not in known or _is_switch(field := known[name].field) or not given or given[0] == "None":
             continue
         if not _is_list(field):
             given = given[0]
@@ -139,12 +140,52 @@ def refuse_wrong_values(settings: type[Config], words: Sequence[str]) -> None:
             raise ConfigError(f"{flag} {what_must_hold(problem)}, but is {came}") from None
 
 
-def _groups(settings: type[Config], prefix: str = "") -> Iterator[tuple[str, type[Config]]]:
-    """The settings and every group in them, each with the prefix of its flags."""
-    yield prefix, settings
-    for name, field in settings.model_fields.items():
+def _nested(path: Sequence[str], value: str) -> str:
+    """A setting as it stands in a file: ``train: {clip: 0.5}``."""
+    *groups, name = path
+    return "".join(f"{group}: {{" for group in groups) + f"{name}: {value}" + "}" * len(groups)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """One field of the settings of a command or of a group in them."""
+
+    path: tuple[str, ...]
+    """its keys in the file of settings"""
+    flag: str
+    field: FieldInfo
+    default: Any
+    advanced: bool
+    in_file: bool
+
+    def described(self, name: str) -> Flag:
+        """As people write it."""
+        field, known = self.field, tuple(_choices(self.field.annotation, self.field.metadata))
+        return Flag(name, _values(field), _plain(self.default), field.description or "", self.advanced, known, _is_list(field))
+
+
+def _settings(cls: type[Config], above: _Setting | None = None, prefix: str = "") -> Iterator[_Setting]:
+    """Every setting, those of groups after the others."""
+    groups = []
+    for name, field in cls.model_fields.items():
+        found = _Setting(
+            (*(above.path if above else ()), name),
+            _flag(prefix, name, field),
+            field,
+            getattr(above.default, name) if above else _default(field),
+            ADVANCED in field.metadata or (above is not None and above.advanced),
+            IN_FILE in field.metadata or (above is not None and above.in_file),
+        )
         if group := _group(field):
-            yield from _groups(group, _inner(field, name, prefix))
+            groups.append((group, found, _inner(field, name, prefix)))
+        else:
+            yield found
+    for group, found, inner in groups:
+        yield from _settings(group, found, inner)
+
+
+def _default(field: FieldInfo) -> Any:
+    return None if field.is_required() else field.get_default(call_default_factory=True)
 
 
 def _inner(field: FieldInfo, name: str, prefix: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, InFile
 from warmstart.registry import Registry
 from warmstart.system.limits import POSITIONS
 
@@ -23,55 +23,55 @@ class BackboneConfig(Config):
     """number of blocks (L)"""
     heads: int = Field(4, gt=0)
     """attention heads per block (H)"""
-    head_width: Advanced[int | None] = Field(None, gt=0)
+    head_width: InFile[int | None] = Field(None, gt=0)
     """width of one head (K); none: width / heads"""
-    kv_heads: Advanced[int | None] = Field(None, gt=0)
+    kv_heads: InFile[int | None] = Field(None, gt=0)
     """heads of keys and values (G), each shared by a group of query heads (Ainslie et al. 2023); none: as many as heads"""
-    qk_norm: Advanced[bool] = False
+    qk_norm: InFile[bool] = False
     """RMS norm of every query and key, shared by all heads (Qwen3)"""
     feedforward: Advanced[int] = Field(1024, gt=0)
     """inner width of the feed-forward layer"""
     max_length: int = Field(256, gt=0)
     """context length: the most tokens that the backbone reads at once (T)"""
-    norm: Advanced[Literal["pre", "post"]] = "pre"
+    norm: InFile[Literal["pre", "post"]] = "pre"
     """normalise before each branch (GPT-2) or after each sum (the 2017 Transformer)"""
-    norm_type: Advanced[Literal["layer", "rms"]] = "layer"
+    norm_type: InFile[Literal["layer", "rms"]] = "layer"
     """layer norm or RMS norm"""
-    norm_eps: Advanced[float] = Field(1e-5, gt=0)
+    norm_eps: InFile[float] = Field(1e-5, gt=0)
     """what norms add to the variance, for stability"""
-    embedding_norm: Advanced[bool] = False
+    embedding_norm: InFile[bool] = False
     """normalise the sum of the embeddings (BERT)"""
-    first_norm: Advanced[bool] = True
+    first_norm: InFile[bool] = True
     """pre-norm: the first block's attention has a norm of its own (in ModernBERT the embedding norm replaces it)"""
-    token_types: Advanced[int] = Field(0, ge=0)
+    token_types: InFile[int] = Field(0, ge=0)
     """number of token types, each with its own embedding (BERT's first and second text); 0: none"""
     positions: Advanced[Literal["sinusoidal", "learned", "rotary"]] = "rotary"
     """how the positions of tokens are encoded"""
-    position_offset: Advanced[int] = Field(0, ge=0)
+    position_offset: InFile[int] = Field(0, ge=0)
     """unused rows at the start of the learned positions (RoBERTa has 2)"""
-    rotary_base: Advanced[float] = Field(10_000.0, gt=0)
+    rotary_base: InFile[float] = Field(10_000.0, gt=0)
     """longest wavelength of rotary positions, in tokens over 2 pi"""
-    rotary_scaling: Advanced[tuple[float, float, float, int] | None] = None
+    rotary_scaling: InFile[tuple[float, float, float, int] | None] = None
     """Llama 3's longer wavelengths: factor, low and high frequency factor, context length in pretraining"""
-    window: Advanced[int | None] = Field(None, ge=0)
+    window: InFile[int | None] = Field(None, ge=0)
     """local attention: tokens that a token attends to on either side; none: every block has global attention"""
-    global_every: Advanced[int] = Field(1, gt=0)
+    global_every: InFile[int] = Field(1, gt=0)
     """with a window: the first block and every n-th block after it have global attention"""
-    window_rotary_base: Advanced[float] = Field(10_000.0, gt=0)
+    window_rotary_base: InFile[float] = Field(10_000.0, gt=0)
     """rotary_base of the blocks with local attention"""
-    attention: Advanced[Literal["dot-product", "synthesizer"]] = "dot-product"
+    attention: InFile[Literal["dot-product", "synthesizer"]] = "dot-product"
     """attention weights from queries and keys, or synthesised from each token alone"""
-    activation: Advanced[Literal["relu", "gelu", "gelu-tanh", "swiglu", "geglu"]] = "gelu"
+    activation: InFile[Literal["relu", "gelu", "gelu-tanh", "swiglu", "geglu"]] = "gelu"
     """non-linearity of the feed-forward layer"""
-    bias: Advanced[bool] = True
+    bias: InFile[bool] = True
     """linear layers and layer norms have a bias"""
-    qkv_bias: Advanced[bool | None] = None
+    qkv_bias: InFile[bool | None] = None
     """queries, keys and values have a bias (Qwen2); none: like all linear layers"""
-    dropout: Advanced[float] = Field(0.0, ge=0, lt=1)
+    dropout: InFile[float] = Field(0.0, ge=0, lt=1)
     """dropout probability: after the embedding, in the attention weights, after each branch"""
-    scale_embeddings: Advanced[bool] = False
+    scale_embeddings: InFile[bool] = False
     """multiply token embeddings by the square root of the width (Vaswani et al. 2017, section 3.4)"""
-    init_std: Advanced[float] = Field(0.02, gt=0)
+    init_std: InFile[float] = Field(0.02, gt=0)
     """standard deviation of the initial weights; projections back into the residual sum are scaled down by sqrt(2 L)"""
 
     @model_validator(mode="after")

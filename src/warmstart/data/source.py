@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from warmstart.config import Advanced, Config, FileInput
+from warmstart.config import Advanced, Config, FileInput, InFile
 
 Document = Literal["paragraph", "sentence", "line", "file"]
 Format = Literal[
@@ -45,9 +45,9 @@ class TableFlags(Config):
     """the column of a table that holds the texts; default: text, or that of the texts from which a model learned"""
     encoding: Advanced[str | None] = None
     """encoding of the characters: utf-8 (default), utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
-    delimiter: Advanced[str | None] = None
+    delimiter: InFile[str | None] = None
     """what stands between the fields of a csv or tsv file: a character, or tab; default: it is found"""
-    header: Advanced[bool] = True
+    header: InFile[bool] = True
     """the first line of a csv or tsv file names the columns; otherwise columns are numbered 1, 2, …"""
     sheet: Advanced[str | None] = None
     """the sheet of a spreadsheet; default: the only one that is not empty"""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, InFile
 
 WindowPooling = Literal["none", "mean", "max", "attention"]
 
@@ -26,9 +26,9 @@ class WindowSettings(Config):
     windows: Advanced[WindowPooling] = "none"
     """texts longer than the model reads: none, they are cut; mean, max or attention (learned weights), they are read in windows
     that overlap, and the windows' states are joined so"""
-    window_overlap: Advanced[float] = Field(0.25, ge=0, le=0.9)
+    window_overlap: InFile[float] = Field(0.25, ge=0, le=0.9)
     """windows: the fraction of a window that it shares with the next one, at least"""
-    max_windows: Advanced[int] = Field(0, ge=0)
+    max_windows: InFile[int] = Field(0, ge=0)
     """windows: the most of a text, from its beginning; what comes after them is cut and counted; 0: no limit"""
 
     @model_serializer(mode="wrap")

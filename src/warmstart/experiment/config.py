@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from tyro.conf import Positional, arg
 
 from warmstart.baselines import BASELINES
-from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
+from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput
 from warmstart.data.budget import SelectionName, selection_or_default
 from warmstart.experiment.backends import PROCESSES, SlurmConfig, known_backend
 from warmstart.finetuning.config import FineTuneConfig
@@ -114,7 +114,7 @@ class RaceConfig(Config):
     sealed: Advanced[bool] = False
     """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
-    own: Advanced[OwnBackboneConfig] = OwnBackboneConfig()
+    own: InFile[OwnBackboneConfig] = OwnBackboneConfig()
     """with --backbones pool: the backbone that is pretrained on the task's own text"""
 
     def completed(self) -> Self:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field
 from tyro.conf import arg
 
-from warmstart.config import Advanced
+from warmstart.config import Advanced, InFile
 from warmstart.data.windows import WindowSettings
 from warmstart.finetuning.schemes import SCHEMES, SchemeOptions, known_scheme
 from warmstart.heads.per_text import HeadActivation
@@ -25,16 +25,16 @@ class FineTuneConfig(WindowSettings):
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
     pooling: Advanced[Annotated[str, AfterValidator(POOLINGS.known)]] = "mean"
     """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""
-    head_dropout: Advanced[float] = Field(0.1, ge=0, lt=1)
+    head_dropout: InFile[float] = Field(0.1, ge=0, lt=1)
     """dropout probability of the pooled state"""
     head_hidden: Advanced[HeadActivation] = "none"
     """one label per text: one more layer before the logits; tanh with the pooling first is BERT's head, which `export --to hf` can
     write"""
     head_start: Advanced[Literal["random", "class-means"]] = "random"
     """one label per text: with class-means the last layer starts at the mean state of each class, for few labels of many classes"""
-    attention_direction: Advanced[Literal["as-pretrained", "causal", "bidirectional"]] = "as-pretrained"
+    attention_direction: InFile[Literal["as-pretrained", "causal", "bidirectional"]] = "as-pretrained"
     """which tokens each token attends to: as in pretraining, only earlier ones, or all"""
-    keep: Advanced[Literal["best", "last"]] = "best"
+    keep: InFile[Literal["best", "last"]] = "best"
     """which weights to keep: those with the best validation score, or the last ones; where no texts are set apart, best means that
     cross-validation, if there is any, chooses the length of the run"""
     class_weights: Advanced[Literal["none", "balanced"]] = "none"
@@ -43,7 +43,7 @@ class FineTuneConfig(WindowSettings):
     """probability of each target that is spread over all classes"""
     patience: Advanced[int] = Field(0, ge=0)
     """stop after this many evaluations without improvement, counted once nothing is frozen any more; 0: never"""
-    cache_features: Advanced[bool] = True
+    cache_features: InFile[bool] = True
     """probe, scalar-mix: the frozen backbone reads each text once, and the head trains on its features"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
 

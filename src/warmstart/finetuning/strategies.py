@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Config, InFile
 from warmstart.data.encode import Encoded
 from warmstart.data.splits import stratified_sample
 from warmstart.errors import ConfigError
@@ -31,15 +31,15 @@ from warmstart.types import Batch
 class StrategyOptions(Config):
     """Options of single strategies; each help names the strategy that reads it."""
 
-    replay_texts: Advanced[int] = Field(100, ge=0)
+    replay_texts: InFile[int] = Field(100, ge=0)
     """replay: stored texts of each earlier task, stratified by label"""
-    replay_ratio: Advanced[float] = Field(0.5, gt=0, le=1)
+    replay_ratio: InFile[float] = Field(0.5, gt=0, le=1)
     """replay: stored texts per new text in a step"""
-    ewc_strength: Advanced[float] = Field(1000.0, ge=0)
+    ewc_strength: InFile[float] = Field(1000.0, ge=0)
     """ewc: strength of the penalty (lambda)"""
-    fisher_texts: Advanced[int] = Field(200, gt=0)
+    fisher_texts: InFile[int] = Field(200, gt=0)
     """ewc: training texts on which the Fisher information is estimated"""
-    alpha: Advanced[float] = Field(1.0, ge=0, le=1)
+    alpha: InFile[float] = Field(1.0, ge=0, le=1)
     """joint: how often each task is read, in proportion to its size to this power; 1: by size, 0: all equally often"""
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tyro.conf import Positional, arg
 
 from warmstart.backbone.backbone import Backbone
-from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
+from warmstart.config import Config, Effectless, FileInput, InFile, TaskInput
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
 from warmstart.data.task import Task
@@ -108,7 +108,7 @@ class TasksConfig(Config):
     """number of seeds; fewer than three give wide intervals"""
     seed: int = Field(0, ge=0)
     """the first seed"""
-    head_dropout: Advanced[float] = Field(0.1, ge=0, lt=1)
+    head_dropout: InFile[float] = Field(0.1, ge=0, lt=1)
     """dropout probability of the pooled state"""
     sealed: bool = False
     """let this run alone score the test splits: refuse to start if another has scored one, and refuse every later one"""
@@ -121,7 +121,7 @@ def load_tasks(config: TasksConfig) -> list[Task]:
     if config.train.steps or config.train.tokens or config.train.minutes:
         raise ConfigError("the length of a run on several tasks is set by --epochs; remove --steps, --tokens and --minutes")
     if config.train.accumulate != 1 or config.train.evaluate_every:
-        raise ConfigError("a run on several tasks reads one batch per step; remove --accumulate and --evaluate-every")
+        raise ConfigError("a run on several tasks reads one batch per step; remove --accumulate and evaluate_every")
     if wrong := [task for task in tasks if not task_type_of(task).one_label]:
         raise ConfigError(f"each task must have one label per text, but '{wrong[0].name}' is a {wrong[0].type} task; remove it")
     for task in tasks:

@@ -26,7 +26,7 @@ from pydantic import Field
 from safetensors.numpy import load as parse_arrays
 from safetensors.numpy import save as serialise
 
-from warmstart.config import Config, FileInput
+from warmstart.config import Config, FileInput, InFile
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import Pool, pool_unlike, task_pool
 from warmstart.data.task import Split, Task, plain_text, texts_digest
@@ -61,9 +61,9 @@ class TeacherConfig(Config):
 
     teacher: FileInput[str | None] = None
     """a saved model of the task's labels (a bundle, a stack, or the folder of a run): its probabilities for the pool teach, too"""
-    teacher_weight: float = Field(1.0, gt=0)
+    teacher_weight: InFile[float] = Field(1.0, gt=0)
     """weight of the teacher's loss beside that of the labels"""
-    teacher_temperature: float = Field(1.0, gt=0)
+    teacher_temperature: InFile[float] = Field(1.0, gt=0)
     """temperature of teacher and student in that loss; above 1, less probable labels count more"""
     pool: FileInput[str] = "rest"
     """what the teacher labels: rest (the manifest's unlabelled text, and training texts whose labels are not used), or a file"""

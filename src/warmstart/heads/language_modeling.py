@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from warmstart.config import InFile
 from warmstart.errors import ModelError
 from warmstart.heads.head import Head, HeadConfig
 from warmstart.system.products import Linear, linear_product
@@ -22,17 +23,17 @@ from warmstart.system.products import Linear, linear_product
 class LMHeadConfig(HeadConfig):
     """A head that predicts the next (or the masked) token."""
 
-    kind: Literal["language-modeling"] = "language-modeling"
+    kind: InFile[Literal["language-modeling"]] = "language-modeling"
     """name of this head in files"""
     tied: bool = True
     """share the weight with the token embedding (Press and Wolf 2017)"""
     bias: bool = False
     """a bias for every token of the vocabulary"""
-    transform: bool = False
+    transform: InFile[bool] = False
     """one more layer before the logits: linear, gelu, layer norm (BERT)"""
-    transform_bias: bool = True
+    transform_bias: InFile[bool] = True
     """that layer and its norm have a bias"""
-    norm_eps: float = Field(1e-5, gt=0)
+    norm_eps: InFile[float] = Field(1e-5, gt=0)
     """what its norm adds to the variance, for stability"""
 
 

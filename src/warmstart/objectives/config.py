@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from tyro.conf import arg
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, InFile
 
 
 class ObjectiveConfig(Config):
@@ -18,22 +18,22 @@ class ObjectiveConfig(Config):
     contrastive (masked, and two crops of a document are alike)"""
     mask_rate: Advanced[float | None] = Field(None, gt=0, lt=1)
     """fraction of tokens that all objectives but causal mask; none: 0.3 for masked (lab note "performance"), 0.15 for the others"""
-    whole_words: Advanced[bool] = False
+    whole_words: InFile[bool] = False
     """all but causal and span: mask all pieces of a word together"""
-    mean_span: Advanced[float] = Field(3.0, ge=1)
+    mean_span: InFile[float] = Field(3.0, ge=1)
     """span: mean length of a masked span, in tokens"""
     form: Advanced[Literal["sentinel", "prefix-suffix"]] = "sentinel"
     """span: T5's many spans marked by sentinels, or CS224N's one span of a document, moved to its end"""
-    causal_fraction: Advanced[float] = Field(0.5, ge=0, le=1)
+    causal_fraction: InFile[float] = Field(0.5, ge=0, le=1)
     """hybrid: fraction of batches that are causal"""
-    generator_size: Advanced[float] = Field(0.25, gt=0, le=1)
+    generator_size: InFile[float] = Field(0.25, gt=0, le=1)
     """detect: width, heads and feed-forward width of the generator as a fraction of the model's, in whole heads; its depth is the
     same (Clark et al. 2020, section 3.2)"""
-    detection_weight: Advanced[float] = Field(50.0, gt=0)
+    detection_weight: InFile[float] = Field(50.0, gt=0)
     """detect: weight of the detection loss beside the generator's masked loss"""
-    contrast_weight: Advanced[float] = Field(1.0, gt=0)
+    contrast_weight: InFile[float] = Field(1.0, gt=0)
     """contrastive: weight of the mean loss of crops beside that of masked tokens"""
-    temperature: Advanced[float] = Field(0.1, gt=0)
+    temperature: InFile[float] = Field(0.1, gt=0)
     """contrastive: by which the cosines of crops are divided"""
     rows: Advanced[Literal["packed", "documents"]] = "packed"
     """what a row is: a stretch of the whole text, so that nothing is padded, or one document, truncated if it is too long"""

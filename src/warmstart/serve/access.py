@@ -6,7 +6,7 @@ import os
 
 from pydantic import Field
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, InFile
 from warmstart.errors import ConfigError
 from warmstart.serve.guard import LOOPBACK, AccessRules
 
@@ -27,9 +27,9 @@ class AccessSettings(Config):
     """requests must carry it (Authorization: Bearer TOKEN); better in the environment, as WARMSTART_TOKEN"""
     allowed_hosts: Advanced[tuple[str, ...]] = ()
     """further names by which the server may be called"""
-    rate: Advanced[float | None] = Field(None, gt=0)
+    rate: InFile[float | None] = Field(None, gt=0)
     """requests per second of a client; default: any from this machine, 20 from others"""
-    max_body: Advanced[int] = Field(2 << 20, gt=0)
+    max_body: InFile[int] = Field(2 << 20, gt=0)
     """bytes of a request"""
 
     def rules(self) -> AccessRules:

@@ -25,7 +25,7 @@ from pydantic import Field
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
-from warmstart.config import Advanced, Config
+from warmstart.config import Advanced, Config, InFile
 from warmstart.errors import TokenizerError
 from warmstart.registry import Registry
 from warmstart.tokenizer.pieces import EVERY_CHARACTER, WORD_MARK
@@ -40,11 +40,11 @@ class TokenizerConfig(Config):
     """what a piece is: bytes (lossless), wordpiece, unigram, character or word"""
     vocab_size: int = Field(default=8192, ge=1, le=10_000_000)
     """largest number of pieces in the vocabulary, special tokens included"""
-    lowercase: Advanced[bool] = False
+    lowercase: InFile[bool] = False
     """convert all letters to lower case first"""
     sentinels: Advanced[int] = Field(default=32, ge=0)
     """number of sentinel tokens for span corruption"""
-    min_frequency: Advanced[int] = Field(default=2, ge=1)
+    min_frequency: InFile[int] = Field(default=2, ge=1)
     """how often a piece must occur to enter the vocabulary"""
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from warmstart.config import Advanced, Config, Effectless
+from warmstart.config import Advanced, Config, Effectless, InFile
 from warmstart.training.schedules import SCHEDULES
 
 
@@ -31,23 +31,23 @@ class TrainConfig(Config):
     """AdamW for all parameters, or Muon for the matrices inside the blocks and AdamW for the rest"""
     muon_learning_rate: Advanced[float] = Field(0.02, gt=0)
     """peak learning rate of Muon"""
-    schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "cosine"
+    schedule: InFile[Annotated[str, AfterValidator(SCHEDULES.known)]] = "cosine"
     """learning-rate schedule: cosine, linear, trapezoid or constant"""
-    warmup: Advanced[float] = Field(0.05, ge=0, lt=1)
+    warmup: InFile[float] = Field(0.05, ge=0, lt=1)
     """fraction of the run in which the learning rate rises to its peak"""
-    min_lr_ratio: Advanced[float] = Field(0.0, ge=0, le=1)
+    min_lr_ratio: InFile[float] = Field(0.0, ge=0, le=1)
     """learning rate at the end, as a fraction of the peak"""
-    weight_decay: Advanced[float] = Field(0.1, ge=0)
+    weight_decay: InFile[float] = Field(0.1, ge=0)
     """weight decay of matrices and embeddings; biases and norms have none"""
-    beta_2: Advanced[float] = Field(0.98, gt=0, lt=1)
+    beta_2: InFile[float] = Field(0.98, gt=0, lt=1)
     """AdamW's second beta"""
-    clip: Advanced[float] = Field(1.0, ge=0)
+    clip: InFile[float] = Field(1.0, ge=0)
     """largest gradient norm; 0: no limit"""
     precision: Advanced[Literal["auto", "float32", "bfloat16"]] = "auto"
     """precision of matrix products in training; auto: bfloat16 where the hardware multiplies it natively"""
-    evaluate_every: Advanced[int] = Field(0, ge=0)
+    evaluate_every: InFile[int] = Field(0, ge=0)
     """steps between held-out evaluations; 0: ten evaluations in a run"""
-    checkpoint_every: Advanced[int] = Field(0, ge=0)
+    checkpoint_every: InFile[int] = Field(0, ge=0)
     """steps between checkpoints; 0: ten checkpoints in a run"""
 
     @model_validator(mode="after")
@@ -86,7 +86,7 @@ class PretrainTrainConfig(TrainConfig):
     optimizer: Advanced[Literal["adamw", "muon"]] = "muon"
     """Muon for the matrices inside the blocks and AdamW for the rest, or AdamW for all parameters, which needs a learning rate of
     1e-3 to 3e-3"""
-    schedule: Advanced[Annotated[str, AfterValidator(SCHEDULES.known)]] = "trapezoid"
+    schedule: InFile[Annotated[str, AfterValidator(SCHEDULES.known)]] = "trapezoid"
     """learning-rate schedule: cosine, linear, trapezoid or constant"""
     compile: Effectless[Advanced[bool]] = False
     """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs: performance); on a

@@ -12,7 +12,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from warmstart.commands.generate.page import print_trace, write_trace
-from warmstart.config import Advanced, Config, FileInput
+from warmstart.config import Advanced, Config, FileInput, InFile
 from warmstart.data.source import Document, Source
 from warmstart.data.token_store import documents_of
 from warmstart.generation.generate import generate as generate_texts
@@ -42,7 +42,7 @@ class GenerateCommandConfig(Config):
     """text that the model was trained on: show beside each step what follows the same context there"""
     corpus_document: Advanced[Document] = "paragraph"
     """what one document of the corpus is"""
-    corpus_order: Advanced[int] = Field(3, gt=0)
+    corpus_order: InFile[int] = Field(3, gt=0)
     """length of the longest context to count, in tokens"""
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
-from warmstart.config import Advanced, Effectless, FileInput, read_yaml, result_key, setting_paths
+from warmstart.config import Advanced, Effectless, FileInput, InFile, read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
 from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
@@ -104,7 +104,7 @@ class PretrainConfig(TableFlags):
     """bytes of a token in shards of other programs (.ds, .bin)"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
-    cache: Effectless[Advanced[str | None]] = None
+    cache: Effectless[InFile[str | None]] = None
     """folder for the tokenized text and for copies from elsewhere; default: the run's own folder"""
 
     @field_validator("train", mode="before")

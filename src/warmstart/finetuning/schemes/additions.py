@@ -13,7 +13,7 @@ from warmstart.adapters.bottleneck import BottleneckConfig
 from warmstart.adapters.insertion import Adapter
 from warmstart.adapters.lora import LoraConfig, Targets
 from warmstart.adapters.scalar_mix import ScalarMixConfig
-from warmstart.config import Config
+from warmstart.config import Config, InFile
 from warmstart.finetuning.losses import Contrast
 from warmstart.finetuning.scheme import Penalty, Scheme
 from warmstart.model.model import Model
@@ -34,7 +34,7 @@ class BottleneckOptions(Config):
 
     adapter_width: int = Field(64, gt=0)
     """houlsby, pfeiffer: width of the bottleneck"""
-    adapter_norms: Literal["as-published", "yes", "no"] = "as-published"
+    adapter_norms: InFile[Literal["as-published", "yes", "no"]] = "as-published"
     """houlsby, pfeiffer: whether the backbone's norms train too; as-published: yes with houlsby, no with pfeiffer"""
 
 
@@ -71,11 +71,11 @@ class LoraOptions(Config):
 
     lora_rank: int = Field(8, gt=0)
     """lora: rank of each change"""
-    lora_alpha: float = Field(16.0, gt=0)
+    lora_alpha: InFile[float] = Field(16.0, gt=0)
     """lora: each change is scaled by alpha / rank"""
     lora_targets: Targets = ("q", "v")
     """lora: which matrices to change: q, k, v, qkv (all three as one), out (of attention), feedforward"""
-    lora_dropout: float = Field(0.0, ge=0, lt=1)
+    lora_dropout: InFile[float] = Field(0.0, ge=0, lt=1)
     """lora: dropout probability of each change's input"""
 
 
@@ -94,10 +94,10 @@ def lora(options: LoraOptions) -> Scheme:
 class ContrastOptions(Config):
     """Options of ``contrast``."""
 
-    contrast_weight: float = Field(1.0, gt=0, le=1)
+    contrast_weight: InFile[float] = Field(1.0, gt=0, le=1)
     """contrast: how much of what the backbone learns from is the contrastive loss; the rest is the head's own loss. At 1 the head
     reads what the contrastive loss alone makes, as SetFit's does"""
-    contrast_temperature: float = Field(0.1, gt=0)
+    contrast_temperature: InFile[float] = Field(0.1, gt=0)
     """contrast: temperature of the contrastive loss; a low one looks at the most similar texts of other labels"""
 
 
@@ -113,7 +113,7 @@ def contrast(options: ContrastOptions) -> Scheme:
 class LanguageLossOptions(Config):
     """Options of ``lm-loss``."""
 
-    lm_weight: float = Field(0.5, gt=0)
+    lm_weight: InFile[float] = Field(0.5, gt=0)
     """lm-loss: weight of the language-model loss"""
 
 
@@ -128,9 +128,9 @@ def lm_loss(options: LanguageLossOptions) -> Scheme:
 class L2SPOptions(Config):
     """Options of ``l2-sp``."""
 
-    l2_sp_strength: float = Field(0.01, ge=0)
+    l2_sp_strength: InFile[float] = Field(0.01, ge=0)
     """l2-sp: strength of the penalty on the backbone's distance from its pretrained weights (alpha)"""
-    l2_sp_head_strength: float = Field(0.01, ge=0)
+    l2_sp_head_strength: InFile[float] = Field(0.01, ge=0)
     """l2-sp: strength of the penalty on the head's weights (beta)"""
 
 
@@ -166,11 +166,11 @@ def l2_sp(options: L2SPOptions) -> Scheme:
 class DaptOptions(Config):
     """Options of ``dapt``."""
 
-    dapt_epochs: float = Field(3.0, gt=0)
+    dapt_epochs: InFile[float] = Field(3.0, gt=0)
     """dapt: passes over the task's own text"""
-    dapt_learning_rate: float = Field(5e-4, gt=0)
+    dapt_learning_rate: InFile[float] = Field(5e-4, gt=0)
     """dapt: learning rate of these passes"""
-    dapt_pilot: float = Field(0.2, ge=0, lt=1)
+    dapt_pilot: InFile[float] = Field(0.2, ge=0, lt=1)
     """dapt: fraction of these passes after which a pilot decides whether to continue; 0: only the check at the end decides"""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from warmstart.config import Config
+from warmstart.config import Config, InFile
 from warmstart.errors import ConfigError
 from warmstart.finetuning.scheme import Scheme, Unfreezing, frozen_until
 from warmstart.model.model import Model
@@ -105,7 +105,7 @@ RISE = 0.05
 class LpFtOptions(Config):
     """Options of ``lp-ft``."""
 
-    probe_fraction: float = Field(0.2, gt=0, lt=1)
+    probe_fraction: InFile[float] = Field(0.2, gt=0, lt=1)
     """lp-ft: fraction of the run in which only the head trains"""
 
 

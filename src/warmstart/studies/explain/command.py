@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput
+from warmstart.config import Advanced, Effectless, FileInput, InFile
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -36,7 +36,7 @@ class StudyExplainConfig(ThreadsConfig, TableFlags):
     """number of texts of the file, drawn at random"""
     removal: Removal = "delete"
     """how a word is removed: delete its tokens, or mask them (for models trained with mask tokens)"""
-    max_phrase: Advanced[int] = Field(3, gt=0, le=10)
+    max_phrase: InFile[int] = Field(3, gt=0, le=10)
     """number of words of the longest phrase that is erased"""
     random_orders: Advanced[int] = Field(20, gt=1)
     """number of random word orders that the methods are compared with"""

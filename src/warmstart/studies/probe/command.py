@@ -7,7 +7,7 @@ import time
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput
+from warmstart.config import Advanced, Effectless, FileInput, InFile
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
@@ -43,7 +43,7 @@ class StudyProbeConfig(ThreadsConfig):
     """fits of each probe"""
     mlp: Advanced[bool] = True
     """fit probes with a hidden layer too"""
-    random: Advanced[bool] = True
+    random: InFile[bool] = True
     """probe the same architecture with random weights too"""
 
 
