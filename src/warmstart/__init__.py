@@ -30,6 +30,8 @@ _HOMES = {
     "EvaluateConfig": "commands.evaluate.command",
     "ExportConfig": "commands.export",
     "FineTuneConfig": "finetuning.config",
+    "FitConfig": "commands.fit.command",
+    "FitResult": "experiment.fit_result",
     "GenerateConfig": "generation.sampling",
     "ImportConfig": "commands.import_.command",
     "ObjectiveConfig": "objectives.config",
@@ -59,6 +61,8 @@ _HOMES = {
     "embed": "model.inference",
     "evaluate": "commands.evaluate.command",
     "export_model": "commands.export",
+    "fit": "commands.fit.command",
+    "fit_data": "commands.fit.command",
     "generate": "generation.generate",
     "import_model": "commands.import_.command",
     "interpolate": "finetuning.ensemble",
@@ -110,6 +114,9 @@ if TYPE_CHECKING:
     from warmstart.commands.evaluate.command import evaluate as evaluate
     from warmstart.commands.export import ExportConfig as ExportConfig
     from warmstart.commands.export import export_model as export_model
+    from warmstart.commands.fit.command import FitConfig as FitConfig
+    from warmstart.commands.fit.command import fit as fit
+    from warmstart.commands.fit.command import fit_data as fit_data
     from warmstart.commands.import_.command import ImportConfig as ImportConfig
     from warmstart.commands.import_.command import import_model as import_model
     from warmstart.commands.pretrain.command import PretrainConfig as PretrainConfig
@@ -130,6 +137,7 @@ if TYPE_CHECKING:
     from warmstart.estimators.tagger import TokenTagger as TokenTagger
     from warmstart.experiment.compare import compare as compare
     from warmstart.experiment.config import RaceConfig as RaceConfig
+    from warmstart.experiment.fit_result import FitResult as FitResult
     from warmstart.finetuning.config import FineTuneConfig as FineTuneConfig
     from warmstart.finetuning.ensemble import interpolate as interpolate
     from warmstart.finetuning.schemes import SchemeOptions as SchemeOptions

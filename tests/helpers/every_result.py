@@ -12,11 +12,13 @@ import pytest
 
 import warmstart as ws
 from helpers.curves import curve_of, race_with
+from helpers.fits import fit_result
 from helpers.models import SENTENCES, make_language_model
 from helpers.multitask import task_settings, write_inputs
 from helpers.races import LADDER, full_race, race_result
 from helpers.tasks import tune
 from warmstart.commands import COMMANDS
+from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.commands.race.page import write_race_page, write_tasks_page
@@ -177,6 +179,7 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
     estimate = SweepEstimate({}, Counter(), 0.0, 1, "cats")
     return {
         "quickstart": quickstart,
+        "fit": lambda: written(fit_result(), write_fit_page),
         "race": lambda: written(full_race(), write_race_page),
         "race of one seed": lambda: written(race_result(LADDER, 1), write_race_page),
         "race over tasks": lambda: written(tasks, write_tasks_page),

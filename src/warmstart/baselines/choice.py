@@ -69,7 +69,7 @@ def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = 
         tried = {setting: task_type.scores(budget.choosing, made, task).score(task.metric) for setting, (made, _) in found.items()}
     best = max(candidates, key=lambda setting: tried.get(setting, 0.0))
     predict = learner.fit(np.arange(len(budget.train)), best) if budget.cross_validated else found[best][1]
-    test = predict(reading.rows(task.test.texts))
+    test = predict(reading.rows(task.test.texts)) if len(task.test) else found[best][0][:0]
     chosen = best if tried else None
     note = _note(baseline, budget, chosen)
     if baseline.reads_pool:

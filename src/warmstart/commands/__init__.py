@@ -41,6 +41,13 @@ COMMANDS = Registry(
             "try everything in six minutes, without data or network",
             goes_on=True,
         ),
+        "fit": Command(
+            "commands.fit.command",
+            "FitConfig",
+            "fit_data",
+            "from a table of texts and labels to a model, in three minutes",
+            goes_on=True,
+        ),
         "init": Command(
             "commands.init", "InitConfig", "write_manifest", "write a task.yaml from any table, and guess what it needs"
         ),

@@ -116,7 +116,8 @@ class Task(Shown, view="report.notebook:task_view"):
         """A task in memory from N texts and their labels.
 
         One label each makes a classification task, a list or set of labels each a multilabel one, a float each a regression.
-        ``test`` are texts and labels that score, or how many of the given ones to hold out for that, as a fraction or a number.
+        ``test`` are texts and labels that score, or how many of the given ones to hold out for that, as a fraction or a number; 0
+        for what needs none, such as ``ws.fit``.
         Raises ``DataError`` for texts that are no strings, and for labels that are of several kinds, too few or missing.
         """
         from warmstart.data.frames import plain_value
@@ -129,10 +130,10 @@ class Task(Shown, view="report.notebook:task_view"):
         names = sorted({str(name) for one in (*given[1], *scored[1]) for name in (one if kind == "multilabel" else [one])})
         names = [] if kind == "regression" else names
         train, held_out = (_split_of(*part, names, kind) for part in (given, scored))
-        if not isinstance(test, tuple):
+        if not isinstance(test, tuple) and test:
             train, held_out = train.hold_out(test, seed)
-        if not len(train) or not len(held_out):
-            raise DataError(f"there must be texts that learn and texts that score, but there are {len(train)} and {len(held_out)}")
+        if not len(train):
+            raise DataError(f"there must be texts that learn, but there are none beside {len(held_out)} that score; give more")
         metric = {"classification": "accuracy", "multilabel": "micro_f1", "regression": "pearson"}[kind]
         none = train.take(NO_TEXTS)
         more = tuple(unlabelled)
@@ -288,15 +289,19 @@ def resplit(task: Task, seed: int) -> Task:
     The split is stratified like that of a manifest. Copies of a text, and the texts of a group, are on one side; where there are
     any, sizes are only about the same. Raises ``DataError`` if a split would be empty.
     """
-    parts = task.splits()
+    pool = joined_splits(task.splits())
+    rest, test = pool.hold_out(len(task.test), seed)
+    train, validation = rest.hold_out(len(task.validation), seed) if len(task.validation) else (rest, rest.take(NO_TEXTS))
+    return replace(task, train=train, validation=validation, test=test)
+
+
+def joined_splits(parts: Mapping[str, Split]) -> Split:
+    """All examples of several splits, in their order."""
     labels = np.concatenate([split.labels for split in parts.values()])
     groups = None
     if any(split.groups is not None for split in parts.values()):
         groups = np.concatenate([split.group_names(name) for name, split in parts.items()])
-    pool = Split(tuple(text for split in parts.values() for text in split.texts), labels, groups)
-    rest, test = pool.hold_out(len(task.test), seed)
-    train, validation = rest.hold_out(len(task.validation), seed) if len(task.validation) else (rest, rest.take(NO_TEXTS))
-    return replace(task, train=train, validation=validation, test=test)
+    return Split(tuple(text for split in parts.values() for text in split.texts), labels, groups)
 
 
 def independent_units(texts: Sequence[Any], groups: np.ndarray | None) -> np.ndarray:

@@ -143,6 +143,8 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
 
     Raises ``DataError`` if the time was too short for any method, ``ModelError`` if all diverged.
     """
+    if given and not len(given.test):
+        raise DataError("methods are compared on test texts, but the task has none; hold some out, or use ws.fit, which needs none")
     sweep = open_sweep(with_frozen(config, given), given)
     if config.save not in (None, RECOMMENDED):
         named_method(str(config.save), sweep.methods)  # refused before the first trial, not after the last

@@ -138,7 +138,8 @@ def _outcome(result: TrialResult) -> str:
     if result.diverged:
         return "diverged"
     if math.isnan(result.score):
-        return f"{result.learning_rate:g}, {percent(result.validation)} on the texts that choose, in {result.seconds:.1f} s"
+        rate = f"{result.learning_rate:g}, " if result.learning_rate else ""
+        return f"{rate}{percent(result.validation)} on the texts that choose, in {result.seconds:.1f} s"
     return f"{percent(result.score)} in {result.seconds:.1f} s{', collapsed' if result.collapsed else ''}"
 
 
@@ -270,7 +271,8 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         **_sizes(done.final, shared),
         **_chosen(budget, trial, done.choosing),
     )
-    return result, TrialPredictions(done.choosing, done.final.test_predictions)
+    test = done.choosing[:0] if done.final.test_predictions is None else done.final.test_predictions
+    return result, TrialPredictions(done.choosing, test)
 
 
 def _chosen(budget: LabelBudget, trial: Trial, predictions: Any) -> dict[str, Any]:
@@ -301,11 +303,11 @@ def _sizes(done: FineTuneResult, shared: Bundle) -> dict[str, Any]:
 
 
 def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> dict[str, Any]:
-    """The fields of a result that the test split gives; of a trial that only chooses, nothing is scored.
+    """The fields of a result that the test split gives; of a trial that only chooses, or without test texts, nothing is scored.
 
     A split that the seed drew counts for the task's own, whose texts are in it or in training.
     """
-    if trial.chooses_rate:
+    if trial.chooses_rate or not len(task.test):
         return {"score": math.nan, "resampled": ()}
     method = scored_method(trial, context, learning_rate)
     found = score_test(task, predictions, method, trial.seed, counted=task_of(context, None))

@@ -85,6 +85,12 @@ def task_of(context: SweepContext, split_seed: int | None) -> Task:
     return task if split_seed is None else context.without_leaks(resplit(given, split_seed))
 
 
+@functools.lru_cache(maxsize=4)
+def bundle_at(path: str, digest: str = "") -> Bundle:
+    """The bundle at a path, or of an encoder's name, loaded once in each process for each ``digest`` of it."""
+    return load_bundle(find_model(path))
+
+
 def prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
     """The bundle of a trial, the one that all tasks share, and the texts as they read them; kept in this process."""
     method = trial.method
@@ -99,8 +105,8 @@ def _prepare(
 
     The digest makes a changed bundle another entry of the cache.
     """
-    bundle = load_bundle(find_model(backbone))
+    bundle = bundle_at(backbone, digest)
     task = task_of(context, split_seed)
     encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
-    shared = load_bundle(find_model(shared_backbone)) if shared_backbone else bundle
+    shared = bundle_at(shared_backbone) if shared_backbone else bundle
     return bundle, shared, encoded

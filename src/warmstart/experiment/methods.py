@@ -14,6 +14,7 @@ from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Task
 from warmstart.errors import BundleError, ConfigError, suggest
+from warmstart.experiment.inputs import bundle_at
 from warmstart.experiment.stack import STACK
 from warmstart.experiment.trial import OWN_BACKBONE, Method
 from warmstart.finetuning.config import FineTuneConfig
@@ -47,10 +48,10 @@ def list_methods(
     baselines, tuned = baselines_for(task, pool=pool, vectors=True), list[Method]()
     methods = [Method(name=name, family="baseline") for name, baseline in baselines.items() if not baseline.needs_vectors]
     for path, suffix in zip(backbones, _suffixes(backbones), strict=True):
-        bundle = load_model(path)
+        bundle = bundle_at(path, digest := bundle_digest(path))
         counts = parameter_counts(bundle.model)
         size = counts["embedding"] + counts["blocks"]
-        own: dict[str, Any] = {"backbone": path, "backbone_digest": bundle_digest(path), "backbone_parameters": size}
+        own: dict[str, Any] = {"backbone": path, "backbone_digest": digest, "backbone_parameters": size}
         for name in (name for name, baseline in baselines.items() if baseline.needs_vectors):
             methods.append(Method(name=f"{name}{suffix}", family="frozen", scheme=name, **own))
         for scheme in dict.fromkeys(schemes):

@@ -7,6 +7,7 @@ at that the trial did not look at, and the test split is not scored.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -93,7 +94,7 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     if isinstance(model, FittedBaseline):
         model = Stack((Member(method.name, model),), budget.task.type, budget.task.labels)
     model = replace(model, history=(*model.history, record), calibration=calibration)
-    found = uncalibrated_predictions(model, budget.whole.test.texts)
+    found = uncalibrated_predictions(model, budget.whole.test.texts) if len(budget.whole.test) else scored.test
     return Refit(model, trial, _difference(found, scored.test), chosen)
 
 
@@ -154,7 +155,7 @@ def _record(trial: Trial, result: TrialResult, context: SweepContext) -> AdaptRe
         task=TaskRecord.of(task, context.load_task()),
         settings={"method": trial.method.name} | (trained.to_dict() if trained else {}),
         seed=trial.seed,
-        test=ScoresRecord(figures={task.metric: result.score}),
+        test=None if math.isnan(result.score) else ScoresRecord(figures={task.metric: result.score}),
         validation={trial.method.name: (result.validation,)},
         budget=(result.budget,) if result.budget else (),
         provenance=provenance(),

@@ -28,10 +28,11 @@ from warmstart.experiment.backends import check_backend
 from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import run_stack, run_trials
-from warmstart.experiment.inputs import prepared, texts_read_before
+from warmstart.experiment.inputs import bundle_at, prepared, texts_read_before
 from warmstart.experiment.methods import (
     CONTINUED,
     OWN,
+    bundle_digest,
     learning_rates_for,
     list_methods,
     only_named,
@@ -47,10 +48,8 @@ from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, T
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.schemes import make_scheme
-from warmstart.interop.encoders import find_model
 from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load_bundle
 from warmstart.model.history import seen_labels
 from warmstart.model.model import swap_head
 from warmstart.runs.record import read_record_of, write_record
@@ -337,7 +336,7 @@ def _audit(task: Task, config: RaceConfig) -> Audit:
     """The audit of the data, printed; also which backbones have seen labels of the task before, and what each cuts off."""
     seen, cut, known = list[str](), list[str](), list[str]()
     for path in config.backbones:
-        bundle = load_bundle(find_model(path))
+        bundle = bundle_at(path, bundle_digest(path))
         seen += [path] if seen_labels(bundle, task.name) else []
         known += already_read(bundle.history, path, task.name)
         cut += [f"{path}: {lost}"] if (lost := _cut_sentence(task, bundle, config.tune)) else []

@@ -86,6 +86,7 @@ _HOMES = {
     "t_interval": "intervals",
     "temperature_interval": "calibration",
     "texts_needed": "power",
+    "selected_accuracy": "selected",
     "wilson_interval": "proportions",
     "worse_out_of_fold": "choice",
 }
@@ -167,6 +168,7 @@ if TYPE_CHECKING:
     from warmstart.stats.resampling import resample_indices as resample_indices
     from warmstart.stats.scores import ClassificationScores as ClassificationScores
     from warmstart.stats.scores import classification_scores as classification_scores
+    from warmstart.stats.selected import selected_accuracy as selected_accuracy
     from warmstart.stats.splits import share_training_texts as share_training_texts
     from warmstart.stats.task_ranks import TaskRanks as TaskRanks
     from warmstart.stats.task_ranks import rank_over_tasks as rank_over_tasks

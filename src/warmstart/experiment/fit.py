@@ -1,0 +1,133 @@
+"""From labels to a model: every method that the time allows, chosen within the labels, and the best fitted to all of them.
+
+The labels are all there is: each method predicts each text when it is left out (five repetitions of five folds), these predictions
+choose, and say how good the chosen method will be (``stats.selected``). Test texts, if they are given, are scored once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from warmstart.data.budget import label_budget
+from warmstart.data.pool import task_pool
+from warmstart.data.splits import NO_TEXTS
+from warmstart.data.task import Task
+from warmstart.data.test_ledger import ScoringRun
+from warmstart.errors import DataError
+from warmstart.experiment.config import RaceConfig
+from warmstart.experiment.fit_result import FitResult, OutOfFold
+from warmstart.experiment.inputs import trial_budget
+from warmstart.experiment.refit import refit
+from warmstart.experiment.stack import STACK, combine
+from warmstart.experiment.store import TrialPredictions, read_predictions
+from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
+from warmstart.experiment.trial import SweepRuns, Trial
+from warmstart.model.bundle import Bundle
+from warmstart.stack.stack import Stack
+from warmstart.stats.intervals import Estimate
+from warmstart.stats.proportions import wilson_interval
+from warmstart.tasks.predict import predict
+from warmstart.tasks.scoring import score_test
+
+REPETITIONS = 5
+"""of cross-validation, each with other folds"""
+MANY_DIFFERENT = 0.5
+"""a task with more labels per text has no classes"""
+
+
+def fit_task(task: Task, config: RaceConfig) -> FitResult:
+    """Compare the methods of ``config`` within the labels of a task and fit the best; its ``model`` is not saved.
+
+    All texts of the task's training split learn; its test split, which may be empty, is scored once. Raises ``DataError`` for
+    labels of which no method can learn.
+    """
+    check_labels(task)
+    alone = replace(task, test=task.test.take(NO_TEXTS))
+    sweep = open_sweep(config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()}), alone)
+    runs = run_sweep(sweep, None)
+    candidates = _candidates(sweep, runs)
+    if not candidates:
+        raise DataError(f"the budget of {config.budget} is too short for one method; give more time")
+    budget = label_budget(alone, None, "none", config.seed)
+    names = {one.name for one in candidates}
+    missing = tuple(method.name for method in sweep.methods if method.name not in names and method.family != STACK)
+    chosen = budget.choosing
+    pool = task_pool(alone, config.pool).without(budget)
+    found = FitResult(task, len(pool), candidates, chosen.labels, chosen.units, sweep.audit, missing)
+    if not found.learned:
+        return found
+    method = next(one for one in sweep.methods if one.name == found.best.name)
+    model = refit(method, runs, sweep.context).model
+    return replace(found, model=model, tested=_tested(task, model, method.name, config) if len(task.test) else None)
+
+
+def check_labels(task: Task) -> None:
+    """Raise ``DataError`` if there is nothing to tell apart: another task type, one class, or nearly as many labels as texts."""
+    if not task.single_label or not all(isinstance(text, str) for text in task.train.texts):
+        raise DataError(f"fit learns one label for each text, but this is a {task.type} task; `warmstart adapt` trains it")
+    counts = np.bincount(task.train.labels, minlength=len(task.labels))
+    if np.count_nonzero(counts) < 2:
+        raise DataError(f"there must be texts of at least two labels, but all {counts.max()} have '{task.labels[counts.argmax()]}'")
+    if np.count_nonzero(counts > 1) < 2:
+        raise DataError("at least two labels must have two texts each, but nearly every text has a label of its own; label more")
+    if np.count_nonzero(counts) > max(10, MANY_DIFFERENT * len(task.train)):
+        raise DataError(
+            f"labels must repeat, but {len(task.train)} texts have {np.count_nonzero(counts)} different ones; numbers are learned "
+            "by `warmstart adapt` (type: regression), and a column of ids is no label: name another with --label-column"
+        )
+
+
+def _candidates(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
+    """What each method that has run predicts for texts that were left out, in the order of the sweep's methods."""
+    found = []
+    for method in sweep.methods:
+        trials = [trial for trial in runs.of(method) if trial in runs.results]
+        members = {trial: _members(trial, sweep, runs) for trial in trials} if method.family == STACK else {}
+        parts, labels = [], np.zeros(0)
+        for trial in trials:
+            labels = trial_budget(trial, sweep.context).choosing.labels
+            predicted = _left_out(members[trial], labels) if members else read_predictions(trial, sweep.context)
+            if predicted is not None:
+                parts.append(predicted if isinstance(predicted, np.ndarray) else predicted.choosing)
+        if parts:
+            right = np.stack([part.argmax(axis=1) == labels for part in parts])
+            results = [runs.results[trial] for trial in trials]
+            found.append(
+                OutOfFold(
+                    method.name,
+                    method.family,
+                    np.mean(parts, axis=0),
+                    right.mean(axis=0),
+                    tuple(right.mean(axis=1).tolist()),
+                    float(np.mean([one.gain[0] for one in results if one.gain] or [0.0])),
+                    float(np.mean([one.seconds for one in results])),
+                )
+            )
+    return tuple(found)
+
+
+def _members(trial: Trial, sweep: Sweep, runs: SweepRuns) -> list[TrialPredictions]:
+    """The predictions of what a stack consists of."""
+    names = {name for name, *_ in runs.results[trial].members}
+    same = [one for one in runs.trials if one.seed == trial.seed and one.method.id in names]
+    return [found for one in same if (found := read_predictions(one, sweep.context))]
+
+
+def _left_out(members: Sequence[TrialPredictions], labels: np.ndarray) -> np.ndarray:
+    """(N, C) what a stack predicts for texts that did not choose its weights: those of a fifth are chosen by the others."""
+    found = np.zeros_like(members[0].choosing)
+    for part in np.array_split(np.random.default_rng(0).permutation(len(labels)), 5):
+        rest = np.setdiff1d(np.arange(len(labels)), part)
+        _, mean = combine([TrialPredictions(one.choosing[rest], one.choosing[part]) for one in members], labels[rest])
+        found[part] = mean.test
+    return found
+
+
+def _tested(task: Task, model: Bundle | Stack, name: str, config: RaceConfig) -> Estimate:
+    """The accuracy on the test split, which the ledger counts."""
+    probabilities = predict(model, task.test.texts).probabilities
+    scored = score_test(task, probabilities, ScoringRun.begin([task], config).method(name, [task.digest]), None)
+    return wilson_interval(scored.scores.score("accuracy"), len(np.unique(task.test.units)))

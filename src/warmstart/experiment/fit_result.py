@@ -1,0 +1,231 @@
+"""What a fit found: the method that the labels choose, how good it will be on new texts, and where it fails. Needs no torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING
+from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.notebook import Shown
+from warmstart.stats.formatting import of_100, percent_value
+from warmstart.stats.intervals import Estimate
+from warmstart.stats.selected import SelectedAccuracy, selected_accuracy
+
+if TYPE_CHECKING:
+    from warmstart.data.audit import Audit
+    from warmstart.data.task import Task
+    from warmstart.model.bundle import Bundle
+    from warmstart.stack.stack import Stack
+
+TOO_WIDE = 0.4
+"""an interval that is wider says nothing"""
+SHOWN_ERRORS, SHOWN_FINDINGS = 5, 3
+
+
+class OutOfFold(NamedTuple):
+    """One method, by what it predicts for the labelled texts when they are left out."""
+
+    name: str
+    family: str
+    probabilities: np.ndarray
+    """(N, C) mean over repetitions"""
+    right: np.ndarray
+    """(N,) the share of repetitions in which its prediction is right"""
+    scores: tuple[float, ...]
+    """accuracy of each repetition"""
+    gain: float
+    """nats per text over the label frequencies, calibrated; mean over repetitions"""
+    seconds: float
+    """of one fit"""
+
+
+class Mistake(NamedTuple):
+    """A labelled text that is predicted wrongly when it is left out."""
+
+    text: str
+    label: str
+    predicted: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class FitResult(Shown, view="commands.fit.page:fit_view"):
+    """The methods within the labels of one user, and the one that was fitted to all of them."""
+
+    task: Task
+    """all labelled texts are in its training split; test texts only if they were given"""
+    unlabelled: int
+    """texts without labels that were read"""
+    candidates: tuple[OutOfFold, ...]
+    """in the order in which they ran, the cheapest first"""
+    labels: np.ndarray
+    """(N,) of the texts that could be left out"""
+    units: np.ndarray
+    """(N,) equal for texts that depend on each other"""
+    audit: Audit
+    missing: tuple[str, ...] = ()
+    """methods for which the time was too short"""
+    tested: Estimate | None = None
+    """the accuracy on the test texts that were given"""
+    model: Bundle | Stack | None = field(default=None, repr=False, compare=False)
+    """fitted to all labels; None if no method learned anything"""
+
+    @cached_property
+    def selected(self) -> SelectedAccuracy:
+        """The best method and the accuracy to expect of it; the majority label if no method gains anything over it."""
+        learned = any(one.gain > 0 for one in self.candidates if one.name != MAJORITY_LABEL)
+        shown = [one for one in self.candidates if learned or one.name == MAJORITY_LABEL]
+        found = selected_accuracy(np.stack([one.right for one in shown]), min(len(one.scores) for one in shown), self.units)
+        return found if learned else replace(found, index=self.candidates.index(shown[0]))
+
+    @property
+    def best(self) -> OutOfFold:
+        """The method that was chosen."""
+        return self.candidates[self.selected.index]
+
+    @property
+    def learned(self) -> bool:
+        """Whether any method learned anything."""
+        return self.best.name != MAJORITY_LABEL
+
+    @property
+    def rival(self) -> OutOfFold | None:
+        """The best method on the other side: without pretraining if the chosen one transfers, otherwise with it."""
+        families = TRANSFER if self.best.family in WITHOUT_PRETRAINING else WITHOUT_PRETRAINING
+        others = [one for one in self.candidates if one.family in families and one.name != MAJORITY_LABEL]
+        return max(others, key=lambda one: float(one.right.mean()), default=None)
+
+    @property
+    def majority(self) -> tuple[str, float]:
+        """The most frequent label, and its share."""
+        number, count = Counter(self.labels.tolist()).most_common(1)[0]
+        return self.task.labels[number], count / len(self.labels)
+
+    @property
+    def headline(self) -> str:
+        """What to do, how good it is, against what; at most 25 words."""
+        if not self.learned:
+            return f"Label more texts first: no method does better than always saying {self.majority[0]}."
+        return f"Use {self.best.name}: right on {self._expected}."
+
+    @property
+    def _expected(self) -> str:
+        """``"86 of 100 new texts (likely 81 to 90)"``."""
+        value, low, high = self.tested or self.selected.expected
+        if high - low > TOO_WIDE:
+            return f"some {of_100(value)} of 100 new texts, but {len(self.labels)} labels are too few to say"
+        return f"{of_100(value)} of 100 new texts (likely {of_100(low)} to {of_100(high)})"
+
+    @property
+    def how(self) -> str:
+        """Where the figure comes from, as a complete sentence."""
+        if self.tested:
+            return f"Scored once, on {len(self.task.test):,} test texts."
+        count = sum(one.name != MAJORITY_LABEL for one in self.candidates)
+        return (
+            f"Estimated from your {len(self.labels):,} labels alone, each left out in turn; the luck of being the best of {count} "
+            "methods is taken off."
+        )
+
+    @property
+    def comparison(self) -> list[tuple[str, str]]:
+        """(method, right of 100) of the chosen method, its rival and the most frequent label; not corrected for the choice."""
+        rows = [(self.best.name, self.best)] if self.learned else []
+        if self.rival:
+            side = "best with pretraining" if self.best.family in WITHOUT_PRETRAINING else "best without pretraining"
+            rows.append((f"{side}: {self.rival.name}", self.rival))
+        label, share = self.majority
+        return [*((name, of_100(float(one.right.mean()))) for name, one in rows), (f'always "{label}"', of_100(share))]
+
+    @property
+    def findings(self) -> list[str]:
+        """The result in a few sentences."""
+        rival = self.rival
+        sentences = [self.headline, self.how]
+        if self.learned and rival:
+            gap = float((self.best.right - rival.right).mean())
+            side = "with" if self.best.family in WITHOUT_PRETRAINING else "without"
+            sentences.append(
+                f"Out of fold, the best method {side} pretraining, {rival.name}, is right on {of_100(rival.right.mean())} of 100, "
+                f"{self.best.name} on {of_100(self.best.right.mean())}{'' if gap > 0 else '; they are equal'}."
+            )
+        if self.missing:
+            sentences.append(f"The time was too short for {', '.join(self.missing)}; --minutes gives more.")
+        return sentences
+
+    @property
+    def warnings(self) -> list[str]:
+        """What somebody should know of the texts and labels, at most three sentences."""
+        return [finding.sentence for finding in self.audit.findings() if finding.severity != "note"][:SHOWN_FINDINGS]
+
+    @property
+    def mistakes(self) -> list[Mistake]:
+        """The texts about which the chosen method is surest and wrong when they are left out."""
+        predicted, names = self.best.probabilities.argmax(axis=1), self.task.labels
+        sure = self.best.probabilities.max(axis=1)
+        wrong = sorted(np.flatnonzero(predicted != self.labels).tolist(), key=lambda i: -sure[i])[:SHOWN_ERRORS]
+        texts = self._texts
+        return [Mistake(texts[i], names[self.labels[i]], names[predicted[i]], float(sure[i])) for i in wrong]
+
+    @property
+    def _texts(self) -> Sequence[str]:
+        return self.task.train.texts if len(self.labels) == len(self.task.train) else self._kept_texts
+
+    @property
+    def _kept_texts(self) -> list[str]:
+        """Without those of a class that has no other text, which are never left out."""
+        counts = Counter(self.task.train.labels.tolist())
+        return [
+            text for text, label in zip(self.task.train.texts, self.task.train.labels.tolist(), strict=True) if counts[label] > 1
+        ]
+
+    def label_rows(self) -> list[tuple[str, str, str, str]]:
+        """(label, labelled texts, right of 100 out of fold, most often taken for) of each label, the weakest first."""
+        predicted, rows = self.best.probabilities.argmax(axis=1), []
+        for number, name in enumerate(self.task.labels):
+            mine = self.labels == number
+            if mine.any():
+                others = Counter(predicted[mine & (predicted != number)].tolist()).most_common(1)
+                taken = f"{self.task.labels[others[0][0]]} ({others[0][1]})" if others else "-"
+                right = float(self.best.right[mine].mean())
+                rows.append((right, (name, f"{int(mine.sum()):,}", percent_value(right), taken)))
+        return [row for _, row in sorted(rows, key=lambda row: row[0])]
+
+    def lines(self, saved: Path | None, report: Path | None, data: str) -> list[str]:
+        """What a terminal shows, at most twelve lines."""
+        more = f", {self.unlabelled:,} texts without labels" if self.unlabelled else ""
+        first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
+        width = max(len(name) for name, _ in self.comparison)
+        rows = [f"  {name:<{width}}  {share} of 100" for name, share in self.comparison]
+        lines = [first, *(f"mind: {sentence}" for sentence in self.warnings), self.headline, self.how, "Out of fold:", *rows]
+        if not saved:
+            return [*lines, f"next: warmstart label {data}"]
+        return [*lines, f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, fit for JSON."""
+        found = self.selected
+        return {
+            "task": self.task.summary(),
+            "unlabelled": self.unlabelled,
+            "recommended": self.best.name if self.learned else None,
+            "expected": found.expected._asdict(),
+            "out_of_fold": found.out_of_fold,
+            "optimism": found.optimism,
+            "test": self.tested._asdict() if self.tested else None,
+            "majority": {"label": self.majority[0], "share": self.majority[1]},
+            "methods": [
+                {"method": one.name, "family": one.family, "scores": list(one.scores), "gain": one.gain, "seconds": one.seconds}
+                for one in self.candidates
+            ],
+            "findings": self.findings,
+            "warnings": self.warnings,
+            "mistakes": [one._asdict() for one in self.mistakes],
+        }

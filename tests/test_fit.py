@@ -1,0 +1,143 @@
+"""``fit``: from labels to a model that says how good it will be on new texts."""
+
+from __future__ import annotations
+
+import json
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+
+import warmstart as ws
+from helpers.bundles import language_bundle
+from helpers.tasks import cats
+from warmstart.cli import main
+from warmstart.commands.fit.command import FitConfig, fit_data
+from warmstart.errors import DataError
+from warmstart.experiment.fit_result import FitResult
+from warmstart.model.files import save
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+BANNED = ("p-value", "p =", "power", "seed", "draw", "significan")
+"""words for statisticians, which the first screen does without"""
+pytestmark = pytest.mark.usefixtures("few_baselines")
+
+
+def table(folder: Path, labelled: int = 40) -> Path:
+    """A csv of texts, of which the first ones have a label."""
+    task = cats()
+    rows = [
+        {"body": text, "topic": task.labels[number] if place < labelled else None}
+        for place, (text, number) in enumerate(zip(task.train.texts, task.train.labels, strict=True))
+    ]
+    polars.DataFrame(rows).write_csv(folder / "texts.csv")
+    return folder / "texts.csv"
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_baselines: None) -> tuple[Path, FitResult, str]:
+    """A fit of a table with a small encoder, and what it printed."""
+    place = tmp_path_factory.mktemp("fit")
+    save(language_bundle(tokenizer), place / "lm")
+    with redirect_stderr(StringIO()) as said:
+        found = fit_data(FitConfig(data=str(table(place)), encoders=(str(place / "lm"),), out=str(place / "run")))
+    return place, found, said.getvalue()
+
+
+def test_a_table_becomes_a_model_that_predicts(fitted: tuple[Path, FitResult, str]) -> None:
+    """Rows without a label are read as texts; the model is saved, with its report, and labels the next table."""
+    place, found, _ = fitted
+    assert (len(found.task.train), found.unlabelled) == (40, 20)
+    assert {"majority", "naive Bayes + EM", "stack"} <= {one.name for one in found.candidates}
+    assert all(len(one.scores) == 5 for one in found.candidates), "five repetitions"
+    assert (place / "run" / "report.html").is_file()
+    assert json.loads((place / "run" / "fit.json").read_text())["recommended"] == found.best.name
+    assert main(["predict", str(place / "run"), str(place / "texts.csv"), "--out", str(place / "labelled.csv")]) == 0
+    assert len(polars.read_csv(place / "labelled.csv")) == 60
+
+
+def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitted: tuple[Path, FitResult, str]) -> None:
+    """In at most twelve lines and without a statistician's words; the headline has at most 25 words."""
+    place, found, said = fitted
+    lines = found.lines(place / "run", place / "run" / "report.html", "texts.csv")
+    assert len(lines) <= 12
+    assert said.splitlines()[-len(lines) :] == lines
+    assert "seed 0" not in said, "nothing of each trial"
+    assert len(found.headline.split()) <= 25
+    assert not [word for word in BANNED if word in " ".join(lines).lower()]
+    for part in (f"Use {found.best.name}", "of 100 new texts", 'always "', "best with", "next: warmstart predict"):
+        assert part in said, part
+
+
+def test_the_page_shows_the_surest_mistakes_and_every_label(fitted: tuple[Path, FitResult, str]) -> None:
+    """And folds what is for statisticians."""
+    place, found, _ = fitted
+    assert {row[0] for row in found.label_rows()} == {"cat", "other"}
+    assert all(one.label != one.predicted for one in found.mistakes)
+    page = (place / "run" / "report.html").read_text()
+    assert "Where it fails" in page
+    assert "For statisticians" in page.partition("<details")[2]
+    assert ws.FitResult is FitResult
+    assert "What to use" in found._repr_html_()
+
+
+def test_lists_in_memory_are_fitted_and_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``ws.fit`` gives the model itself."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+    task = cats()
+    found = ws.fit(task.train.texts, [task.labels[number] for number in task.train.labels])
+    assert found.model is not None
+    assert ws.predict(found.model, ["She holds the cat."])[0]["label"] in task.labels
+    assert not [*tmp_path.glob("warmstart-*")]
+
+
+def test_test_texts_that_are_given_are_scored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then they say how good the model is."""
+    monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+    place = table(tmp_path, 60)
+    polars.DataFrame({"body": cats(1).test.texts, "topic": [cats(1).labels[n] for n in cats(1).test.labels]}).write_csv(
+        tmp_path / "held_out.csv"
+    )
+    found = fit_data(FitConfig(data=str(place), test=str(tmp_path / "held_out.csv"), out=str(tmp_path / "run")))
+    assert found.tested
+    assert found.how == "Scored once, on 30 test texts."
+    right = np.mean(
+        [one["label"] for one in ws.predict(found.model, cats(1).test.texts)] == np.array(cats(1).labels)[cats(1).test.labels]
+    )
+    assert found.tested.value == pytest.approx(right)
+
+
+def test_labels_that_say_nothing_make_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no method gains anything over the most frequent label, the advice is to label more."""
+    monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+    found = ws.fit([f"word{number} " * 3 for number in range(40)], ["a", "a", "a", "b"] * 10)
+    assert not found.learned
+    assert found.model is None
+    assert found.headline == "Label more texts first: no method does better than always saying a."
+    assert found.lines(None, None, "texts.csv")[-1] == "next: warmstart label texts.csv"
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a"] * 12, "texts of at least two labels, but all 12 have 'a'"),
+        ([f"id {number}" for number in range(12)], "nearly every text has a label of its own"),
+        ([f"id {number % 16}" for number in range(30)], "labels must repeat, but 30 texts have 16 different ones"),
+    ],
+)
+def test_labels_of_which_nothing_can_be_learned_are_refused(labels: list[str], message: str) -> None:
+    """With what must hold, what came, and what to do."""
+    with pytest.raises(DataError, match=message):
+        ws.fit([f"text {number}" for number in range(len(labels))], labels)
+
+
+def test_a_table_without_labels_is_refused_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, one message, no folder."""
+    place = table(tmp_path, 0)
+    assert main(["fit", str(place), "--text-column", "body", "--label-column", "topic", "--out", str(tmp_path / "run")]) == 2
+    assert "has none; name another with --label-column" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()
