@@ -3,7 +3,8 @@
     {"command": "adapt", "settings": "config.yaml", "state": "finished", "headline": "LoRA is better: 91.2%.", "done": 6,
      "made_of": {"task.yaml": "ab…", …}, "provenance": {…}}
 
-A recipe and a sweep add how many steps or results are ``planned``, a sweep the ``threads`` of each trial.
+A recipe and a sweep add how many steps or results are ``planned``, a sweep the ``threads`` of each trial; whatever compares methods
+adds the test ``score`` of the one in question: its name and mean.
 Between the two, and after a kill, the state is ``running``; whether a process still writes is known by its lock.
 """
 

@@ -5,9 +5,8 @@ Nothing is written and no lock is taken. What cannot be read is said to be damag
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,14 +17,7 @@ from warmstart.errors import ConfigError
 from warmstart.notebook import Shown
 from warmstart.runs.record import RUN_FILE, read_record_of
 from warmstart.system.locks import LOCK, Holder, holder_of
-from warmstart.system.storage import (
-    RACE_FILE,
-    SETTINGS,
-    STEPS_FOLDER,
-    file_sha256,
-    is_leftover,
-    unsealed,
-)
+from warmstart.system.storage import SETTINGS, STEPS_FOLDER, is_leftover, json_or_none
 from warmstart.training.log import read_metrics
 
 State = Literal["running", "finished", "stopped", "damaged", "foreign"]
@@ -35,21 +27,6 @@ DEPTH = 4
 """folders within folders in which runs are looked for"""
 _CONTENTS = {"bundle", "bundles", "checkpoints", "figures", TRIALS, "text", STEPS_FOLDER}
 """folders that belong to a run and hold none"""
-
-
-@dataclass(frozen=True)
-class Trials:
-    """The trials of a sweep that are done."""
-
-    done: int = 0
-    damaged: tuple[str, ...] = ()
-    """names of files that are not what was written"""
-    best: str = ""
-    """the method with the best score on the texts that choose"""
-    validation: float | None = None
-    """its best score there"""
-    seconds: float = 0.0
-    """of all trials together"""
 
 
 @dataclass(frozen=True)
@@ -113,7 +90,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     def damage(self) -> tuple[str, ...]:
         """The files that cannot be read, or are not what was written."""
         found = [SETTINGS] if (self.path / SETTINGS).exists() and self.settings is None else []
-        return (*found, *(f"{TRIALS}/{name}" for name in self.trials.damaged))
+        return (*found, *(f"{TRIALS}/{name}" for name, trial in self.trials.items() if trial is None))
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -124,9 +101,13 @@ class RunState(Shown, view="commands.runs.page:run_view"):
             return []
 
     @cached_property
-    def trials(self) -> Trials:
-        """The trials of a sweep."""
-        return read_trials(self.path / TRIALS)
+    def trials(self) -> dict[str, tuple[float, str, float] | None]:
+        """The trials of a sweep, by file: score on the texts that choose, method and seconds; None if the file is damaged."""
+        return {file.name: _trial(file) for file in sorted((self.path / TRIALS).glob("*.json"))}
+
+    @property
+    def _trials_done(self) -> list[tuple[float, str, float]]:
+        return [one for one in self.trials.values() if one]
 
     @property
     def unit(self) -> str:
@@ -137,7 +118,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     def done(self) -> int | None:
         """Steps of training, trials, or else steps of the run that are done; None if it does not record them."""
         if self.unit == TRIALS:
-            return self.trials.done
+            return len(self._trials_done)
         return max((row["step"] for row in self.log), default=_whole(self.record.get("done")))
 
     @property
@@ -157,16 +138,17 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     @cached_property
     def score(self) -> tuple[str, float] | None:
         """A method and its mean test score, or, before there is one, the best score on the texts that choose."""
-        return _test_score(self.path) or (
-            (f"{self.trials.best}, validation", self.trials.validation) if self.trials.validation is not None else None
-        )
+        if isinstance(found := self.record.get("score"), list):
+            return str(found[0]), float(found[1])
+        validation, method, _ = max(self._trials_done, default=(None, "", 0.0), key=lambda one: one[0])
+        return None if validation is None else (f"{method}, validation", validation)
 
     @property
     def seconds(self) -> float | None:
         """Of training or of all trials; where neither is recorded, from its begin to its end."""
         logged = max((row["seconds"] for row in self.log if isinstance(row.get("seconds"), int | float)), default=None)
-        if logged is not None or self.trials.done:
-            return logged if logged is not None else self.trials.seconds
+        if logged is not None or self._trials_done:
+            return logged if logged is not None else sum(seconds for _, _, seconds in self._trials_done)
         times = [_changed(self.path / name) for name in (SETTINGS, RUN_FILE)]
         return times[1] - times[0] if self.state == "finished" and all(times) and times[1] >= times[0] else None
 
@@ -223,31 +205,13 @@ def _runs_below(place: Path, base: Path, depth: int) -> Iterator[RunState]:
                 yield from _runs_below(one, base, depth - 1)
 
 
-def read_trials(folder: Path) -> Trials:
-    """The results in the folder of a sweep's trials, each checked by its hashes."""
-    done, damaged, seconds = 0, list[str](), 0.0
-    best, validation = "", None
-    for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        values = sealed_values(file)
-        try:
-            if values is None or ("predictions" in values and file_sha256(file.with_suffix(".npz")) != values["predictions"]):
-                raise ValueError
-            score, method = float(values["validation"]), str(values["trial"]["method"]["name"])
-            seconds += float(values["seconds"]) + float(values["search_seconds"]) - float(values["seconds_saved"])
-        except (OSError, ValueError, KeyError, TypeError):
-            damaged.append(file.name)
-            continue
-        done += 1
-        if validation is None or score > validation:
-            best, validation = method, score
-    return Trials(done, tuple(damaged), best, validation, seconds)
-
-
-def sealed_values(file: Path) -> dict[str, Any] | None:
-    """The values of sealed JSON; None if the file is missing or damaged."""
+def _trial(file: Path) -> tuple[float, str, float] | None:
+    """Score on the texts that choose, method and seconds of a trial; None if its file is damaged."""
     try:
-        return unsealed(file.read_bytes())
-    except (OSError, ValueError):
+        values = json_or_none(file) or {}
+        seconds = float(values["seconds"]) + float(values["search_seconds"]) - float(values["seconds_saved"])
+        return float(values["validation"]), str(values["trial"]["method"]["name"]), seconds
+    except (ValueError, KeyError, TypeError):
         return None
 
 
@@ -280,22 +244,3 @@ def _changed(file: Path) -> float:
 
 def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _test_score(path: Path) -> tuple[str, float] | None:
-    """The test score that a race or an adapted model records."""
-    try:
-        race = json.loads((path / RACE_FILE).read_bytes()) if (path / RACE_FILE).is_file() else None
-        if race and "best" in race:
-            return str(race["best"]), float(race["score_of_best"]["mean"])
-        methods = (_last_record(path).get("comparison") or {}).get("methods") or ()
-        return (str(methods[0]["name"]), float(methods[0]["mean"])) if methods else None  # the first is the one in question
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def _last_record(path: Path) -> Mapping[str, Any]:
-    """The last entry of the history of the model that a run saved; empty if there is none."""
-    history = (sealed_values(path / "bundle" / "bundle.json") or {}).get("history")
-    last = history[-1] if isinstance(history, list) and history else None
-    return last if isinstance(last, dict) else {}

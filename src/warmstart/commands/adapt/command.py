@@ -50,6 +50,7 @@ from warmstart.model.files import model_digest
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord, seen_labels
 from warmstart.model.model import Model, parameter_counts, swap_head
 from warmstart.report.after_saving import model_is_saved
+from warmstart.runs.record import write_record
 from warmstart.runs.run import Run, provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.stack import Stack
@@ -190,6 +191,7 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
             texts = task.test.labels, task.test.units
             confidence = ConfidenceResult(adapted.calibration, result.test_predictions, *texts, config.chosen_selection)
         network = adapted if isinstance(adapted, Bundle) else adapted.networks[0]
+        write_record(folder, score=(result.comparison.rows[0].name, result.comparison.rows[0].interval.mean))
         page = write_adapt_page(replace(result, confidence=confidence), confidence, network, config, folder)
     console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {page}")
     return confidence

@@ -38,6 +38,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
 from warmstart.model.history import AnswersRecord, ComparisonRecord, TaskRecord
 from warmstart.report.after_saving import model_is_saved
+from warmstart.runs.record import write_record
 from warmstart.runs.run import Run, provenance
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.comparison import MethodResult, MethodTable
@@ -99,6 +100,7 @@ def answers(config: AnswersConfig) -> AnswersResult:
         print_comparison(f"{task.name}: {METRIC} on {len(task.test)} test questions", result.comparison)
         for sentence in (THIS_SPLIT, result.threshold.sentence(), *result.ledger.findings):
             console.print(sentence)
+        write_record(folder, score=(result.comparison.rows[0].name, result.comparison.rows[0].interval.mean))
         page = write_answers_page(result, config, folder)
     console.print(f"bundle: {folder / 'bundle'} (seed {result.best.seed}, best on validation)\nreport: {page}")
     return result

@@ -32,6 +32,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.after_saving import model_is_saved
+from warmstart.runs.record import write_record
 from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.stack.files import save_model
 from warmstart.stats.formatting import percent
@@ -83,6 +84,9 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     with model_is_saved(save_model(adapted, folder / "bundle")):
         for sentence in result.findings:
             console.print(sentence)
+        write_record(
+            folder, score=(result.adaptations[-1].comparison.rows[0].name, result.adaptations[-1].comparison.rows[0].interval.mean)
+        )
         page = write_quickstart_page(result, config, folder)
     text = task.test.texts[0]
     probabilities = predict(adapted, [text]).probabilities

@@ -31,6 +31,7 @@ from warmstart.experiment.store import write_runs_table
 from warmstart.experiment.sweep import check_sweep, estimate_only
 from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.report.after_saving import model_is_saved
+from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
 from warmstart.stats.formatting import percent
 from warmstart.stats.scores import metric_range
@@ -112,6 +113,7 @@ def race_task(config: RaceConfig) -> Comparison:
         if curve:
             atomic_write(folder / CURVE_FILE, json.dumps(curve.to_dict(), indent=1).encode())
         atomic_write(folder / RACE_FILE, json.dumps(result.to_dict(), indent=1).encode())
+        write_record(folder, score=(result.best.name, result.score_of_best.mean))
         page = write_race_page(result, config, folder)
     console.print(f"all runs: {folder / 'runs.csv'}\nreport: {page}")
     if refused:

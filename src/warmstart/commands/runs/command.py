@@ -25,11 +25,11 @@ from warmstart.commands.runs.result import (
 )
 from warmstart.config import Config
 from warmstart.errors import ConfigError, StorageError, suggest
-from warmstart.runs.state import TRIALS, RunState, find_runs, folder_size, is_run, sealed_values
+from warmstart.runs.state import TRIALS, RunState, find_runs, folder_size, is_run
 from warmstart.system.console import console, print_table
 from warmstart.system.locks import LOCK, hold, releasing_locks
 from warmstart.system.stopping import Terminated
-from warmstart.system.storage import STEPS_FOLDER, leftovers
+from warmstart.system.storage import STEPS_FOLDER, json_or_none, leftovers
 
 LOOK_AGAIN = 0.5
 """seconds between two looks at a run that is followed"""
@@ -155,7 +155,7 @@ class _Lines:
         if self.trials is None and files:
             yield f"{len(files)} trials are done"
         for number, name in enumerate(sorted(files - known), len(known) + 1):
-            values = sealed_values(self.path / TRIALS / name)
+            values = json_or_none(self.path / TRIALS / name)
             if values is not None:
                 yield trial_line(values, number, run.planned)
         self.trials = files
