@@ -149,13 +149,13 @@ class RunState(Shown, view="commands.runs.page:run_view"):
         logged = max((row["seconds"] for row in self.log if isinstance(row.get("seconds"), int | float)), default=None)
         if logged is not None or self._trials_done:
             return logged if logged is not None else sum(seconds for _, _, seconds in self._trials_done)
-        times = [_changed(self.path / name) for name in (SETTINGS, RUN_FILE)]
+        times = [_stat(self.path / name, "st_mtime") for name in (SETTINGS, RUN_FILE)]
         return times[1] - times[0] if self.state == "finished" and all(times) and times[1] >= times[0] else None
 
     @cached_property
     def changed(self) -> float:
         """When a file of it was last written, in seconds since 1970."""
-        return max((_changed(file) for file in (self.path, *files_of(self.path))), default=0.0)
+        return float(max(_stat(file, "st_mtime") for file in (self.path, *files_of(self.path))))
 
     @cached_property
     def size(self) -> int:
@@ -226,20 +226,15 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 def folder_size(folder: Path) -> int:
     """Bytes of a file, or of all files of a folder."""
-    size = 0
-    for file in files_of(folder):
-        try:
-            size += file.lstat().st_size
-        except OSError:  # it was removed meanwhile
-            continue
-    return size
+    return sum(_stat(file, "st_size") for file in files_of(folder))
 
 
-def _changed(file: Path) -> float:
+def _stat(file: Path, name: Literal["st_size", "st_mtime"]) -> Any:
+    """A figure of a file; 0 if it was removed meanwhile."""
     try:
-        return file.lstat().st_mtime
+        return getattr(file.lstat(), name)
     except OSError:
-        return 0.0
+        return 0
 
 
 def _whole(value: Any) -> int | None:

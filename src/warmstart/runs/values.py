@@ -17,7 +17,6 @@ from torch import Tensor
 from warmstart.system.storage import atomic_write
 
 _VALUES = "values"
-_PLAIN = (str, int, float, bool, type(None))
 _KINDS = {"objects": np.ndarray, "tuple": tuple, "list": list}
 
 
@@ -40,10 +39,8 @@ def read_values(file: Path) -> Any:
 
 def _packed(values: Any, tensors: dict[str, Tensor]) -> Any:
     """Values fit for JSON; each array is added to ``tensors``, and stands there by its number."""
-    if isinstance(values, np.generic):
-        return values.item()
-    if isinstance(values, _PLAIN):
-        return values
+    if isinstance(values, np.generic | str | int | float | None):
+        return values.item() if isinstance(values, np.generic) else values
     if isinstance(values, Tensor):
         tensors[name := str(len(tensors))] = values.detach().cpu().clone().contiguous()
         return {"tensor": name}
