@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
+from helpers.figures import repeats
 from helpers.learners import Population, naive_bayes, nearest_mean
 from helpers.tasks import cats
 from warmstart.data.audit import audit
@@ -76,7 +77,7 @@ def experiment(chance: np.random.Generator, seeds: int, spread_at_16: float, poo
 
 
 def measure(
-    laws: tuple[PowerLaw, ...], chance: np.random.Generator, seeds: int, spread_at_16: float, pool: int
+    laws: tuple[PowerLaw | SimpleNamespace, ...], chance: np.random.Generator, seeds: int, spread_at_16: float, pool: int
 ) -> list[tuple[dict[int, MethodScores], np.ndarray]]:
     """Of each method the scores at every size, and the accuracies (S, K) of its fits on all texts.
 
@@ -105,9 +106,9 @@ def measure(
     return found
 
 
-def covered(share: float, draws: int) -> bool:
-    """Whether a share of 90% intervals that contain the truth is between 87 and 93%, give or take two errors of so many draws."""
-    return 0.87 - 0.6 / math.sqrt(draws) <= share <= 0.93 + 0.6 / math.sqrt(draws)
+def covered(share: float, draws: int, most: float = 0.93) -> bool:
+    """Whether a share of 90% intervals that contain the truth is between 87% and ``most``, give or take two errors of the draws."""
+    return 0.87 - 0.6 / math.sqrt(draws) <= share <= most + 0.6 / math.sqrt(draws)
 
 
 CURVES = [(10, 0.01, 4000), (3, 0.01, 4000), (5, 0.03, 1000)]
@@ -119,7 +120,8 @@ CURVES = [(10, 0.01, 4000), (3, 0.01, 4000), (5, 0.03, 1000)]
 def test_intervals_of_a_curve_cover(seeds: int, spread: float, pool: int) -> None:
     """Score with twice the labels, equivalent number of labels: of 300 90% intervals each, 87 to 93% contain the truth.
 
-    Within two Monte-Carlo errors. With the spread of the seeds alone 65% of the first contained it with ten seeds, 81% with three.
+    Of the first, whose intervals hindsight widens, 94 to 97%, and within two Monte-Carlo errors. With the spread of the seeds alone
+    65% of the first contained it with ten seeds, 81% with three.
     """
     chance, draws, score, worth = np.random.default_rng(0), 300, 0, 0
     for _ in range(draws):
@@ -131,8 +133,39 @@ def test_intervals_of_a_curve_cover(seeds: int, spread: float, pool: int) -> Non
         _, low, high = one.equivalent_labels(other, 64)
         worth += low <= WEAKER.labels(TRUE.score(64)) <= high
     print(f"{seeds} seeds, pool of {pool:,}: twice the labels {score / draws:.3f}, equivalent number {worth / draws:.3f}")
-    assert covered(score / draws, draws), score
+    assert covered(score / draws, draws, 0.97), score
     assert covered(worth / draws, draws), worth
+
+
+OTHER_LAWS = {
+    "exponential to a floor": lambda n: 0.80 - 0.35 * math.exp(-n / 200),
+    "logarithmic": lambda n: 0.45 + 0.05 * math.log2(n),
+    "sigmoid": lambda n: 0.5 + 0.35 / (1 + (200 / n) ** 1.5),
+    "bent": lambda n: 0.9 - 0.5 * (16 / n) ** 0.1 * (1 + (n / 150) ** 2) ** -0.15,
+}
+"""accuracies by number of labels that no power law has"""
+
+
+@pytest.mark.proofs
+@pytest.mark.parametrize("law", OTHER_LAWS)
+def test_hindsight_widens_intervals_where_the_law_is_wrong(law: str) -> None:
+    """Five seeds: with twice the labels 75 to 100% of 90% intervals hold the truth, with four times 95 to 100%.
+
+    Without hindsight 0 to 35% hold with twice the labels. With ``TRUE`` the half width only grows from 2.4 to 3.1 points.
+    """
+    true, chance, draws, held = OTHER_LAWS[law], np.random.default_rng(5), repeats(300, 50), np.zeros((2, 2))
+    for _ in range(draws):
+        ((scores, _),) = measure((SimpleNamespace(score=true),), chance, 5, 0.01, 4000)
+        curve = extrapolate(scores, 4000) or pytest.fail("enough sizes")
+        for row, one in enumerate((curve, replace(curve, miss=0.0))):
+            for column, labels in enumerate((1024, 2048)):
+                _, low, high = one.score(labels)
+                held[row, column] += low <= true(labels) <= high
+    held /= draws
+    print(f"{law}: twice and four times the labels {held[0]}, without hindsight {held[1]}")
+    assert held[0, 0] > 0.6
+    assert held[0, 1] > 0.85
+    assert held[1, 0] < 0.6
 
 
 CLOSE, CROSSING = PowerLaw(0.15, 0.65, 0.3), PowerLaw(0.13, 1.2, 0.45)
@@ -179,7 +212,7 @@ def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, 
 @pytest.mark.proofs
 @pytest.mark.parametrize(("seeds", "pool"), [(5, 2000), (3, 1000)])
 def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> None:
-    """Naive Bayes and nearest means, whose curves are not power laws: of 200 90% intervals each, 87 to 93% contain the truth.
+    """Naive Bayes and nearest means, whose curves are not power laws: of 200 90% intervals each, 87 to 98% contain the truth.
 
     Within two Monte-Carlo errors. This world had no part in the choice of the method, which the laws of ``experiment`` had.
     """
@@ -204,7 +237,7 @@ def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> 
         worth += low <= truth <= high
     print(f"{seeds} seeds, pool of {pool:,}: twice the labels {score / draws}, equivalent number {worth / draws:.3f}")
     for share in (*(score / draws).tolist(), worth / draws):
-        assert covered(share, draws), share
+        assert covered(share, draws, 0.98), share
 
 
 @pytest.mark.proofs
@@ -229,7 +262,7 @@ def test_what_favours_both_methods_cancels() -> None:
     (few, many), (plain, _) = (
         [extrapolate(scores) or pytest.fail("enough sizes") for scores in both] for both in (easier, (one, other))
     )
-    assert few.score(1024).high - few.score(1024).low > 3 * (plain.score(1024).high - plain.score(1024).low)
+    assert few.score(1024).high - few.score(1024).low > 2 * (plain.score(1024).high - plain.score(1024).low)
     found, low, high = few.equivalent_labels(many, 32)
     assert found == pytest.approx(128, rel=0.1)
     assert 100 < low < found < high < 160
@@ -267,6 +300,31 @@ def test_hindsight_hides_the_largest_size() -> None:
     assert low > 0.7
 
 
+def test_what_hindsight_missed_counts_with_each_doubling() -> None:
+    """Nothing at the largest size, once at twice, twice at four times the labels; numbers of labels become less certain too."""
+    plain = replace(extrapolate(measured(LAW, 0.005, 5)) or pytest.fail("enough sizes"), miss=0.0)
+    wide, labels = replace(plain, miss=0.03), (512, 1024, 2048)
+    halves = [[one.score(n).value - one.score(n).low for n in labels] for one in (plain, wide)]
+    for k, (before, after) in enumerate(zip(*halves, strict=True)):
+        assert after == pytest.approx(math.hypot(before, 1.645 * k * 0.03), rel=1e-3)
+    assert wide.labels(0.8) == plain.labels(0.8), "reached below the largest size"
+    (one, low, high), (same, lower, higher) = plain.labels(0.89), wide.labels(0.89)
+    assert one == same
+    assert 512 < lower < low < high < higher
+    assert math.isinf(replace(plain, miss=0.3).labels(0.89).high)
+
+
+def test_steps_of_other_sizes_than_a_doubling() -> None:
+    """A miss counts by its part of a doubling where the last step is smaller, and in full where it is larger."""
+    for last, part in ((512, 1.0), (2048, 1.0), (362, 0.5)):
+        means = {n: LAW.score(n) for n in (16, 32, 64, 128, 256, last)} | {last: LAW.score(last) + 0.04}
+        scores = {n: MethodScores("", (one, one), np.full((2, 4), one)) for n, one in means.items()}
+        assert (extrapolate(scores) or pytest.fail("enough sizes")).miss == pytest.approx(0.04 / part, rel=0.1)
+    few = extrapolate(measured(LAW, 0.01, 5, (16, 32, 64)))
+    assert few
+    assert few.miss == 0, "three sizes leave none to hide"
+
+
 def test_too_few_sizes_or_seeds_say_nothing() -> None:
     """Three unknowns need three sizes, and doubt needs two seeds."""
     assert extrapolate(measured(LAW, 0.01, 5, (16, 32))) is None
@@ -279,9 +337,8 @@ def test_sentences_say_how_sure_they_are() -> None:
     law = extrapolate(measured(LAW, 0.005, 5))
     assert law
     assert law.sentence("full", 0.80).startswith("Full reaches 80.0% with about 1")
-    assert law.sentence("full", 0.90).startswith("Full needs about ")
-    assert " more labels for 90.0% (" in law.sentence("full", 0.90)
-    assert law.sentence("full", 0.90).endswith(" more in 9 of 10 refits).")
+    assert law.sentence("full", 0.90).startswith("If the curve goes on as a power law, full needs about ")
+    assert " more labels for 90.0% (90% interval " in law.sentence("full", 0.90)
     assert law.sentence("full", 0.99).startswith(
         "Full is not expected to reach 99.0% with less than 10 times the 512 labels at hand"
     )

@@ -423,7 +423,7 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
     findings = " ".join(found.findings)
     assert "the strongest rival without pretraining" in findings
     assert "90.0%" in findings
-    assert "Predicted from the smaller numbers of labels alone" in findings
+    assert "Tried on what is known: the smaller numbers of labels foretell" in findings
     fixed = "cross-validation on them chooses the method and the settings of baselines; a network's settings are fixed."
     assert f"4 labels: all of them learn. 4-fold {fixed} Larger numbers of labels likewise." in findings
     page = (place / "curve" / "report.html").read_text()

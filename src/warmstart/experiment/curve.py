@@ -32,7 +32,7 @@ from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, limits_of
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
-from warmstart.stats.formatting import percent, percent_interval, points_interval
+from warmstart.stats.formatting import percent, percent_interval, percent_value, points_interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 
@@ -196,7 +196,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         """Where pretraining helps, what more labels would give, and what is missing."""
         findings = [*self._transfer(), *self._comparisons()]
         if curve := self.extrapolations.get(self.pretrained):
-            findings += [curve.sentence(self.pretrained.name, self.target), *self._backtest(), *self._worth()]
+            findings += [curve.sentence(self.pretrained.name, self.target), *self._backtest(curve), *self._worth()]
         else:
             findings.append("An extrapolation to more labels needs at least three numbers of labels and two seeds.")
         findings += self._labels()
@@ -298,16 +298,17 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
             return [f"Pretraining stops paying at {labels:,} labels: {lead}."]
         return [f"Whether pretraining stops paying at {labels:,} labels is uncertain: {lead}."]
 
-    def _backtest(self) -> list[str]:
-        """Whether the smaller numbers of labels predict the largest."""
+    def _backtest(self, curve: Extrapolation) -> list[str]:
+        """Whether the smaller numbers of labels predict the largest, and what the intervals make of it."""
         found = backtest(self.scores(self.pretrained), len(self.task.train))
         if found is None:
             return []
         inside = found.predicted.low <= found.score <= found.predicted.high
-        verdict = "inside the 90% interval" if inside else "outside the 90% interval, so the extrapolation is unreliable"
+        verdict = "inside that interval" if inside else "outside that interval, which puts the power law in doubt"
         return [
-            f"Predicted from the smaller numbers of labels alone, the score with {found.labels:,} labels is "
-            f"{percent_interval(*found.predicted)}; measured: {percent(found.score)}, {verdict}."
+            f"Tried on what is known: the smaller numbers of labels foretell {percent_interval(*found.predicted)} with "
+            f"{found.labels:,} labels, and {percent(found.score)} was measured, {verdict}. The intervals allow for a further miss "
+            f"of {percent_value(curve.miss)} points with each doubling of the labels."
         ]
 
     def _worth(self) -> list[str]:

@@ -385,7 +385,10 @@ def _extrapolation_section(result: CurveResult) -> Section:
         (method.name, percent(curve.law.irreducible_error), f"{curve.law.exponent:.2f}", curve.sentence(method.name, result.target))
         for method, curve in result.extrapolations.items()
     ]
-    text = "error(n) = c + a n^-b, fitted to the means; 90% intervals over seeds, training pools and test texts, from refits."
+    text = (
+        "error(n) = c + a n^-b, fitted to the means; 90% intervals over seeds, training pools and test texts, from refits, widened "
+        "by as much as the law misses the largest number of labels."
+    )
     header = ("method", "irreducible error (c)", "b", f"for {percent(result.target)}")
     return Section("What more labels would give", (text,), (Table(header, rows),))
 
