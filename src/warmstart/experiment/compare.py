@@ -61,7 +61,7 @@ def compare(
     - ``settings``: ``time``, in seconds or as "3m", after which no trial starts, and any other of ``RaceConfig``
 
         found = ws.compare("minilm", ws.Task.from_lists(texts, labels), labels=100)
-        found.recommended.name, found.table, found.fit().predict(["a new text"])
+        found.recommended.name, found.table, ws.predict(found.fit(), ["a new text"])
 
     Raises ``ConfigError`` and ``DataError`` for what cannot be compared.
     """
