@@ -109,6 +109,7 @@ def write_inputs(folder: Path, *, before: bool) -> None:
         if kind in PLAN["each"]["type"]:
             types = {new: old for old, new in PLAN["task_types"].items()}
             manifest |= {"kind": types[kind]} if before else {"type": kind}
+        manifest |= {"type": kind} if kind == "answers" and not before else {}
         (place / "task.yaml").write_text(yaml.safe_dump(manifest | ({"source": {"second": "second"}} if kind == "span" else {})))
 
 

@@ -12,7 +12,7 @@ import pytest
 from helpers.models import make_language_model
 from helpers.results import answers_result
 from warmstart.cli import main
-from warmstart.commands.answers.command import AnswersConfig, answers
+from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.answering import split_calibration_questions
 from warmstart.model.bundle import Bundle
@@ -34,6 +34,7 @@ from warmstart.tasks.answers import (
     load_answer_task,
     question_rows,
 )
+from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import predict
 from warmstart.tasks.trained_on import proper_names, unseen_names
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -59,7 +60,7 @@ def manifest(tmp_path: Path) -> Path:
         (tmp_path / f"{name}.txt").write_text("".join(rows))
     file = tmp_path / "places.yaml"
     file.write_text(
-        "name: places\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\n"
+        "name: places\ntype: answers\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\n"
         "train: all.txt\nvalidation: validation.txt\ntest: test.txt\n"
     )
     return file
@@ -128,6 +129,20 @@ def test_manifests_of_answers(manifest: Path) -> None:
     manifest.write_text(manifest.read_text() + "limit: 3\n")
     with pytest.raises(ConfigError, match="'labels' and 'limit' do not apply to generated answers"):
         load_answer_task(manifest)
+    with pytest.raises(ConfigError, match="a task of type answers has no labels; adapt, evaluate and predict alone read it"):
+        load_task(manifest)
+    manifest.write_text(manifest.read_text().replace("type: answers\n", ""))
+    with pytest.raises(ConfigError, match="'type: answers', but this one is of type classification"):
+        load_answer_task(manifest)
+
+
+@pytest.mark.parametrize("flags", [["--scheme", "lora"], ["--labels", "4"], ["--selection", "none"], ["--drop-leaks"]])
+def test_a_setting_that_answers_do_not_heed_is_refused(
+    flags: list[str], manifest: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the model is read."""
+    assert main(["adapt", "nowhere", str(manifest), *flags]) == 2
+    assert f"{flags[0]} does nothing for a task whose answers are generated; remove it" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.usefixtures("no_second_process")
@@ -141,11 +156,8 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     lm, out = tmp_path / "lm", tmp_path / "answers"
     assert main(["pretrain", str(text), "--out", str(lm), "--steps", "3", *objective, *letters_, *shape]) == 0
     train = {"steps": 150, "batch": 16, "learning_rate": 5e-3, "weight_decay": 0.0}
-    result = answers(
-        AnswersConfig.build(
-            {"model": str(lm), "task": str(manifest), "out": str(out), "seeds": 1, "scratch_epochs": 1, "train": train}
-        )
-    )
+    given = {"model": str(lm), "task": str(manifest), "out": str(out), "seeds": 1, "scratch_epochs": 1, "tune": {"train": train}}
+    result = adapt(AdaptConfig.build(given))
     assert result.comparison.rows[0].scores == (1.0,)
     assert (len(result.task.validation), result.threshold.examples) == (2, 2), "half of the questions choose, the others guarantee"
     assert all(sentence.endswith(".") for sentence in result.findings)
@@ -178,7 +190,7 @@ def test_a_bidirectional_model_cannot_answer(
     model = make_language_model(vocab_size=letters.vocab_size, causal=False)
     history = (PretrainRecord(objective=ObjectiveConfig(name="masked")),)
     masked = save(Bundle(model, letters, history=history), tmp_path / "masked")
-    assert main(["answers", str(masked), str(manifest), "--out", str(tmp_path / "out")]) == 2
+    assert main(["adapt", str(masked), str(manifest), "--out", str(tmp_path / "out")]) == 2
     assert "this model is bidirectional; pretrain one with --objective causal, span or hybrid" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

@@ -64,7 +64,7 @@ def test_copies_of_a_text_are_in_one_split(tmp_path: Path) -> None:
     assert sum(map(len, keys)) == len(set().union(*keys)) == 100
     assert [len(split) for split in task.splits().values()] == pytest.approx([100, 40, 60], abs=3)
     assert not [one for one in audit(task).findings() if one.severity == "error"]
-    answered = load_answer_task(write_task(tmp_path / "answers", rows, source={}))
+    answered = load_answer_task(write_task(tmp_path / "answers", rows, source={}, type="answers"))
     asked = [{*map(text_key, split.questions)} for split in (answered.train, answered.validation, answered.test)]
     assert sum(map(len, asked)) == 100
 
@@ -152,7 +152,7 @@ def test_calibration_texts_come_from_groups_of_their_own() -> None:
 def test_questions_with_groups(tmp_path: Path) -> None:
     """Questions of one author are in one split, and are resampled as one, as are copies of a question."""
     rows = [{"text": f"who {n} {a}?", "label": "me", "author": a} for a in range(20) for n in range(3)]
-    task = load_answer_task(write_task(tmp_path / "task", rows))
+    task = load_answer_task(write_task(tmp_path / "task", rows, type="answers"))
     authors = [set(split.groups.tolist()) for split in (task.train, task.validation, task.test) if split.groups is not None]
     assert sum(map(len, authors)) == len(set().union(*authors)) == 20
     assert len(set(task.test.units.tolist())) == len(authors[2])

@@ -14,7 +14,6 @@ from helpers.multitask import task_settings, write_inputs
 from helpers.tasks import cats, curve_config, race_config, tune, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
-from warmstart.commands.answers.command import AnswersConfig, answers
 from warmstart.commands.continual.command import ContinualConfig, continual
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.race.command import race
@@ -22,6 +21,7 @@ from warmstart.data.test_ledger import LedgerSummary, read_ledger
 from warmstart.errors import DataError
 from warmstart.experiment import execution
 from warmstart.model.files import load_bundle, save
+from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task, read_spec, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
@@ -127,23 +127,24 @@ def test_several_tasks_have_a_ledger_each(strategies: list[str], scorings: list[
 
 
 def test_answers_are_counted(tmp_path: Path) -> None:
-    """Written answers too: each seed, and the most common answer; the digest is that of the labelled task."""
+    """Written answers too: each seed, and the most common answer."""
     people = [(f"{name} {i}", city) for i in range(8) for name, city in (("Ada", "London"), ("Emil", "Riga"))]
     rows = "".join(f"Where was {name} born?\t{city}\n" for name, city in people)
     (tmp_path / "all.txt").write_text(rows)
     file = tmp_path / "places.yaml"
     file.write_text(
-        "name: places\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\ntrain: all.txt\nvalidation: 4\ntest: all.txt\n"
+        "name: places\ntype: answers\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\n"
+        "train: all.txt\nvalidation: 4\ntest: all.txt\n"
     )
     letters = train_tokenizer([rows], TokenizerConfig(type="character", sentinels=0))
     save(language_bundle(letters, "causal"), tmp_path / "lm")
-    given = {"model": str(tmp_path / "lm"), "task": str(file), "seeds": 1, "out": str(tmp_path / "run"), "scratch_epochs": None}
-    found = answers(AnswersConfig.build(given | {"train": {"steps": 2, "batch": 8}, "sealed": True}))
-    assert found.ledger.scorings == read_ledger(load_task(file)).scorings == 2
+    given = {"model": str(tmp_path / "lm"), "task": str(file), "seeds": 1, "out": str(tmp_path / "run"), "scratch": False}
+    found = adapt(AdaptConfig.build(given | {"tune": {"train": {"steps": 2, "batch": 8}}, "sealed": True}))
+    assert found.ledger.scorings == read_ledger(load_answer_task(file)).scorings == 2
     assert found.ledger.sentence in (tmp_path / "run" / "report.html").read_text()
     for more in ({}, {"sealed": True}):
         with pytest.raises(DataError, match="is sealed"):
-            answers(AnswersConfig.build(given | more | {"out": str(tmp_path / "two")}))
+            adapt(AdaptConfig.build(given | more | {"out": str(tmp_path / "two")}))
     assert read_spec(file)[1].sealed is False
 
 

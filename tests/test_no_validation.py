@@ -94,7 +94,7 @@ def test_what_needs_some_says_what_to_write(place: Path, capsys: pytest.CaptureF
         assert main([*words, "--out", str(place / "run")]) == 2, words
         assert "write 'validation: 0.1'" in " ".join(capsys.readouterr().err.split()), words
         assert not (place / "run").exists()
-    (place / "task" / "task.yaml").write_text(yaml.safe_dump({"name": "q", "train": "train.ndjson", "test": 3}))
+    (place / "task" / "task.yaml").write_text(yaml.safe_dump({"name": "q", "type": "answers", "train": "train.ndjson", "test": 3}))
     with pytest.raises(ConfigError, match="generated answers need validation questions, which choose the weights; write 'valid"):
         load_answer_task(place / "task")
 

@@ -11,8 +11,7 @@ from helpers.bundles import language_bundle
 from helpers.curves import curve_of, race_with
 from helpers.races import race_result
 from helpers.results import adapt_result, answers_result, continual_result, quickstart_result, report_of
-from warmstart.commands.adapt.page import write_adapt_page
-from warmstart.commands.answers.page import write_answers_page
+from warmstart.commands.adapt.page import write_adapt_page, write_answers_page
 from warmstart.commands.continual.page import write_continual_page
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.race.page import write_race_page

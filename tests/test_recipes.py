@@ -39,7 +39,7 @@ def test_every_recipe_runs_tiny(file: Path, data_folder: Path, tmp_path: Path, m
     recipe(RecipeConfig(file=str(file), out=str(tmp_path / "run"), length="tiny"))
     assert list(read_record_of(tmp_path / "run")["steps"]) == list(steps)
     for name, step in steps.items():
-        if step["command"] in ("pretrain", "adapt", "answers"):
+        if step["command"] in ("pretrain", "adapt"):
             assert (tmp_path / "run" / name / "report.html").exists()
 
 
@@ -218,7 +218,7 @@ def test_inputs_of_a_step_are_globs_and_manifests_of_any_ending_too(tmp_path: Pa
 def test_a_setting_that_names_files_says_so() -> None:
     """Its type is ``FileInput`` or ``TaskInput``, or ``Effectless``: else a file that has changed would not be noticed."""
     others = (*LabelledTableFlags.model_fields, "save", "checksum", "label_names")
-    for name in ("pretrain", "tokenize", "adapt", "answers", "race", "evaluate", "predict", "generate", "import"):
+    for name in ("pretrain", "tokenize", "adapt", "race", "evaluate", "predict", "generate", "import"):
         for setting, field in COMMANDS[name].load()[0].model_fields.items():
             said = re.search(r"\b(files?|folders?|manifests?|bundles?)\b", field.description or "") and "str" in str(
                 field.annotation

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.curves import curve_of
 from helpers.results import answers_result, continual_result, quickstart_result, report_of
-from warmstart.commands.answers.page import write_answers_page
+from warmstart.commands.adapt.page import write_answers_page
 from warmstart.commands.continual.page import write_continual_page
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.race.page import curve_view

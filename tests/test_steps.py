@@ -113,7 +113,7 @@ def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     rows = "".join(f"Where was {name} born?\t{city}\n" for name, city in people)
     (tmp_path / "all.txt").write_text(rows)
     pattern = "source: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}"
-    (tmp_path / "places.yaml").write_text(f"name: places\n{pattern}\ntrain: all.txt\nvalidation: 4\ntest: all.txt\n")
+    (tmp_path / "places.yaml").write_text(f"name: places\ntype: answers\n{pattern}\ntrain: all.txt\nvalidation: 4\ntest: all.txt\n")
     manifest = tmp_path / "cats" / "task.yaml"
     manifest.write_text(f"{manifest.read_text()}unlabelled: ../pool.txt\n")
     (tmp_path / "pool.txt").write_text("\n\n".join(f"{sentence} {i * i}" for i in range(30) for sentence in SENTENCES))
@@ -135,7 +135,7 @@ def words_of(name: str, place: Path) -> list[str]:
         "holdout": ["adapt", lm, cats, *short, "--steps", "9", *every(3), "--scheme", "lora", "--no-baselines"],
         "soup": ["adapt", lm, cats, *short, "--steps", "3", "--labels", "20", "--no-scratch", "--ensemble", "soup"],
         "dapt": ["adapt", lm, cats, *short, "--steps", "3", "--scheme", "dapt+full", "--no-scratch", "--no-baselines"],
-        "answers": ["answers", str(place / "writer"), str(place / "places.yaml"), *short, "--epochs", "2", "--scratch-epochs", "2"],
+        "answers": ["adapt", str(place / "writer"), str(place / "places.yaml"), *short, "--epochs", "2", "--scratch-epochs", "2"],
         "references": ["continual", lm, cats, who, *short, "--epochs", "1", "--strategies", "joint", "alone"],
         "continual": ["continual", lm, cats, who, *short, "--epochs", "1", "--text", str(place / "text.txt")],
     }[name]

@@ -20,7 +20,6 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "AdaptConfig": "commands.adapt.command",
-    "AnswersConfig": "commands.answers.command",
     "BackboneConfig": "backbone.config",
     "Bundle": "model.bundle",
     "ContinualConfig": "commands.continual.command",
@@ -52,7 +51,6 @@ _HOMES = {
     "WarmstartError": "errors",
     "WindowSettings": "data.windows",
     "adapt": "commands.adapt.command",
-    "answers": "commands.answers.command",
     "audit": "data.audit",
     "continual": "commands.continual.command",
     "estimate_cost": "commands.cost",
@@ -102,8 +100,6 @@ if TYPE_CHECKING:
     from warmstart.backbone.config import BackboneConfig as BackboneConfig
     from warmstart.commands.adapt.command import AdaptConfig as AdaptConfig
     from warmstart.commands.adapt.command import adapt as adapt
-    from warmstart.commands.answers.command import AnswersConfig as AnswersConfig
-    from warmstart.commands.answers.command import answers as answers
     from warmstart.commands.continual.command import ContinualConfig as ContinualConfig
     from warmstart.commands.continual.command import continual as continual
     from warmstart.commands.cost import CostConfig as CostConfig

@@ -90,7 +90,7 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "continual": lambda: run(
             "continual", **task_settings(place, out=str(place / "continual"), text=text, strategies=[*STRATEGIES])
         ),
-        "answers": lambda: run("answers", **answers_settings(place)),
+        "answers": lambda: run("adapt", **answers_settings(place)),
         "audit": lambda: run("audit", task=cats),
         "cost": lambda: run("cost", model=lm),
         "doctor": lambda: run("doctor", model=str(place / "adapt")),
@@ -110,7 +110,7 @@ def answers_settings(place: Path) -> dict[str, Any]:
     for name in ("train", "validation", "test"):
         (place / f"{name}.txt").write_text(rows * (7 if name == "train" else 1))
     (place / "places.yaml").write_text(
-        "name: places\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\n"
+        "name: places\ntype: answers\nsource: {pattern: '^(?P<text>[^\\t]+)\\t(?P<label>.+)$'}\n"
         "train: train.txt\nvalidation: validation.txt\ntest: test.txt\n"
     )
     (place / "people.txt").write_text("".join(f"{name} was born in {town}.\n" for name, town in PEOPLE.items()) * 4)
@@ -121,8 +121,8 @@ def answers_settings(place: Path) -> dict[str, Any]:
     ws.pretrain(
         ws.PretrainConfig.build(spelled | {"objective": objective, "tokenizer": letters, "backbone": shape, "train": TRAIN})
     )
-    train = {"epochs": 2, "batch": 8, "precision": "float32"}
-    return {"model": str(place / "speller"), "task": str(place / "places.yaml"), "seeds": 2, "scratch_epochs": 1, "train": train}
+    given = {"model": str(place / "speller"), "task": str(place / "places.yaml"), "out": str(place / "answers"), "seeds": 2}
+    return given | {"scratch_epochs": 1, "tune": {"train": {"epochs": 2, "batch": 8, "precision": "float32"}}}
 
 
 def studies_of(place: Path, tokenizer: Tokenizer) -> dict[str, Callable[[], object]]:

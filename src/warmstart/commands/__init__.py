@@ -83,13 +83,6 @@ COMMANDS = Registry(
             "train on tasks one after another, jointly or each alone, and measure what is forgotten",
             goes_on=True,
         ),
-        "answers": Command(
-            "commands.answers.command",
-            "AnswersConfig",
-            "answers",
-            "train a language model to answer questions, and to abstain",
-            goes_on=True,
-        ),
         "evaluate": Command(
             "commands.evaluate.command",
             "EvaluateConfig",

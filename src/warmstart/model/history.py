@@ -342,7 +342,7 @@ class ContinuedPretrainingRecord(LanguageRecord):
 
 
 class AnswersRecord(LanguageRecord):
-    """``warmstart answers``."""
+    """``warmstart adapt`` to a task of type answers."""
 
     type: Literal["answers"] = "answers"
     task: TaskRecord

@@ -1,6 +1,7 @@
 r"""Questions whose answers are generated as text, and how a language model is trained on them and answers them.
 
     name: birthplaces
+    type: answers
     source: {pattern: '^(?P<text>[^\t]+)\t(?P<label>.+)$'}       # the manifest of a labelled task; the label is the answer
     train: train.tsv
     validation: 0.1
@@ -37,7 +38,7 @@ from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.stats.abstention import Threshold, find_threshold
 from warmstart.system.storage import digest_of
-from warmstart.tasks.load import read_groups, read_sources, read_spec
+from warmstart.tasks.load import ANSWERS_TYPE, read_groups, read_sources, read_spec
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE, Batch
 
@@ -109,6 +110,8 @@ def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
     Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if its files are.
     """
     file, spec = read_spec(path)
+    if spec.type != ANSWERS_TYPE:
+        raise ConfigError(f"{file}: answers are generated for a task of 'type: answers', but this one is of type {spec.type}")
     if spec.labels or spec.limit:
         raise ConfigError(f"{file}: 'labels' and 'limit' do not apply to generated answers; remove them")
     if spec.validation is None:
@@ -199,7 +202,7 @@ def generate_answers(model: Model, tokenizer: Tokenizer, questions: Sequence[str
 
 
 def answer_questions(bundle: Bundle, questions: Sequence[str]) -> list[Answer]:
-    """The answers of a model that was trained by ``warmstart answers``."""
+    """The answers of a model that was adapted to a task of answers."""
     assert bundle.answers_record is not None
     return generate_answers(bundle.model, bundle.tokenizer, questions, bundle.answers_record.max_answer_tokens)
 
@@ -212,7 +215,7 @@ def answer_threshold(bundle: Bundle, target_error: float, confidence_level: floa
     record = bundle.answers_record
     answers = record.held_out_answers if record else ()
     if not answers:
-        raise ModelError("this model has no held-out answers to find a threshold with; train it with `warmstart answers` first")
+        raise ModelError("this model has no held-out answers to find a threshold with; adapt it to a task of type answers first")
     confidence, right = (np.array(column) for column in zip(*answers, strict=True))
     return find_threshold(confidence, right.astype(bool), target_error, confidence_level)
 

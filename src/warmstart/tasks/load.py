@@ -45,6 +45,13 @@ from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import begins_as_fasttext, guess_task
 from warmstart.tasks.rows import Examples, string_of, table_rows
 
+ANSWERS_TYPE = "answers"
+"""the type of a task whose answers are generated as text (``tasks/answers.py``), which has no labels"""
+
+
+def _known_type(name: str) -> str:
+    return name if name == ANSWERS_TYPE else TASK_TYPES.known(name)
+
 
 class TaskSpec(Config):
     """A task's manifest."""
@@ -53,8 +60,8 @@ class TaskSpec(Config):
 
     name: str
     """what reports call the task"""
-    type: Annotated[str, AfterValidator(TASK_TYPES.known)] = "classification"
-    """the task type: classification, multilabel, regression, multiple-choice, tagging or span"""
+    type: Annotated[str, AfterValidator(_known_type)] = "classification"
+    """the task type: classification, multilabel, regression, multiple-choice, tagging, span or answers"""
     train: tuple[Source, ...]
     """labelled examples to train on"""
     validation: int | float | tuple[Source, ...] | None = None
@@ -122,6 +129,8 @@ def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None 
     what is not as usual. Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it names is.
     """
     file, spec = read_spec(path, flags)
+    if spec.type == ANSWERS_TYPE:
+        raise ConfigError(f"{file}: a task of type answers has no labels; adapt, evaluate and predict alone read it")
     try:
         return replace(build_task(spec, file.parent, seed), manifest=file, sealed=spec.sealed)
     except DataError as error:

@@ -80,7 +80,7 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     Inputs are a list, a column of a table, an array or an iterator: of texts, or pairs of texts if the task is about pairs; of
     ``(text, *alternatives)`` for multiple choice, tuples of words for tagging, ``(question, passage)`` for spans. Dictionaries hold
     the ``top`` most probable labels. Other inputs, their number and their order never change a prediction. A model that was trained
-    by ``ws.answers`` answers questions. Raises ``DataError`` for an input that is missing or no text, and ``ModelError``
+    on a task of type answers answers questions. Raises ``DataError`` for an input that is missing or no text, and ``ModelError``
     for any other model without a task head.
     """
     inputs = inputs if isinstance(inputs, str) else as_inputs(inputs)

@@ -14,9 +14,9 @@ from tyro.conf import Positional, arg
 from warmstart.baselines import baselines_for
 from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.simple import collapsed
-from warmstart.commands.adapt.page import write_adapt_page
+from warmstart.commands.adapt.page import write_adapt_page, write_answers_page
 from warmstart.commands.adapt.result import AdaptResult, ConfidenceResult, EnsembleResult, TeachingResult, head_swap_lines
-from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput, setting_paths
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput, setting_paths
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.pool import texts_to_read
@@ -24,6 +24,8 @@ from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.trial import described_settings
+from warmstart.finetuning.answering import AnswerOptions, adapt_to_answers
+from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.calibration import calibrate, split_calibration_texts
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
@@ -58,13 +60,13 @@ from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import merged_notes, percent
 from warmstart.system.console import console, print_comparison
 from warmstart.tasks import task_type_of
-from warmstart.tasks.load import load_task, names_validation
+from warmstart.tasks.load import ANSWERS_TYPE, load_task, names_validation, read_spec
 from warmstart.tasks.scoring import ScoredPredictions, score_test
 from warmstart.training.distributed import world
 from warmstart.training.trackers import TRACKERS, Mirror, check_trackers
 
 
-class AdaptConfig(Config):
+class AdaptConfig(AnswerOptions):
     """Swap a model's head, fine-tune it on labels over several seeds, and compare it with methods that need no pretraining."""
 
     model: Positional[FileInput[str]]
@@ -90,7 +92,7 @@ class AdaptConfig(Config):
     predictions give the temperature; otherwise the validation split as a holdout"""
     calibration_fraction: float = Field(0.0, ge=0, lt=1)
     """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
-    give a guarantee"""
+    give a guarantee; of a task of answers 0 means a half"""
     ensemble: Advanced[Literal["none", "mean", "soup"]] = "none"
     """all seeds as one model, saved if it is no worse than a single seed on the texts that choose: the mean of their probabilities
     (a stack), or one network with the mean of their weights (a soup); with --labels all seeds then learn from those of the first"""
@@ -115,12 +117,14 @@ class AdaptConfig(Config):
         return selection_or_default(self.selection, self.labels)
 
 
-def adapt(config: AdaptConfig) -> AdaptResult:
+def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
     """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command.
 
     Several processes share the steps of every training run. Rank 0 alone writes the run's folder, predicts, scores and runs
-    baselines; all return the same result.
+    baselines; all return the same result. A task of type answers gives an ``AnswersResult``.
     """
+    if read_spec(config.task)[1].type == ANSWERS_TYPE:
+        return adapt_to_answers(config, write_answers_page)
     if config.selection is None and config.labels is None and not names_validation(config.task):
         config = config.model_copy(update={"selection": "cross-validation"})  # as with --labels
     here = world()

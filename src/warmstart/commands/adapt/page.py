@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from warmstart.commands.adapt.result import ENSEMBLE_HEADER, TEACHING_HEADER, THRESHOLD_HEADER, AdaptResult, ConfidenceResult
 from warmstart.config import Config
+from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import curve_rows
+from warmstart.report.after_saving import model_is_saved
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
@@ -16,10 +18,15 @@ from warmstart.report.score_charts import MOST_CLASSES, class_scores_chart, conf
 from warmstart.report.sections import audit_section, closing_sections, footer, scores_section, size_section
 from warmstart.stats.formatting import p_value, percent, percent_interval, points_interval, sentence_case, with_ends
 from warmstart.stats.scores import ClassificationScores
+from warmstart.stats.splits import THIS_SPLIT
 
 if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle
     from warmstart.model.history import ContinuedPretrainingRecord
+
+
+EXAMPLES = 40
+"""test questions shown with their answers"""
 
 
 def write_adapt_page(
@@ -155,3 +162,60 @@ def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:
     rows = [(one.stage, f"{one.loss:.3f}", percent(one.probe_accuracy), f"{one.seconds:.1f}") for one in record.evaluations]
     header = ("stage", "held-out loss, nats", "probe on frozen features", "seconds of training")
     return Section("Continued pretraining", (text, record.decision), (Table(header, rows),))
+
+
+def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> Path:
+    """Write the report of an adaptation to a task of answers; returns its path."""
+    with model_is_saved(folder / "bundle"):
+        first, task = result.comparison.rows[0], result.task
+        report = Report(
+            f"Answers: {task.name}",
+            headline(result.comparison.findings()[0]),
+            (
+                (f"{result.comparison.metric}, {first.name}", with_ends(first.interval, percent_interval)),
+                ("training questions", f"{len(task.train):,}"),
+                ("validation questions", f"{len(task.validation):,}"),
+                ("calibration questions", f"{len(result.held_out.correct):,}"),
+                ("test questions", f"{len(task.test):,}"),
+                ("seeds", str(len(first.scores))),
+            ),
+            (*_answers_sections(result), *closing_sections(config)),
+            f"{footer()} The saved model is that of seed {result.best.seed}.",
+        )
+        return write_report(report, folder)
+
+
+def answers_view(result: AnswersResult) -> Report:
+    """What a notebook shows of generated answers: the comparison, the training, when to abstain, and some answers."""
+    title, first = f"Answers: {result.task.name}", headline(result.comparison.findings()[0])
+    return Report(title, first, (), tuple(_answers_sections(result)))
+
+
+def _answers_sections(result: AnswersResult) -> Iterator[Section]:
+    yield scores_section(result.comparison, "Correct answers to the test questions", "correct")
+    yield _answers_training(result)
+    yield _abstention_section(result)
+    yield _examples_section(result)
+    yield Section("What was looked at", (THIS_SPLIT, *result.ledger.findings))
+
+
+def _answers_training(result: AnswersResult) -> Section:
+    """The validation scores during training, by the progress of each run: the one from scratch takes more steps."""
+    text = "Correct answers to the validation questions at each of about ten evaluations; the weights of the best one are kept."
+    chart = tuning_chart(curve_rows(result.runs), "correct")
+    return Section("Training", (text,), (Figure("training", "Mean over seeds; the band spans lowest to highest.", chart),))
+
+
+def _abstention_section(result: AnswersResult) -> Section:
+    """The error rate against the fraction of questions answered."""
+    caption = "Error rate among the answers given to the test questions, from the most confident answer down."
+    chart = risk_chart(result.risk_coverage(), result.coverage())
+    return Section("When to abstain", result.abstention_findings(), (Figure("risk", caption, chart),))
+
+
+def _examples_section(result: AnswersResult) -> Section:
+    """Some test questions with their answers."""
+    rows = result.example_table(EXAMPLES)
+    seed = next(iter(result.runs.values()))[0].seed
+    text = f"The first {len(rows)} test questions, seed {seed}."
+    return Section("Questions and answers", (text,), (Table(EXAMPLE_HEADER, rows),))

@@ -14,7 +14,7 @@ export function showCalibration(part, found) {
   part.hidden = false;
   if (!found) {
     about.textContent =
-      "No texts were held out to compare its confidence with: `adapt --calibration-fraction 0.5` holds some out, `answers` does by itself.";
+      "No texts were held out to compare its confidence with: `adapt --calibration-fraction 0.5` holds some out, a task of type answers always does.";
     return;
   }
   about.textContent =

@@ -30,7 +30,7 @@ EXAMPLE_HEADER = ("question", "answer", "right answer", "confidence", "correct")
 
 
 @dataclass(frozen=True)
-class AnswersResult(Shown, view="commands.answers.page:answers_view"):
+class AnswersResult(Shown, view="commands.adapt.page:answers_view"):
     """A language model that was trained to answer questions over several seeds, and compared with baselines."""
 
     task: AnswerTask
