@@ -13,6 +13,7 @@ import yaml
 
 from helpers.documents import class_label, docx, pdf, saved_dataset
 from helpers.refusals import refused
+from helpers.settings import in_file
 from warmstart.cli import main
 from warmstart.corpora.pieces import documents_of_piece, pieces_of
 from warmstart.data import files, sqlite
@@ -145,7 +146,7 @@ def test_of_several_tables_one_must_be_named(tmp_path: Path, capsys: pytest.Capt
     assert main(["init", str(file), "--out", str(tmp_path / "task.yaml")]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert 'holds 2 tables: mails, other "table"; name the one to read with' in said
-    assert main(["init", str(file), "--sqlite-table", "mails", "--out", str(tmp_path / "task.yaml")]) == 0
+    assert main(["init", str(file), *in_file(sqlite_table="mails"), "--out", str(tmp_path / "task.yaml")]) == 0
     assert yaml.safe_load((tmp_path / "task.yaml").read_text())["source"]["sqlite_table"] == "mails"
     assert texts_of(file, sqlite_table='other "table"') == []
     refused(DataError, "has no table 'mail'; did you mean 'mails'", texts_of, file, sqlite_table="mail")

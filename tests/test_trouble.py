@@ -15,6 +15,7 @@ import yaml
 
 from helpers.models import SENTENCES
 from helpers.multitask import write_inputs
+from helpers.settings import in_file
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
 from warmstart.config import read_yaml
@@ -91,7 +92,7 @@ def test_a_file_whose_name_is_no_unicode_trains_a_whole_model(tmp_path: Path) ->
 FLAGS = {
     "nul": (["--out", "a\0b"], "must not hold a NUL character"),
     "a loop": (["--out", "{loop}"], "there is a symlink loop"),
-    "too wide": (["--width", "40000000000", "--positions", "learned"], "there is not enough memory"),
+    "too wide": (["--width", "40000000000", *in_file(backbone={"positions": "learned"})], "there is not enough memory"),
     "too large a vocabulary": (["--tokenizer.vocab-size", "9" * 25], "must be at most"),
     "too large a batch": (["--batch", "1000000000000"], "must be at most"),
 }

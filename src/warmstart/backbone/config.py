@@ -45,7 +45,7 @@ class BackboneConfig(Config):
     """pre-norm: the first block's attention has a norm of its own (in ModernBERT the embedding norm replaces it)"""
     token_types: InFile[int] = Field(0, ge=0)
     """number of token types, each with its own embedding (BERT's first and second text); 0: none"""
-    positions: Advanced[Literal["sinusoidal", "learned", "rotary"]] = "rotary"
+    positions: InFile[Literal["sinusoidal", "learned", "rotary"]] = "rotary"
     """how the positions of tokens are encoded"""
     position_offset: InFile[int] = Field(0, ge=0)
     """unused rows at the start of the learned positions (RoBERTa has 2)"""

@@ -51,7 +51,7 @@ class TableFlags(Config):
     """the first line of a csv or tsv file names the columns; otherwise columns are numbered 1, 2, …"""
     sheet: Advanced[str | None] = None
     """the sheet of a spreadsheet; default: the only one that is not empty"""
-    sqlite_table: Advanced[str | None] = None
+    sqlite_table: InFile[str | None] = None
     """the table or view of a SQLite file; default: the only one"""
 
     @property

@@ -83,7 +83,7 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 
 
 def _chosen(file: Path, wanted: str | None, tables: Sequence[str]) -> str:
-    how = "'sqlite_table: …' in a manifest, or --sqlite-table on the command line"
+    how = "'sqlite_table: …' in a manifest, or in a file for --config"
     if not tables:
         raise DataError(f"{file} must hold a table, but holds none; name another file")
     if wanted is None:

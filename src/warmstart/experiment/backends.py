@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from warmstart.config import Config
+from warmstart.config import Config, InFile
 from warmstart.errors import ConfigError, ModelError
 from warmstart.system.processes import in_workers
 
@@ -31,13 +31,13 @@ class SlurmConfig(Config):
 
     partition: str | None = None
     """partition; default: that of the cluster"""
-    account: str | None = None
+    account: InFile[str | None] = None
     """account that is charged"""
     minutes: int = Field(240, gt=0)
     """time limit of a job; trials that it cuts short are run by the next command"""
-    memory: int = Field(8, gt=0)
+    memory: InFile[int] = Field(8, gt=0)
     """gigabytes of memory"""
-    cluster: Literal["slurm", "local"] = "slurm"
+    cluster: InFile[Literal["slurm", "local"]] = "slurm"
     """local: processes of this machine in place of jobs, to try it out"""
 
 

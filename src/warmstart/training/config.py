@@ -29,7 +29,7 @@ class TrainConfig(Config):
     """peak learning rate of AdamW"""
     optimizer: Advanced[Literal["adamw", "muon"]] = "adamw"
     """AdamW for all parameters, or Muon for the matrices inside the blocks and AdamW for the rest"""
-    muon_learning_rate: Advanced[float] = Field(0.02, gt=0)
+    muon_learning_rate: InFile[float] = Field(0.02, gt=0)
     """peak learning rate of Muon"""
     schedule: InFile[Annotated[str, AfterValidator(SCHEDULES.known)]] = "cosine"
     """learning-rate schedule: cosine, linear, trapezoid or constant"""
