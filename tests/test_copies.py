@@ -33,10 +33,11 @@ def words_drawn(count: int, length: int, seed: int, vocabulary: int = 5000) -> l
 
 
 def test_the_same_text() -> None:
-    """Case, white space, punctuation, invisible, full-width and look-alike characters do not make another text."""
+    """Case, white space, punctuation, tags, invisible, full-width and look-alike characters do not make another text."""
     for copy in (
         " The\tCAT sat\n", "The cat sat!", "\u201cThe cat\u201d \u2014 sat \u2026", "the c\u200bat sat", "the c\u00adat\ufeff sat",
         "the c\u0430t s\u0430t", "the c\u03b1t sat", "the \uff43\uff41\uff54 sat", "the cat\ufe0f sat", "thecat sat",
+        '<p class="a">The <b>cat</b><br/>sat</p>',
     ):  # fmt: skip
         assert text_key(copy) == text_key("the cat sat"), copy
     for one, other in (

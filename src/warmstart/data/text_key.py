@@ -1,6 +1,6 @@
 """When two texts count as the same: they have the same letters and digits in the same order.
 
-Case, white space, punctuation, invisible characters and look-alike letters from other alphabets do not make a text another one:
+Case, white space, punctuation, HTML tags, invisible characters and look-alike letters of other alphabets make no other text:
 
     "Don’t  pаnic!" (а is Cyrillic)  ->  words dont, panic  ->  key "dontpanic"
 """
@@ -29,6 +29,12 @@ LOOK_ALIKE = str.maketrans(CYRILLIC | GREEK | LATIN)
 """letters that look like an unaccented Latin one, and that one: from the table of confusables in Unicode Technical Standard 39"""
 WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 """how the names of characters begin whose scripts put no space between words: each character counts as a word"""
+_TAG = re.compile(
+    r"</?(?:a|abbr|b|big|blockquote|br|center|code|dd|div|dl|dt|em|font|h[1-6]|hr|i|img|li|ol|p|pre|s|small|span|strike|strong|sub|sup"
+    r"|table|tbody|td|th|thead|tr|tt|u|ul)(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>]+))*\s*/?>",
+    re.IGNORECASE,
+)
+"""an HTML tag of text, with attributes; not ``<unk>``, and no comparison such as ``a < b``"""
 _MIXED = re.compile("[A-Za-z]")
 _BETWEEN_NUMBERS = re.compile(r"(\d) (?=\d)")
 
@@ -53,11 +59,13 @@ _KEPT = _Kept()
 
 
 def text_words(text: str) -> list[str]:
-    """The words of a text as they are compared: letters, marks and digits, without case.
+    """The words of a text as they are compared: letters, marks and digits, without case and HTML tags.
 
-    >>> text_words("Don't PANIC!")
+    >>> text_words("Don't<br />PANIC!")
     ['dont', 'panic']
     """
+    if "<" in text:
+        text = _TAG.sub(" ", text)
     if text.isascii():
         return text.translate(_KEPT).casefold().split()
     words = unicodedata.normalize("NFKC", text).translate(_KEPT).split()
