@@ -136,25 +136,26 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def comparison(self) -> list[tuple[str, str]]:
-        """(method, right of 100) of the chosen method, its rival and the most frequent label; not corrected for the choice."""
-        rows = [(self.best.name, self.best)] if self.learned else []
-        if self.rival:
-            side = "best with pretraining" if self.best.family in WITHOUT_PRETRAINING else "best without pretraining"
-            rows.append((f"{side}: {self.rival.name}", self.rival))
+        """(method, right of 100) of the chosen method on new texts, and out of fold of its rival and the most frequent label."""
         label, share = self.majority
-        return [*((name, of_100(float(one.right.mean()))) for name, one in rows), (f'always "{label}"', of_100(share))]
+        rows = [(self.best.name, (self.tested or self.selected.expected).value)] if self.learned else []
+        rows += [(self._named_rival, float(self.rival.right.mean()))] if self.rival else []
+        return [(name, of_100(value)) for name, value in (*rows, (f'always "{label}"', share))]
+
+    @property
+    def _named_rival(self) -> str:
+        side = "with" if self.best.family in WITHOUT_PRETRAINING else "without"
+        return f"best {side} pretraining: {self.rival.name}" if self.rival else ""
 
     @property
     def findings(self) -> list[str]:
         """The result in a few sentences."""
-        rival = self.rival
         sentences = [self.headline, self.how]
-        if self.learned and rival:
-            gap = float((self.best.right - rival.right).mean())
-            side = "with" if self.best.family in WITHOUT_PRETRAINING else "without"
+        if self.learned and self.rival:
+            share, ahead = of_100(self.rival.right.mean()), self.best.right.mean() > self.rival.right.mean()
             sentences.append(
-                f"Out of fold, the best method {side} pretraining, {rival.name}, is right on {of_100(rival.right.mean())} of 100, "
-                f"{self.best.name} on {of_100(self.best.right.mean())}{'' if gap > 0 else '; they are equal'}."
+                f"The {self._named_rival.replace(': ', ', ')}, is right on {share} of 100 of your texts when "
+                f"they are left out{'' if ahead else ', and as good'}."
             )
         if self.missing:
             sentences.append(f"The time was too short for {', '.join(self.missing)}; --minutes gives more.")
@@ -202,9 +203,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """What a terminal shows, at most twelve lines."""
         more = f", {self.unlabelled:,} texts without labels" if self.unlabelled else ""
         first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
-        width = max(len(name) for name, _ in self.comparison)
-        rows = [f"  {name:<{width}}  {share} of 100" for name, share in self.comparison]
-        lines = [first, *(f"mind: {sentence}" for sentence in self.warnings), self.headline, self.how, "Out of fold:", *rows]
+        rows = self.comparison[self.learned :]
+        width = max(len(name) for name, _ in rows)
+        others = [f"  {name:<{width}}  {share} of 100" for name, share in rows]
+        lines = [first, *(f"mind: {sentence}" for sentence in self.warnings), self.headline, *others, self.how]
         if not saved:
             return [*lines, f"next: warmstart label {data}"]
         return [*lines, f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]

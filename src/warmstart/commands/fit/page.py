@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from warmstart.config import Config
@@ -18,7 +19,7 @@ SHOWN_METHODS = 4
 def write_fit_page(result: FitResult, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
     report = fit_view(result)
-    sections = (*report.sections, audit_section(result.audit), *closing_sections(config))
+    sections = (*report.sections, replace(audit_section(result.audit), folded=True), *closing_sections(config))
     next_step = f"`warmstart predict {folder} FILE` labels new texts, `warmstart serve {folder}` shows the model in a browser."
     if not result.learned:
         next_step = "`warmstart label` shows which texts to label; then fit again."
