@@ -105,7 +105,8 @@ class TextsInOrder:
         return {
             "texts": len(self.project.texts), "labelled": labelled, "skipped": sum(one.value is None for one in answers),
             "people": people,
-            "agreement": {"alpha": 0.81, "texts": 12}, "disagreements": len(self.project.disagreements()), "doubtful": 1,
+            "agreement": {"alpha": 0.81, "low": 0.55, "high": 1.0, "texts": 12},
+            "disagreements": len(self.project.disagreements()), "doubtful": 1,
             "model": {"version": 3, "labels": 40, "fitting": False},
             "accuracy": {"estimate": 0.87, "low": 0.8, "high": 0.93, "labels": 40, "sentence": "87.0% of the texts are right."},
             "target": {"target": 0.9, "proven": labelled > 3, "sentence": "90% lies within the interval."},

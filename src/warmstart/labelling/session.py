@@ -27,7 +27,7 @@ from warmstart.labelling.records import IMPORTED, Draw, Value
 from warmstart.labelling.selection import Distances, Mixture, draw_text
 from warmstart.labelling.vectors import pool_vectors
 from warmstart.seeding import rng
-from warmstart.stats.agreement import krippendorff_alpha
+from warmstart.stats.agreement import krippendorff_interval
 
 _DISAGREEMENTS = 0.2
 """share of the turns, while there are any"""
@@ -331,9 +331,10 @@ class LabelSession:
         for answer in self.project.answers():
             if answer.text in texts and answer.value is not None and draws[answer.draw].queue not in ("disagreement", "doubtful"):
                 by_text.setdefault(answer.text, {})[answer.person] = answer.value
-        votes: list[list[Value]] = [[*found.values()] for found in by_text.values()]
+        votes: list[list[Value]] = [[*found.values()] for found in by_text.values() if len(found) > 1]
         if self.project.type == "tagging":
-            votes = [list(word) for text in votes if len(text) > 1 for word in zip(*text, strict=True)]
-        several = [text for text in votes if len(text) > 1]
-        alpha = krippendorff_alpha(several)
-        return {"alpha": alpha, "texts": len(by_text)} if np.isfinite(alpha) else None
+            units = [[list(word) for word in zip(*text, strict=True)] for text in votes]
+        else:
+            units = [[text] for text in votes]
+        alpha, low, high = krippendorff_interval(units)
+        return {"alpha": alpha, "low": low, "high": high, "texts": len(votes)} if np.isfinite(alpha) else None

@@ -64,6 +64,7 @@ _HOMES = {
     "holm": "multiple_testing",
     "jackknife": "resampling",
     "krippendorff_alpha": "agreement",
+    "krippendorff_interval": "agreement",
     "log_loss": "calibration",
     "max_statistic_threshold": "multiple_testing",
     "mean_proportion": "proportions",
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from warmstart.stats.abstention import risk_coverage as risk_coverage
     from warmstart.stats.abstention import smallest_guarantee as smallest_guarantee
     from warmstart.stats.agreement import krippendorff_alpha as krippendorff_alpha
+    from warmstart.stats.agreement import krippendorff_interval as krippendorff_interval
     from warmstart.stats.anytime import anytime_boundary as anytime_boundary
     from warmstart.stats.anytime import anytime_interval as anytime_interval
     from warmstart.stats.calibration import apply_temperature as apply_temperature

@@ -85,7 +85,7 @@ function showPeople({ people, agreement, disagreements, doubtful }) {
   const alpha = agreement?.alpha ?? null;
   part("agreement").textContent = alpha === null
     ? "Agreement is known once two people have answered the same texts."
-    : `Krippendorff’s alpha ${alpha.toFixed(2)}, on ${count(agreement.texts, "text")} that several people answered (1: they always agree, 0: as by chance).`;
+    : `Krippendorff’s alpha ${alpha.toFixed(2)} (95% interval ${agreement.low.toFixed(2)} to ${agreement.high.toFixed(2)}), on ${count(agreement.texts, "text")} that several people answered (1: they always agree, 0: as by chance).`;
   part("queues").textContent = [
     disagreements ? `${count(disagreements, "text")} with different answers to decide.` : "",
     doubtful ? `${count(doubtful, "label")} to look at a second time.` : "",
