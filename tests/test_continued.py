@@ -106,7 +106,7 @@ def test_a_pilot_that_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, 
     """The run stops after the pilot, and the weights are the pretrained ones, to the bit."""
     steps = list[int]()
     train = continued.train
-    monkeypatch.setattr(continued, "train", lambda model, job, config: (steps.append(job.steps), train(model, job, config))[1])
+    monkeypatch.setattr(continued, "train", lambda model, job, *more: (steps.append(job.steps), train(model, job, *more))[1])
     monkeypatch.setattr(continued, "MIN_GAIN", 0.99)
     bundle = language_bundle(tokenizer)
     done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
