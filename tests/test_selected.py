@@ -41,6 +41,10 @@ def test_the_accuracy_of_what_was_selected_is_covered(texts: int, spread: float)
         missed += not found.expected.low <= true <= found.expected.high
         bias.append(found.expected.value - true)
         naive.append(found.out_of_fold - true)
+    print(
+        f"{texts} labels, spread {spread}: held in {1 - missed / count:.1%}, bias {100 * np.mean(bias):+.1f} points, "
+        f"of the winner's own score {100 * np.mean(naive):+.1f}"
+    )
     assert missed <= count * 0.05 + 3 * np.sqrt(count * 0.05 * 0.95)
     assert abs(np.mean(bias)) < abs(np.mean(naive)), "the luck of having been chosen is taken off"
     assert abs(np.mean(bias)) < 0.03
