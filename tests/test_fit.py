@@ -13,10 +13,11 @@ import pytest
 
 import warmstart as ws
 from helpers.bundles import language_bundle
-from helpers.tasks import cats
+from helpers.tasks import cats, write_task
 from warmstart.cli import main
-from warmstart.commands.fit.command import FitConfig, fit_data
-from warmstart.errors import DataError
+from warmstart.commands.fit.command import FitConfig, fit_data, read_labelled
+from warmstart.data.token_store import documents_of
+from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.fit_result import FitResult
 from warmstart.model.files import save
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -109,6 +110,21 @@ def test_test_texts_that_are_given_are_scored_once(tmp_path: Path, monkeypatch: 
         [one["label"] for one in ws.predict(found.model, cats(1).test.texts)] == np.array(cats(1).labels)[cats(1).test.labels]
     )
     assert found.tested.value == pytest.approx(right)
+
+
+def test_more_texts_are_read_as_the_table_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of texts without labels by the same column, and lines of a text file; pairs and a manifest's --test are refused."""
+    monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+    place = table(tmp_path, 60)
+    polars.DataFrame({"body": ["I see a dog.", "We see the river."]}).write_csv(tmp_path / "more.csv")
+    (tmp_path / "lines.txt").write_text("She has a boat.\n")
+    config = FitConfig(data=str(place), unlabelled=(str(tmp_path / "more.csv"), str(tmp_path / "lines.txt")))
+    task = read_labelled(config)
+    assert [*documents_of(task.unlabelled)] == ["I see a dog.", "We see the river.", "She has a boat."]
+    with pytest.raises(ConfigError, match="--test goes with a table"):
+        read_labelled(FitConfig(data=str(write_task(tmp_path / "pairs", "classification")), test="other.csv"))
+    with pytest.raises(DataError, match="of pairs of texts; `warmstart adapt`"):
+        fit_data(FitConfig(data=str(tmp_path / "pairs" / "task.yaml"), out=str(tmp_path / "run")))
 
 
 def test_labels_that_say_nothing_make_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,7 @@ _HOMES = {
     "read_lora": "interop.peft",
     "remove_adapters": "adapters.insertion",
     "save": "model.files",
+    "save_model": "stack.files",
     "to_huggingface": "interop.export",
     "tokenize": "commands.tokenize",
     "trace": "generation.trace",
@@ -148,6 +149,7 @@ if TYPE_CHECKING:
     from warmstart.model.files import save as save
     from warmstart.model.inference import embed as embed
     from warmstart.objectives.config import ObjectiveConfig as ObjectiveConfig
+    from warmstart.stack.files import save_model as save_model
     from warmstart.studies.ablate.command import StudyAblateConfig as StudyAblateConfig
     from warmstart.studies.ablate.command import study_ablate as study_ablate
     from warmstart.studies.attention.command import StudyAttentionConfig as StudyAttentionConfig

@@ -67,7 +67,8 @@ def fit_task(task: Task, config: RaceConfig) -> FitResult:
 def check_labels(task: Task) -> None:
     """Raise ``DataError`` if there is nothing to tell apart: another task type, one class, or nearly as many labels as texts."""
     if not task.single_label or not all(isinstance(text, str) for text in task.train.texts):
-        raise DataError(f"fit learns one label for each text, but this is a {task.type} task; `warmstart adapt` trains it")
+        kind = f"a {task.type} task" if not task.single_label else "of pairs of texts"
+        raise DataError(f"fit learns one label for each single text, but this is {kind}; `warmstart adapt` trains it")
     counts = np.bincount(task.train.labels, minlength=len(task.labels))
     if np.count_nonzero(counts) < 2:
         raise DataError(f"there must be texts of at least two labels, but all {counts.max()} have '{task.labels[counts.argmax()]}'")

@@ -18,7 +18,7 @@ from warmstart.config import Advanced, Effectless, FileInput, TaskInput
 from warmstart.data.read import source_format
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS
-from warmstart.data.tables import read_table, reading_of
+from warmstart.data.tables import read_table, reading_alike, reading_of
 from warmstart.data.task import Task, joined_splits
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.config import RaceConfig, SchemeName
@@ -131,6 +131,8 @@ def read_labelled(config: FitConfig) -> Task:
         guess = guess_task(place, config)
         if guess.columns and guess.type == "classification" and "second" not in guess.source:
             return _with_more(_from_table(place, guess, config), config)
+    if config.test:
+        raise ConfigError(f"--test goes with a table of texts and labels, but {place} is none; name the test texts in a manifest")
     task = load_task(place, flags=config)
     spec = read_spec(place, config)[1]
     held_out = {} if isinstance(spec.test, tuple) else {"test": task.test}
@@ -169,5 +171,8 @@ def _rows(source: Source, file: Path) -> list[tuple[str, str]]:
 
 
 def _with_more(task: Task, config: FitConfig) -> Task:
-    """The task with the files of unlabelled texts."""
-    return replace(task, unlabelled=(*task.unlabelled, *(Source(path=path) for path in config.unlabelled)))
+    """The task with the files of unlabelled texts: tables like that of the labels, or one text per line."""
+    sources = [
+        Source.build({"path": path, "document": "line", **reading_alike(task.reading, path, {})}) for path in config.unlabelled
+    ]
+    return replace(task, unlabelled=(*task.unlabelled, *sources))
