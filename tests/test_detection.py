@@ -240,7 +240,7 @@ def test_its_bundle_holds_no_generator_and_serves_like_any(pretrained: Path, tmp
     task = str(save_task(make_task(), tmp_path / "task"))
     assert main(["adapt", str(pretrained), task, "--out", str(tmp_path / "adapted"), "--seeds", "1", "--steps", "2"]) == 0
     (tmp_path / "pairs.tsv").write_text("good\tbad\nShe holds the cat.\tShe hold the cat.\n")
-    assert main(["study", "pairs", str(pretrained), str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "study")]) == 0
+    assert main(["evaluate", str(pretrained), "--pairs", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "study")]) == 0
     assert "By log-probability that every token is original" in (tmp_path / "study" / "report.html").read_text()
 
 

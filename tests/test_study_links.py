@@ -54,7 +54,7 @@ def test_a_study_of_a_runs_model_is_linked_from_the_runs_page(
     page = write_report(PAGE, tmp_path / "run")
     (tmp_path / "p.tsv").write_text("good\tbad\nShe holds the cat.\tShe hold the cat.\nHe rubs the dog.\tHe rub the dog.\n")
     for number, name in enumerate(("run", "run/bundle", "alone")):
-        words = ["study", "pairs", str(tmp_path / name), str(tmp_path / "p.tsv"), "--out", str(tmp_path / f"pairs{number}")]
+        words = ["evaluate", str(tmp_path / name), "--pairs", str(tmp_path / "p.tsv"), "--out", str(tmp_path / f"pairs{number}")]
         assert main(words) == 0
         assert (f"linked from: {page}" in capsys.readouterr().err.replace("\n", "")) is (name != "alone")
     section = studies_section(page.read_text())

@@ -37,7 +37,7 @@ class PredictConfig(TableFlags):
 
     model: Positional[FileInput[str]]
     """an adapted model: a bundle, or the folder of a run"""
-    texts: Positional[tuple[str, ...]] = ()
+    texts: Positional[FileInput[tuple[str, ...]]] = ()
     """texts to label, or questions to answer; a single one that is the path of a file stands for ``--file``"""
     file: FileInput[str | None] = None
     """a file of texts: one per line, or a table with a text column, which is read as the model's training texts were"""

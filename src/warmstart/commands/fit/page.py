@@ -23,7 +23,7 @@ def write_fit_page(result: FitResult, config: Config, folder: Path) -> Path:
     next_step = f"`warmstart predict {folder} FILE` labels new texts, `warmstart serve {folder}` shows the model in a browser."
     if not result.learned:
         next_step = "`warmstart label` shows which texts to label; then fit again."
-    return write_report(Report(report.title, report.sentence, report.tiles, sections, footer(), next_step), folder)
+    return write_report(replace(report, sections=sections, footer=footer(), next_step=next_step), folder)
 
 
 def fit_view(result: FitResult) -> Report:
