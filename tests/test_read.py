@@ -170,6 +170,7 @@ BROKEN = {
     "no json": ("a.ndjson", b"{text: no\n", {}, r"a\.ndjson cannot be read as ndjson"),
     "ragged csv": ("a.csv", b"text,label\na,b,c,d\n", {}, r"a\.csv must have 2 fields with ',' between, .* line 2 has 4"),
     "empty table": ("a.csv", b"\n", {}, r"a\.csv must hold a table, but is empty"),
+    "fields without values": ("a.csv", b",\n,", {"header": False}, r"a\.csv must hold a table, but all its fields are empty"),
     "missing column": (
         "a.csv",
         b"texts,label\na,b\n",

@@ -134,13 +134,13 @@ def test_an_adaptation_goes_on_and_ends_as_one_process(
     write_race_inputs(tmp_path, tokenizer)
     words = ["adapt", "lm", "task", "--seeds", "2", "--steps", "300", "--batch", "7", "--no-scratch", "--precision", "float32"]
     process = started(*words, "--out", "two")
-    wait_for(lambda: any((tmp_path / "two" / "steps").glob("pretrained-seed-0-*/metrics.jsonl")))
+    wait_for(lambda: any((tmp_path / "two" / "steps").glob("*/pretrained-seed-0*/metrics.jsonl")))
     process.send_signal(signal.SIGTERM)
     said = ended(process)
     assert said.count("A checkpoint of step ") == 1, said
     assert said.count("warmstart: terminated; the same command goes on where it stopped") == 1
     process = started(*words, "--out", "two", flags=("--max-restarts", "1"))
-    wait_for(lambda: any((tmp_path / "two" / "steps").glob("pretrained-seed-1-*/metrics.jsonl")))
+    wait_for(lambda: any((tmp_path / "two" / "steps").glob("*/pretrained-seed-1*/metrics.jsonl")))
     of_rank(process, 1).kill()
     said = ended(process)
     assert process.returncode == 0, said

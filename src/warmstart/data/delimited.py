@@ -121,6 +121,8 @@ def _read_quoted(text: str, file: Path, delimiter: str, *, quoted: bool, header:
             f"{file} must be a table with quotes around fields that hold '{delimiter}', quotes or line ends, but behind line "
             f"{line + lines_before} one is wrong ({error}); write quotes within a field twice"
         ) from None
+    if not rows:
+        raise DataError(f"{file} must hold a table, but all its fields are empty")
     return _table(rows, header=header)
 
 
