@@ -92,8 +92,20 @@ def test_lists_in_memory_are_fitted_and_leave_no_file(tmp_path: Path, monkeypatc
     task = cats()
     found = ws.fit(task.train.texts, [task.labels[number] for number in task.train.labels])
     assert found.model is not None
-    assert ws.predict(found.model, ["She holds the cat."])[0]["label"] in task.labels
+    predicted = ws.predict(found.model, ["She holds the cat."])
+    assert predicted[0]["label"] in task.labels
+    saved = ws.load(str(ws.save_model(found.model, tmp_path / "kept")))
+    assert [*ws.predict(saved, ["She holds the cat."])] == [*predicted]
     assert not [*tmp_path.glob("warmstart-*")]
+
+
+def test_schemes_are_fine_tuned_as_well(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """If they are named, beside words and frozen vectors."""
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    config = FitConfig(data=str(table(tmp_path)), encoders=(str(tmp_path / "lm"),), schemes=("full",), out=str(tmp_path / "run"))
+    found = fit_data(config)
+    assert [len(one.scores) for one in found.candidates if one.name == "full"] == [5]
+    assert found.model
 
 
 def test_test_texts_that_are_given_are_scored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,4 +24,4 @@ def fit_result() -> FitResult:
         probabilities = np.full((len(labels), 2), 0.3)
         probabilities[np.arange(len(labels)), np.where(right, labels, 1 - labels)] = 0.7
         found.append(OutOfFold(name, family, probabilities, right.astype(float), (float(right.mean()),) * 5, gain, 0.5))
-    return FitResult(task, 200, tuple(found), labels, task.train.units, audit(task), ("lora · minilm",))
+    return FitResult(task, 200, tuple(found), task.train, audit(task), ("lora · minilm",))

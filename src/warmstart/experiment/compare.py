@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from warmstart.baselines.simple import constant_score
-from warmstart.data.budget import label_budget
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.experiment.choice import TRANSFER
@@ -169,7 +168,7 @@ def _compared(sweep: Sweep, ranking: Ranking, labels: int) -> Comparison:
     if not ranking.methods:
         raise DataError(f"the budget of {config.budget} is too short for one trial of one model; use a longer --budget")
     drawn = labels if config.labels else None
-    budget = label_budget(task, drawn, config.selection_with(drawn), config.seed)
+    budget = sweep.budget(drawn)
     counted = task.single_label and task.metric == "accuracy"
     return Comparison(
         task,

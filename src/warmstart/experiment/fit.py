@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
@@ -21,7 +20,7 @@ from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.fit_result import FitResult, OutOfFold
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.refit import refit
-from warmstart.experiment.stack import STACK, combine
+from warmstart.experiment.stack import STACK, combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import SweepRuns, Trial
@@ -51,12 +50,11 @@ def fit_task(task: Task, config: RaceConfig) -> FitResult:
     candidates = _candidates(sweep, runs)
     if not candidates:
         raise DataError(f"the budget of {config.budget} is too short for one method; give more time")
-    budget = label_budget(alone, None, "none", config.seed)
+    budget = sweep.budget(None)
     names = {one.name for one in candidates}
     missing = tuple(method.name for method in sweep.methods if method.name not in names and method.family != STACK)
-    chosen = budget.choosing
     pool = task_pool(alone, config.pool).without(budget)
-    found = FitResult(task, len(pool), candidates, chosen.labels, chosen.units, sweep.audit, missing)
+    found = FitResult(task, len(pool), candidates, budget.choosing, sweep.audit, missing)
     if not found.learned:
         return found
     method = next(one for one in sweep.methods if one.name == found.best.name)
@@ -86,13 +84,13 @@ def _candidates(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
     found = []
     for method in sweep.methods:
         trials = [trial for trial in runs.of(method) if trial in runs.results]
-        members = {trial: _members(trial, sweep, runs) for trial in trials} if method.family == STACK else {}
         parts, labels = [], np.zeros(0)
         for trial in trials:
             labels = trial_budget(trial, sweep.context).choosing.labels
-            predicted = _left_out(members[trial], labels) if members else read_predictions(trial, sweep.context)
-            if predicted is not None:
-                parts.append(predicted if isinstance(predicted, np.ndarray) else predicted.choosing)
+            if method.family == STACK:
+                parts.append(_left_out(_members(trial, sweep, runs), labels))
+            elif predicted := read_predictions(trial, sweep.context):
+                parts.append(predicted.choosing)
         if parts:
             right = np.stack([part.argmax(axis=1) == labels for part in parts])
             results = [runs.results[trial] for trial in trials]
@@ -113,7 +111,7 @@ def _candidates(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
 def _members(trial: Trial, sweep: Sweep, runs: SweepRuns) -> list[TrialPredictions]:
     """The predictions of what a stack consists of."""
     names = {name for name, *_ in runs.results[trial].members}
-    same = [one for one in runs.trials if one.seed == trial.seed and one.method.id in names]
+    same = [one for one in trials_of_seed(runs.trials, trial.seed) if one.method.id in names]
     return [found for one in same if (found := read_predictions(one, sweep.context))]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +19,7 @@ from warmstart.stats.selected import SelectedAccuracy, selected_accuracy
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
-    from warmstart.data.task import Task
+    from warmstart.data.task import Split, Task
     from warmstart.model.bundle import Bundle
     from warmstart.stack.stack import Stack
 
@@ -65,10 +64,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """texts without labels that were read"""
     candidates: tuple[OutOfFold, ...]
     """in the order in which they ran, the cheapest first"""
-    labels: np.ndarray
-    """(N,) of the texts that could be left out"""
-    units: np.ndarray
-    """(N,) equal for texts that depend on each other"""
+    left_out: Split
+    """the N labelled texts that were left out in turn"""
     audit: Audit
     missing: tuple[str, ...] = ()
     """methods for which the time was too short"""
@@ -82,7 +79,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The best method and the accuracy to expect of it; the majority label if no method gains anything over it."""
         learned = any(one.gain > 0 for one in self.candidates if one.name != MAJORITY_LABEL)
         shown = [one for one in self.candidates if learned or one.name == MAJORITY_LABEL]
-        found = selected_accuracy(np.stack([one.right for one in shown]), min(len(one.scores) for one in shown), self.units)
+        found = selected_accuracy(
+            np.stack([one.right for one in shown]), min(len(one.scores) for one in shown), self.left_out.units
+        )
         return found if learned else replace(found, index=self.candidates.index(shown[0]))
 
     @property
@@ -105,8 +104,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def majority(self) -> tuple[str, float]:
         """The most frequent label, and its share."""
-        number, count = Counter(self.labels.tolist()).most_common(1)[0]
-        return self.task.labels[number], count / len(self.labels)
+        number, count = Counter(self.left_out.labels.tolist()).most_common(1)[0]
+        return self.task.labels[number], count / len(self.left_out)
 
     @property
     def headline(self) -> str:
@@ -120,7 +119,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """``"86 of 100 new texts (likely 81 to 90)"``."""
         value, low, high = self.tested or self.selected.expected
         if high - low > TOO_WIDE:
-            return f"some {of_100(value)} of 100 new texts, but {len(self.labels)} labels are too few to say"
+            return f"some {of_100(value)} of 100 new texts, but {len(self.left_out)} labels are too few to say"
         return f"{of_100(value)} of 100 new texts (likely {of_100(low)} to {of_100(high)})"
 
     @property
@@ -130,8 +129,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             return f"Scored once, on {len(self.task.test):,} test texts."
         count = sum(one.name != MAJORITY_LABEL for one in self.candidates)
         return (
-            f"Estimated from your {len(self.labels):,} labels alone, each left out in turn; the luck of being the best of {count} "
-            "methods is taken off."
+            f"Estimated from your {len(self.left_out):,} labels alone, each left out in turn; the luck of being the best of "
+            f"{count} methods is taken off."
         )
 
     @property
@@ -171,27 +170,15 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The texts about which the chosen method is surest and wrong when they are left out."""
         predicted, names = self.best.probabilities.argmax(axis=1), self.task.labels
         sure = self.best.probabilities.max(axis=1)
-        wrong = sorted(np.flatnonzero(predicted != self.labels).tolist(), key=lambda i: -sure[i])[:SHOWN_ERRORS]
-        texts = self._texts
-        return [Mistake(texts[i], names[self.labels[i]], names[predicted[i]], float(sure[i])) for i in wrong]
-
-    @property
-    def _texts(self) -> Sequence[str]:
-        return self.task.train.texts if len(self.labels) == len(self.task.train) else self._kept_texts
-
-    @property
-    def _kept_texts(self) -> list[str]:
-        """Without those of a class that has no other text, which are never left out."""
-        counts = Counter(self.task.train.labels.tolist())
-        return [
-            text for text, label in zip(self.task.train.texts, self.task.train.labels.tolist(), strict=True) if counts[label] > 1
-        ]
+        wrong = sorted(np.flatnonzero(predicted != self.left_out.labels).tolist(), key=lambda i: -sure[i])[:SHOWN_ERRORS]
+        texts, labels = self.left_out.texts, self.left_out.labels
+        return [Mistake(texts[i], names[labels[i]], names[predicted[i]], float(sure[i])) for i in wrong]
 
     def label_rows(self) -> list[tuple[str, str, str, str]]:
         """(label, labelled texts, right of 100 out of fold, most often taken for) of each label, the weakest first."""
         predicted, rows = self.best.probabilities.argmax(axis=1), []
         for number, name in enumerate(self.task.labels):
-            mine = self.labels == number
+            mine = self.left_out.labels == number
             if mine.any():
                 others = Counter(predicted[mine & (predicted != number)].tolist()).most_common(1)
                 taken = f"{self.task.labels[others[0][0]]} ({others[0][1]})" if others else "-"

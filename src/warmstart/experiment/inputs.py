@@ -20,7 +20,7 @@ from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads.pooled import join_windows
 from warmstart.interop.encoders import find_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load_bundle
+from warmstart.model.files import load_bundle, model_digest
 from warmstart.model.model import Model, swap_head
 from warmstart.tasks import task_type_of
 
@@ -85,10 +85,15 @@ def task_of(context: SweepContext, split_seed: int | None) -> Task:
     return task if split_seed is None else context.without_leaks(resplit(given, split_seed))
 
 
+def bundle_at(path: str) -> Bundle:
+    """The bundle at a path, or of an encoder's name, loaded once in each process until it changes."""
+    place = str(find_model(path))
+    return _bundle(place, model_digest(place))
+
+
 @functools.lru_cache(maxsize=4)
-def bundle_at(path: str, digest: str = "") -> Bundle:
-    """The bundle at a path, or of an encoder's name, loaded once in each process for each ``digest`` of it."""
-    return load_bundle(find_model(path))
+def _bundle(place: str, digest: str) -> Bundle:
+    return load_bundle(place)
 
 
 def prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
@@ -105,7 +110,7 @@ def _prepare(
 
     The digest makes a changed bundle another entry of the cache.
     """
-    bundle = bundle_at(backbone, digest)
+    bundle = bundle_at(backbone)
     task = task_of(context, split_seed)
     encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
     shared = bundle_at(shared_backbone) if shared_backbone else bundle

@@ -48,7 +48,7 @@ def list_methods(
     baselines, tuned = baselines_for(task, pool=pool, vectors=True), list[Method]()
     methods = [Method(name=name, family="baseline") for name, baseline in baselines.items() if not baseline.needs_vectors]
     for path, suffix in zip(backbones, _suffixes(backbones), strict=True):
-        bundle = bundle_at(path, digest := bundle_digest(path))
+        digest, bundle = bundle_digest(path), bundle_at(path)
         counts = parameter_counts(bundle.model)
         size = counts["embedding"] + counts["blocks"]
         own: dict[str, Any] = {"backbone": path, "backbone_digest": digest, "backbone_parameters": size}

@@ -32,7 +32,6 @@ from warmstart.experiment.inputs import bundle_at, prepared, texts_read_before
 from warmstart.experiment.methods import (
     CONTINUED,
     OWN,
-    bundle_digest,
     learning_rates_for,
     list_methods,
     only_named,
@@ -73,13 +72,10 @@ class Sweep:
     context: SweepContext
     folder: Path
     estimate: SweepEstimate
-    budget: LabelBudget
-    """the labelled texts of the first seed, with the smallest number of labels"""
 
-    @property
-    def choosing(self) -> int:
-        """Labelled texts of the first seed that choose; those of the other seeds are as many, or nearly."""
-        return len(self.budget.choosing)
+    def budget(self, labels: int | None) -> LabelBudget:
+        """The labelled texts of the first seed; of those of the other seeds as many choose, or nearly."""
+        return label_budget(self.task, labels, self.config.selection_with(labels), self.config.seed)
 
     def finish(self) -> LedgerSummary:
         """All trials that the time allows have run: what the ledger now says of the test split."""
@@ -121,7 +117,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None) -> Sweep:
     _print_read_before(config, methods, context)
     (folder / TRIALS).mkdir(exist_ok=True)
     write_record(folder, threads=threads, planned=_count_trials(config, methods))
-    return Sweep(config, task, audited, tuple(methods), context, folder, estimate, budget)
+    return Sweep(config, task, audited, tuple(methods), context, folder, estimate)
 
 
 def _open_folder(config: RaceConfig) -> Path:
@@ -336,7 +332,7 @@ def _audit(task: Task, config: RaceConfig) -> Audit:
     """The audit of the data, printed; also which backbones have seen labels of the task before, and what each cuts off."""
     seen, cut, known = list[str](), list[str](), list[str]()
     for path in config.backbones:
-        bundle = bundle_at(path, bundle_digest(path))
+        bundle = bundle_at(path)
         seen += [path] if seen_labels(bundle, task.name) else []
         known += already_read(bundle.history, path, task.name)
         cut += [f"{path}: {lost}"] if (lost := _cut_sentence(task, bundle, config.tune)) else []

@@ -22,7 +22,7 @@ from warmstart.data.tables import read_table, reading_alike, reading_of
 from warmstart.data.task import Task, joined_splits
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.config import RaceConfig, SchemeName
-from warmstart.experiment.fit import check_labels, fit_task
+from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_result import FitResult
 from warmstart.interop.encoders import encoders_at_hand
 from warmstart.report.after_saving import model_is_saved
@@ -62,14 +62,10 @@ class FitConfig(LabelledTableFlags):
 def fit_data(config: FitConfig) -> FitResult:
     """Read the texts and labels, compare, fit, save and report; the ``fit`` command."""
     task = read_labelled(config)
-    check_labels(task)
     encoders, note = _encoders(config.encoders)
-    settings = RaceConfig(
-        task=config.data, backbones=encoders, schemes=config.schemes, scratch=False, out=config.out, seed=config.seed,
-        budget=f"{60 * SHARE_OF_TRIALS * config.minutes:.0f}s",
-    )  # fmt: skip
+    how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
     with _quiet():
-        found = fit_task(task, settings)
+        found = fit_task(task, _settings(config.data, encoders, config.minutes, **how))
     folder, saved = Path(config.out), None
     if found.model is not None:
         saved = save_model(found.model, folder / "bundle")
@@ -95,12 +91,14 @@ def fit(
     Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
     """
     task = Task.from_lists(texts, labels, test=0, unlabelled=unlabelled, seed=seed)
-    check_labels(task)
+    names, _ = _encoders(encoders)
     with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, _quiet():
-        names, _ = _encoders(encoders)
-        budget = f"{60 * SHARE_OF_TRIALS * minutes:.0f}s"
-        settings = {"task": task.name, "backbones": names, "schemes": (), "scratch": False, "seed": seed, "budget": budget}
-        return fit_task(task, RaceConfig(**settings, out=str(Path(folder) / "run")))
+        return fit_task(task, _settings(task.name, names, minutes, schemes=(), seed=seed, out=str(Path(folder) / "run")))
+
+
+def _settings(task: str, encoders: Sequence[str], minutes: float, **how: Any) -> RaceConfig:
+    """Those of the race within the labels."""
+    return RaceConfig(task=task, backbones=encoders, scratch=False, budget=f"{60 * SHARE_OF_TRIALS * minutes:.0f}s", **how)
 
 
 def _encoders(named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:

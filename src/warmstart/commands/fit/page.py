@@ -40,7 +40,7 @@ def fit_view(result: FitResult) -> Report:
 def _result_section(result: FitResult) -> Section:
     """The chosen method beside the best others."""
     shown = sorted(result.candidates, key=lambda one: -one.right.mean())[:SHOWN_METHODS]
-    rows = [(one.name, one.scores, *wilson_interval(float(one.right.mean()), len(result.labels))) for one in shown]
+    rows = [(one.name, one.scores, *wilson_interval(float(one.right.mean()), len(result.left_out))) for one in shown]
     caption = (
         "Labels predicted correctly when their texts are left out: each repetition, their mean, and its 95% interval over texts. "
         "The best is flattered by being the best."
