@@ -18,7 +18,10 @@ from warmstart.cli import main
 from warmstart.commands.fit.command import FitConfig, fit_data, read_labelled
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
+from warmstart.experiment import execution
 from warmstart.experiment.fit_result import FitResult
+from warmstart.experiment.store import SweepContext
+from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.model.files import save
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -106,6 +109,28 @@ def test_schemes_are_fine_tuned_as_well(tmp_path: Path, tokenizer: Tokenizer) ->
     found = fit_data(config)
     assert [len(one.scores) for one in found.candidates if one.name == "full"] == [5]
     assert found.model
+
+
+def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words and the smallest encoder have five repetitions before a larger one has its first, which is named as missing here."""
+    save(language_bundle(tokenizer, width=64), tmp_path / "large")
+    save(language_bundle(tokenizer), tmp_path / "small")
+    order, original = list[str](), execution.result_of
+
+    def short(trial: Trial, context: SweepContext) -> TrialResult | None:
+        order.append(Path(trial.method.backbone).name)
+        return None if order[-1] == "large" else original(trial, context)
+
+    monkeypatch.setattr(execution, "result_of", short)
+    encoders = (str(tmp_path / "large"), str(tmp_path / "small"))
+    found = fit_data(FitConfig(data=str(table(tmp_path)), encoders=encoders, out=str(tmp_path / "run")))
+    assert {*order[: order.index("large")]} == {"", "small"}
+    assert [len(one.scores) for one in found.candidates if one.name.endswith("small")] == [5]
+    assert {name.partition(" · ")[2] for name in found.missing} == {"large"}
+    assert [len(one.scores) for one in found.candidates if one.family == "stack"] == [5]
+    assert "5 repetitions draw other folds" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_test_texts_that_are_given_are_scored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,8 +75,13 @@ def classifier(tokenizer: Tokenizer) -> Model:
     return Model(backbone, fresh_head(ClassificationHeadConfig(classes=2), backbone, 0), causal=False)
 
 
-def language_bundle(tokenizer: Tokenizer, objective: str = "masked", head: LMHeadConfig = LMHeadConfig()) -> Bundle:  # noqa: B008
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
+def language_bundle(
+    tokenizer: Tokenizer,
+    objective: str = "masked",
+    head: LMHeadConfig = LMHeadConfig(),  # noqa: B008
+    **switches: object,
+) -> Bundle:
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, **switches)
     model = Model(backbone, fresh_head(head, backbone, 0), causal=OBJECTIVES[objective].causal)
     return Bundle(model, tokenizer, history=(PretrainRecord(objective=ObjectiveConfig(name=objective)),))
 

@@ -19,11 +19,12 @@ from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.fit_result import FitResult, OutOfFold
 from warmstart.experiment.inputs import trial_budget
+from warmstart.experiment.methods import reads_pool, stack_of
 from warmstart.experiment.refit import refit
 from warmstart.experiment.stack import STACK, combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
-from warmstart.experiment.trial import SweepRuns, Trial
+from warmstart.experiment.trial import Method, SweepRuns, Trial
 from warmstart.model.bundle import Bundle
 from warmstart.stack.stack import Stack
 from warmstart.stats.intervals import Estimate
@@ -46,13 +47,9 @@ def fit_task(task: Task, config: RaceConfig) -> FitResult:
     check_labels(task)
     alone = replace(task, test=task.test.take(NO_TEXTS))
     sweep = open_sweep(config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()}), alone)
-    runs = run_sweep(sweep, None)
+    sweep, runs, missing = _run_cheapest_first(sweep)
     candidates = _candidates(sweep, runs)
-    if not candidates:
-        raise DataError(f"the budget of {config.budget} is too short for one method; give more time")
     budget = sweep.budget(None)
-    names = {one.name for one in candidates}
-    missing = tuple(method.name for method in sweep.methods if method.name not in names and method.family != STACK)
     pool = task_pool(alone, config.pool).without(budget)
     found = FitResult(task, len(pool), candidates, budget.choosing, sweep.audit, missing)
     if not found.learned:
@@ -77,6 +74,30 @@ def check_labels(task: Task) -> None:
             f"labels must repeat, but {len(task.train)} texts have {np.count_nonzero(counts)} different ones; numbers are learned "
             "by `warmstart adapt` (type: regression), and a column of ids is no label: name another with --label-column"
         )
+
+
+def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
+    """The sweep of the methods for which there was time, their trials, and the names of the others.
+
+    Words have one repetition whatever the time. They and the vectors of the smallest encoder have all of theirs before a larger
+    one reads a text. Then each network reads the labelled texts, then those without labels, and trains last.
+    """
+    alone = sorted((one for one in sweep.methods if one.family != STACK), key=lambda one: (one.fine_tunes, _reads_much(one)))
+    smallest = min((one.backbone_parameters for one in alone if one.family == "frozen"), default=0)
+    cheap = [one for one in alone if not one.fine_tunes and not _reads_much(one) and one.backbone_parameters <= smallest]
+    words = tuple(one for one in cheap if one.family == "baseline")
+    once = sweep.config.model_copy(update={"seeds": 1}), sweep.context.model_copy(update={"deadline": None})
+    run_sweep(replace(sweep, methods=words, config=once[0], context=once[1]), None)
+    for part in (cheap, alone):
+        runs = run_sweep(replace(sweep, methods=tuple(part)), None, racing=True)
+    found = [method for method in alone if any(trial in runs.results for trial in runs.of(method))]
+    ready = replace(sweep, methods=(*found, stack_of(found)))
+    return ready, run_sweep(ready, None, racing=True), tuple(method.name for method in alone if method not in found)
+
+
+def _reads_much(method: Method) -> bool:
+    """Whether a network reads the texts without labels."""
+    return method.family == "frozen" and reads_pool(method)
 
 
 def _candidates(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:

@@ -79,9 +79,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The best method and the accuracy to expect of it; the majority label if no method gains anything over it."""
         learned = any(one.gain > 0 for one in self.candidates if one.name != MAJORITY_LABEL)
         shown = [one for one in self.candidates if learned or one.name == MAJORITY_LABEL]
-        found = selected_accuracy(
-            np.stack([one.right for one in shown]), min(len(one.scores) for one in shown), self.left_out.units
-        )
+        repetitions = len(max(shown, key=lambda one: float(one.right.mean())).scores)
+        found = selected_accuracy(np.stack([one.right for one in shown]), repetitions, self.left_out.units)
         return found if learned else replace(found, index=self.candidates.index(shown[0]))
 
     @property

@@ -60,7 +60,7 @@ def list_methods(
         if scratch:
             tuned.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))
     methods += tuned
-    return [*methods, _stack_of(methods)] if task.single_label and task_type_of(task).probabilistic else methods
+    return [*methods, stack_of(methods)] if task.single_label and task_type_of(task).probabilistic else methods
 
 
 def only_named(methods: Sequence[Method], names: Sequence[str]) -> list[Method]:
@@ -74,7 +74,7 @@ def only_named(methods: Sequence[Method], names: Sequence[str]) -> list[Method]:
         if not any(name in _called(method) for method in methods):
             raise ConfigError(f"no method of this race is called {name}; {suggest(name, sorted({*map(_short, methods)}))}")
     kept = [method for method in methods if {*names} & _called(method)]
-    return [_stack_of(kept[:-1]) if method.family == STACK else method for method in kept]
+    return [stack_of(kept[:-1]) if method.family == STACK else method for method in kept]
 
 
 def _short(method: Method) -> str:
@@ -85,7 +85,8 @@ def _called(method: Method) -> set[str]:
     return {method.name, _short(method)}
 
 
-def _stack_of(methods: Sequence[Method]) -> Method:
+def stack_of(methods: Sequence[Method]) -> Method:
+    """The combination of the surest of these methods."""
     return Method(name=STACK, family="stack", backbone_digest=sha256(json.dumps([method.id for method in methods]).encode()))
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from warmstart.config import Config
+from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.fit_result import FitResult
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import comparison_chart
@@ -67,9 +68,20 @@ def _methods_section(result: FitResult) -> Section:
     ]
     found = result.selected
     text = (
-        "Every method predicts each labelled text when it is left out, in five folds that are drawn anew five times.",
+        _repetitions(result),
         f"The best is right on {percent(found.out_of_fold)}; being chosen flatters it by {percent(found.optimism)}, by resampling.",
         "Gain: nats per text over the label frequencies, calibrated. Without any above 0 nothing is recommended.",
     )
     header = ("method", "right, %", "gain", "repetitions", "seconds per fit")
     return Section("For statisticians: all methods", text, (Table(header, rows),), folded=True)
+
+
+def _repetitions(result: FitResult) -> str:
+    """How often the texts were left out."""
+    counts = [len(one.scores) for one in result.candidates if one.name != MAJORITY_LABEL]
+    most, fewer = max(counts, default=0), sum(count < max(counts) for count in counts)
+    but = f", of which {fewer} had time for fewer or could not become the best any more" * bool(fewer)
+    return (
+        f"Every method predicts each labelled text when it is left out, in five folds; {most} repetition{'s' * (most != 1)} draw"
+        f"{'s' * (most == 1)} other folds for each of {len(counts)} methods{but}."
+    )
