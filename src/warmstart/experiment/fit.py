@@ -48,7 +48,7 @@ def fit_task(task: Task, config: RaceConfig) -> FitResult:
     alone = replace(task, test=task.test.take(NO_TEXTS))
     sweep = open_sweep(config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()}), alone)
     sweep, runs, missing = _run_cheapest_first(sweep)
-    candidates = _candidates(sweep, runs)
+    candidates = out_of_fold(sweep, runs)
     budget = sweep.budget(None)
     pool = task_pool(alone, config.pool).without(budget)
     found = FitResult(task, len(pool), candidates, budget.choosing, sweep.audit, missing)
@@ -100,7 +100,7 @@ def _reads_much(method: Method) -> bool:
     return method.family == "frozen" and reads_pool(method)
 
 
-def _candidates(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
+def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
     """What each method that has run predicts for texts that were left out, in the order of the sweep's methods."""
     found = []
     for method in sweep.methods:
