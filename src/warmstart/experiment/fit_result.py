@@ -15,7 +15,7 @@ from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.notebook import Shown
 from warmstart.stats.formatting import of_100, percent_value
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.selected import SelectedAccuracy, selected_accuracy
+from warmstart.stats.selected import SelectedScore, selected_accuracy
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -75,7 +75,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """fitted to all labels; None if no method learned anything"""
 
     @cached_property
-    def selected(self) -> SelectedAccuracy:
+    def selected(self) -> SelectedScore:
         """The best method and the accuracy to expect of it; the majority label if no method gains anything over it."""
         learned = any(one.gain > 0 for one in self.candidates if one.name != MAJORITY_LABEL)
         shown = [one for one in self.candidates if learned or one.name == MAJORITY_LABEL]

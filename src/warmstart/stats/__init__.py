@@ -88,6 +88,7 @@ _HOMES = {
     "temperature_interval": "calibration",
     "texts_needed": "power",
     "selected_accuracy": "selected",
+    "selected_f1": "selected",
     "wilson_interval": "proportions",
     "worse_out_of_fold": "choice",
 }
@@ -171,6 +172,7 @@ if TYPE_CHECKING:
     from warmstart.stats.scores import ClassificationScores as ClassificationScores
     from warmstart.stats.scores import classification_scores as classification_scores
     from warmstart.stats.selected import selected_accuracy as selected_accuracy
+    from warmstart.stats.selected import selected_f1 as selected_f1
     from warmstart.stats.splits import share_training_texts as share_training_texts
     from warmstart.stats.task_ranks import TaskRanks as TaskRanks
     from warmstart.stats.task_ranks import rank_over_tasks as rank_over_tasks

@@ -1,11 +1,12 @@
-"""How good the method is that its own labels chose: the accuracy out of fold, less the luck of having been chosen.
+"""How good the method is that its own labels chose: its score out of fold, less the luck of having been chosen.
 
 Nothing but the labels is needed: no test text, and no fit beyond those of the folds. Letters: M methods, N texts, R repetitions
-of cross-validation, each with other folds.
+of cross-validation, each with other folds, C labels, K figures of a text that add up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,43 +23,80 @@ MANY_REPETITIONS = 5
 
 
 @dataclass(frozen=True)
-class SelectedAccuracy:
+class SelectedScore:
     """The best method, and what to expect of it once it has learned from all N texts."""
 
     index: int
     """of the method"""
     out_of_fold: float
-    """its accuracy out of fold, which flatters it, because it was chosen by it"""
+    """its score out of fold, which flatters it, because it was chosen by it"""
     optimism: float
     """by how much, in the mean over resamples"""
     expected: Estimate
-    """its accuracy on new texts with a 95% interval"""
+    """its score on new texts with a 95% interval"""
 
 
-def selected_accuracy(right: np.ndarray, repetitions: int, units: np.ndarray | None = None) -> SelectedAccuracy:
-    """The best of M methods, and the accuracy to expect of it after fitting it to all N texts.
+def selected_accuracy(right: np.ndarray, repetitions: int, units: np.ndarray | None = None) -> SelectedScore:
+    """The most accurate of M methods, and the accuracy to expect of it after fitting it to all N texts.
 
     ``right`` (M, N) is the share of ``repetitions`` in which each method predicted each text correctly out of fold; ``units`` (N,)
-    are equal for texts that depend on each other, such as copies. With the accuracies p = mean(right), the optimism is the mean of
-    p*_b* - p_b* over resamples of the units, where b* is the best method of the resample and p* its accuracy there (the bootstrap
-    bias correction of Tsamardinos, Greasidou and Borboudakis 2018). The interval is that of Wilson 1927 around p less the
-    optimism, with N / 1.2 texts for five repetitions and N / 1.6 for fewer, because the folds are fitted to overlapping texts.
-    Simulation: tests/test_selected.py: ``test_the_accuracy_of_what_was_selected_is_covered``.
+    are equal for texts that depend on each other, such as copies. Its luck is taken off by the bootstrap of Tsamardinos, Greasidou
+    and Borboudakis 2018. Simulation: tests/test_selected.py: ``test_the_accuracy_of_what_was_selected_is_covered``.
 
     >>> right = np.array([[1.0] * 80 + [0.0] * 20, [1.0] * 50 + [0.0] * 50])
     >>> found = selected_accuracy(right, repetitions=5)
     >>> found.index, found.out_of_fold, round(found.expected.low, 2), round(found.expected.high, 2)
     (0, 0.8, 0.7, 0.87)
     """
-    groups = np.arange(right.shape[1]) if units is None else np.unique(units, return_inverse=True)[1]
+    return _selected(right[:, :, None], lambda means: means[..., 0], repetitions, units)
+
+
+def selected_f1(predicted: np.ndarray, labels: np.ndarray, average: str, units: np.ndarray | None = None) -> SelectedScore:
+    """The same by F1, ``average`` macro or micro: ``predicted`` (M, R, N, C) and ``labels`` (N, C) are 1 where a text has a label.
+
+    F1 = 2 hits / (predictions + labels), of each class for macro, of all together for micro (Opitz and Burst 2019). Simulation:
+    tests/test_selected.py: ``test_f1_of_what_was_selected_is_covered``.
+
+    >>> labels = np.eye(2)[[0] * 60 + [1] * 40]
+    >>> always_first = np.eye(2)[[0] * 100]
+    >>> found = selected_f1(np.stack([labels, always_first])[:, None], labels, "macro")
+    >>> found.index, found.out_of_fold
+    (0, 1.0)
+    """
+    hits = (predicted * labels).mean(axis=1)
+    counts = np.stack([2 * hits, predicted.mean(axis=1) + labels], axis=-1)
+
+    def f1(means: np.ndarray) -> np.ndarray:
+        means = means.reshape(*means.shape[:-1], -1, 2)
+        means = means.sum(axis=-2, keepdims=True) if average == "micro" else means
+        return (means[..., 0] / np.maximum(means[..., 1], 1e-12)).mean(axis=-1)
+
+    return _selected(counts.reshape(*counts.shape[:2], -1), f1, predicted.shape[1], units)
+
+
+def _selected(
+    figures: np.ndarray, score: Callable[[np.ndarray], np.ndarray], repetitions: int, units: np.ndarray | None = None
+) -> SelectedScore:
+    """The best of M methods by a score between 0 and 1, and what to expect of it after fitting it to all N texts.
+
+    ``figures`` (M, N, K) are those of each text out of fold, and ``score`` makes (...) of their means (..., K) over texts. The
+    optimism is the mean of s*_b* less the mean s* of that method, over resamples of the units, where b* is the best method of the
+    resample and s* its score there (the bootstrap bias correction of Tsamardinos, Greasidou and Borboudakis 2018). The interval is
+    that of Wilson 1927 around p, the score less the optimism, with p (1 - p) / var(s*) texts, at most the number of units, divided
+    by 1.2 for five repetitions and 1.6 for fewer, because the folds are fitted to overlapping texts. The luck of a single fit
+    is not in it: a network whose fits differ by more than two points is less certain.
+    """
+    groups = np.arange(figures.shape[1]) if units is None else np.unique(units, return_inverse=True)[1]
     sizes = np.bincount(groups).astype(float)
-    sums = np.stack([np.bincount(groups, weights=row) for row in right])
-    best = int(right.mean(axis=1).argmax())
+    sums = np.zeros((len(sizes), *figures.shape[::2]))
+    np.add.at(sums, groups, figures.swapaxes(0, 1))
+    scores = score(figures.mean(axis=1))
+    best = int(scores.argmax())
     counts = rng(0, "optimism of a selection").multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), size=_RESAMPLES)
-    resampled = counts @ sums.T / (counts @ sizes)[:, None]
+    resampled = score(np.einsum("rn,nmk->rmk", counts, sums, optimize=True) / (counts @ sizes)[:, None, None])
     chosen = resampled.argmax(axis=1)
-    optimism = float(np.mean(resampled.max(axis=1) - right.mean(axis=1)[chosen]))
-    out_of_fold = float(right[best].mean())
-    expected = min(1.0, max(0.0, out_of_fold - optimism))
-    effective = len(sizes) / (REPEATED if repetitions >= MANY_REPETITIONS else ONCE)
-    return SelectedAccuracy(best, out_of_fold, optimism, wilson_interval(expected, effective))
+    optimism = float(np.mean(resampled.max(axis=1) - resampled.mean(axis=0)[chosen]))
+    expected = min(1.0, max(0.0, float(scores[best]) - optimism))
+    spread = max(float(resampled[:, best].var()), 1e-12)
+    texts = min(len(sizes), max(1.0, expected * (1 - expected) / spread)) / (REPEATED if repetitions >= MANY_REPETITIONS else ONCE)
+    return SelectedScore(best, float(scores[best]), optimism, wilson_interval(expected, texts))
