@@ -29,7 +29,7 @@ from warmstart.stats.differences import (
     score_of_choice,
 )
 from warmstart.stats.formatting import percent_interval
-from warmstart.stats.noise import Noise
+from warmstart.stats.noise import MODERATED_SEEDS, Noise, moderated_noise
 
 Scores = tuple[np.ndarray, np.ndarray]
 """of M methods (M, S), and on resamples of the texts (M, S, R)"""
@@ -189,7 +189,7 @@ def to_choice(result: Comparison, one: RankedMethod) -> Difference:
     best, own = scores[result.best.method], scores[one.method]
     chosen = [scores[fold.best.method] for fold in result.choice.folds]
     return difference_to_choice(
-        own, best, [(best if it is own else own, it) for it in chosen], doubt_of_best(result.ranking.methods)
+        own, best, [(best if it is own else own, it) for it in chosen], doubt_of_best(result.ranking.methods), [*scores.values()]
     )
 
 
@@ -210,7 +210,12 @@ def against_choice(validation: Scores, test: Scores) -> tuple[np.ndarray, np.nda
         choice = np.delete(validation[0], s, axis=2).mean(axis=-1).argmax(axis=1)
         gaps[..., s] = scores[..., s] - scores[rows, choice, s][:, None]
         gaps[rows, choice, s] = scores[rows, best, s] - scores[rows, choice, s]  # the best takes the place of the choice
-    p = Noise.of(to_best(scores), to_best(test[1])).of_choice(doubt).p(gaps.mean(axis=-1))  # type: ignore[arg-type]
+    own = Noise.of(to_best(scores), to_best(test[1]))
+    p = own.of_choice(doubt).p(gaps.mean(axis=-1))  # type: ignore[arg-type]
+    for i, k in np.ndindex(p.shape) if seeds == MODERATED_SEEDS else ():
+        noise = Noise(own.of_texts[i, k], own.of_seeds[i, k], seeds)  # type: ignore[index]
+        noise = moderated_noise(noise, scores[i, k] - scores[i, best[i]], np.delete(scores[i], [k, best[i]], axis=0))
+        p[i, k] = noise.of_choice(float(doubt[i, 0])).p(gaps[i, k].mean())
     gaps[rows, best] = np.nan
     return gaps.mean(axis=-1), p, best
 

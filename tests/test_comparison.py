@@ -103,12 +103,12 @@ def test_equal_to_the_paired_t_test(seeds: int, seed: int) -> None:
 def test_comparisons_made_at_once_are_corrected_for_their_number() -> None:
     """As Holm corrects the probabilities of each pair alone; what is seen follows, and the sentence says what was corrected."""
     chance = np.random.default_rng(1)
-    rows = [drawn(str(level), chance.random((3, 300)) < level) for level in (0.8, 0.7, 0.74, 0.79)]
+    rows = [drawn(str(level), chance.random((5, 300)) < level) for level in (0.8, 0.7, 0.74, 0.79)]
     found = compare_pairs([(rows[0], other) for other in rows[1:]])
     expected = holm([compare_pair(rows[0], other).p for other in rows[1:]])
     assert [one.p for one in found] == pytest.approx(expected)
     assert {one.sentence for one in found} == {*MethodTable("accuracy", tuple(rows)).findings()}
-    assert ", over 3 seeds and the test texts; corrected p " in found[0].sentence
+    assert ", over 5 seeds and the test texts; corrected p " in found[0].sentence
     assert all(one.significant == (p < 0.05) == ("better" in one.sentence) for one, p in zip(found, expected, strict=True))
 
 

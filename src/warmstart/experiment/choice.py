@@ -14,7 +14,14 @@ from typing import Any
 from warmstart.data.budget import SelectionName
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.stats.comparison import SIGNIFICANT, PairedComparison
-from warmstart.stats.differences import Difference, corrected_p_values, difference_to_choice, paired_difference, picked
+from warmstart.stats.differences import (
+    Difference,
+    MethodScores,
+    corrected_p_values,
+    difference_to_choice,
+    paired_difference,
+    picked,
+)
 from warmstart.stats.formatting import points, time_span
 from warmstart.stats.power import rescaled
 
@@ -154,15 +161,23 @@ def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool, by_loss: bool
     ]
     if drawn:
         one, other = (picked([method.test_scores for method in side]) for side in chosen)
+        table = scores_beside(methods, [*chosen[0], *chosen[1]])
         by_loss = by_loss and all(gains_of(not_refused(side)) for side in sides)
-        return TransferGain((*chosen[0],), (*chosen[1],), paired_difference(one, other), drawn, splits, by_loss)
+        return TransferGain((*chosen[0],), (*chosen[1],), paired_difference(one, other, table), drawn, splits, by_loss)
     best = [best_of(side) for side in sides]
     one, other = (method.test_scores for method in best)
-    gap = paired_difference(one, other)
+    table = scores_beside(methods, best)
+    gap = paired_difference(one, other, table)
     if seen:
         pairs = [(a.test_scores, b.test_scores) for a, b in zip(*chosen, strict=True)]
-        gap = difference_to_choice(one, other, pairs, max(map(doubt_of_best, sides)))
+        gap = difference_to_choice(one, other, pairs, max(map(doubt_of_best, sides)), table)
     return TransferGain((best[0],), (best[1],), gap, drawn, splits)
+
+
+def scores_beside(methods: Sequence[RankedMethod], compared: Sequence[RankedMethod]) -> list[MethodScores]:
+    """The test scores of all methods but those that are ``compared``, whose variance over seeds they support."""
+    used = {one.method for one in compared}
+    return [one.test_scores for one in methods if one.method not in used]
 
 
 def _of(methods: Sequence[RankedMethod], families: Sequence[str]) -> list[RankedMethod]:

@@ -28,7 +28,15 @@ import polars as pl
 
 from warmstart.data.test_ledger import LedgerSummary
 from warmstart.errors import ModelError
-from warmstart.experiment.choice import TRANSFER, TransferGain, choice_findings, chooses_by_loss, list_choices, transfer_gain
+from warmstart.experiment.choice import (
+    TRANSFER,
+    TransferGain,
+    choice_findings,
+    chooses_by_loss,
+    list_choices,
+    scores_beside,
+    transfer_gain,
+)
 from warmstart.experiment.draws import Draws
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE, Recommendation, seconds_with_pretraining
 from warmstart.notebook import Shown
@@ -169,7 +177,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         """
         if self.ranking.drawn:
             others = [one for one in self.ranking.methods if any(one.method != other.method for other in self.draws.chosen)]
-            found = [paired_difference(one.test_scores, self.draws.scores) for one in others]
+            found = [self._against_draws(one) for one in others]
             return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found), strict=True)]
         others = [one for one in self.ranking.methods if one is not self.best]
         found = [self.choice.against_best(one) for one in others]
@@ -195,8 +203,12 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     def gap_of_recommended(self) -> Difference:
         """The test score of the recommended method less that of the best, or of what the draws chose; neither flattered."""
         if self.ranking.drawn:
-            return paired_difference(self.recommended.test_scores, self.draws.scores)
+            return self._against_draws(self.recommended)
         return self.choice.gap_of_recommended
+
+    def _against_draws(self, one: RankedMethod) -> Difference:
+        """The test score of a method less that of what the draws chose."""
+        return paired_difference(one.test_scores, self.draws.scores, scores_beside(self.ranking.methods, [one, *self.draws.chosen]))
 
     @property
     def cheaper(self) -> list[DifferenceToBest]:

@@ -46,7 +46,8 @@ class RankedMethod:
     def test_scores(self) -> MethodScores:
         """Scores on the test split, and on resamples of it."""
         resampled = np.array([run.resampled for run in self.runs])
-        return MethodScores(self.name, tuple(run.score for run in self.runs), resampled, self._overlap(2), self.deterministic)
+        scores = tuple(run.score for run in self.runs)
+        return MethodScores(self.name, scores, resampled, self._overlap(2), self.deterministic, self.collapsed > 0)
 
     @cached_property
     def validation_scores(self) -> MethodScores:

@@ -101,10 +101,11 @@ class Recommendation:
 
     def _against_best(self, one: RankedMethod, in_folds: Sequence[RankedMethod]) -> Difference:
         """The test score of ``one`` less that of the best, each fold with the method that stands for ``one``."""
+        table = [method.test_scores for method in self.methods]
         if not self.folds:
-            return paired_difference(one.test_scores, self.best.test_scores)
+            return paired_difference(one.test_scores, self.best.test_scores, table)
         folds = [(self._full(other), self._full(fold.best)) for other, fold in zip(in_folds, self.folds, strict=True)]
-        return difference_to_choice(one.test_scores, self.best.test_scores, folds, self._doubt)
+        return difference_to_choice(one.test_scores, self.best.test_scores, folds, self._doubt, table)
 
 
 def seconds_with_pretraining(one: RankedMethod) -> float:

@@ -68,6 +68,7 @@ _HOMES = {
     "log_loss": "calibration",
     "max_statistic_threshold": "multiple_testing",
     "mean_proportion": "proportions",
+    "moderated_noise": "noise",
     "paired_difference": "differences",
     "paired_proportions": "proportions",
     "perfect_calibration_error": "calibration",
@@ -149,6 +150,7 @@ if TYPE_CHECKING:
     from warmstart.stats.multiple_testing import holm as holm
     from warmstart.stats.multiple_testing import max_statistic_threshold as max_statistic_threshold
     from warmstart.stats.noise import Noise as Noise
+    from warmstart.stats.noise import moderated_noise as moderated_noise
     from warmstart.stats.power import detectable_from_interval as detectable_from_interval
     from warmstart.stats.power import detectable_proportion as detectable_proportion
     from warmstart.stats.power import detection_power as detection_power

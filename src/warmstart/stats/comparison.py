@@ -50,6 +50,8 @@ class MethodResult:
     """(S, R) the same on resamples of the test split, in one order for all methods; None if they are not known"""
     bounded: bool = True
     """whether a score lies between 0 and 1"""
+    collapsed: bool = False
+    """whether some run learned nothing"""
 
     @property
     def interval(self) -> Interval:
@@ -210,7 +212,8 @@ def _sizes(sizes: Sequence[float], write: Callable[[float], str] = percent_value
 def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]], texts: str = "the test texts") -> list[PairedComparison]:
     """The difference of each pair, seed by seed and resample by resample; p-values are corrected for their number (Holm 1979).
 
-    A method without randomness counts the same for every seed. If one of the two has no resamples, the interval covers seeds alone,
+    A method without randomness counts the same for every seed. With three seeds, the methods that the two are compared with
+    support its variance over seeds (``moderated_noise``). If one of the two has no resamples, the interval covers seeds alone,
     and the sentence says so. ``texts`` names what was resampled. Simulation:
     tests/test_study_objectives.py: ``test_few_studies_of_equal_objectives_claim_a_difference``.
 
@@ -219,7 +222,7 @@ def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]], texts: str
     One is better than other by 10.0 points (95% interval 7.5 to 12.5, over 3 seeds on these test texts).
     """
     over_texts = [one.resampled is not None and other.resampled is not None for one, other in pairs]
-    differences = [_difference(one, other, texts=both) for (one, other), both in zip(pairs, over_texts, strict=True)]
+    differences = [_difference(pair, _table(pairs, pair), texts=both) for pair, both in zip(pairs, over_texts, strict=True)]
     corrected = corrected_p_values(differences)
     return [
         PairedComparison((one.name, other.name), found, both, p, len(pairs), one.bounded, texts=texts)
@@ -232,17 +235,24 @@ def compare_pair(one: MethodResult, other: MethodResult) -> PairedComparison:
     return compare_pairs([(one, other)])[0]
 
 
-def _difference(one: MethodResult, other: MethodResult, *, texts: bool) -> Difference:
+def _table(pairs: Sequence[tuple[MethodResult, MethodResult]], pair: tuple[MethodResult, MethodResult]) -> list[MethodResult]:
+    """The further methods that one of the pair is compared with."""
+    met = {id(one): one for both in pairs if any(one is own for one in both for own in pair) for one in both}
+    return [one for one in met.values() if all(one is not own for own in pair)]
+
+
+def _difference(pair: tuple[MethodResult, MethodResult], others: Sequence[MethodResult], *, texts: bool) -> Difference:
     """The difference; that of bounded scores is cut to -1 to 1."""
-    found = paired_difference(_scores(one, texts=texts), _scores(other, texts=texts))
-    return replace(found, low=max(-1.0, found.low), high=min(1.0, found.high)) if one.bounded else found
+    one, other = (_scores(method, texts=texts) for method in pair)
+    found = paired_difference(one, other, [_scores(method, texts=False) for method in others])
+    return replace(found, low=max(-1.0, found.low), high=min(1.0, found.high)) if pair[0].bounded else found
 
 
 def _scores(method: MethodResult, *, texts: bool) -> MethodScores:
     """Without resamples, as if these test texts were the only ones."""
     if texts and method.resampled is not None:
-        return MethodScores(method.name, method.scores, method.resampled)
-    return MethodScores(method.name, method.scores, np.tile(np.array(method.scores)[:, None], 2))
+        return MethodScores(method.name, method.scores, method.resampled, collapsed=method.collapsed)
+    return MethodScores(method.name, method.scores, np.tile(np.array(method.scores)[:, None], 2), collapsed=method.collapsed)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from warmstart.stats.intervals import Interval, percentiles, t_interval
 from warmstart.stats.multiple_testing import holm
-from warmstart.stats.noise import Noise
+from warmstart.stats.noise import ROUNDING, Noise, moderated_noise
 from warmstart.stats.power import possible_noise, smallest_detectable
 from warmstart.stats.resampling import resample_indices
 
@@ -34,6 +34,8 @@ class MethodScores:
     """scored texts per training text if every seed draws its own split; None if all seeds share one"""
     deterministic: bool = False
     """nothing depends on a seed, so that the one score is that of every seed"""
+    collapsed: bool = False
+    """a run of some seed learned nothing, so that the variance over seeds is not that of other methods"""
 
     @classmethod
     def from_texts(
@@ -53,6 +55,11 @@ class MethodScores:
 
         drawn = [mean(chosen) for chosen in resample_indices(values.shape[1], groups=groups)]
         return cls(name, tuple(mean(slice(None)).tolist()), np.stack(drawn, axis=1))
+
+    def _supports(self, seeds: int) -> bool:
+        """Whether the variance over so many seeds is like that of other methods on the same split."""
+        varies = len(self.scores) == seeds and float(np.ptp(self.scores)) > ROUNDING
+        return varies and not self.collapsed and self.overlap is None
 
     @property
     def over_seeds(self) -> Interval:
@@ -115,7 +122,7 @@ class Difference:
         """The smallest true difference that a repetition finds significant with 80% power, as one of so many (Bonferroni)."""
         if not self.claimable:
             return math.inf
-        return smallest_detectable(possible_noise(self.noise, self.noise.seeds - 1), error_rate=0.05 / comparisons)
+        return smallest_detectable(possible_noise(self.noise, self.noise.degrees), error_rate=0.05 / comparisons)
 
 
 def corrected_p_values(differences: Sequence[Difference]) -> list[float]:
@@ -130,21 +137,34 @@ def corrected_p_values(differences: Sequence[Difference]) -> list[float]:
     return holm([found.p if found.claimable else 1.0 for found in differences])
 
 
-def paired_difference(one: MethodScores, other: MethodScores) -> Difference:
+def paired_difference(one: MethodScores, other: MethodScores, table: Sequence[MethodScores] = ()) -> Difference:
     """``one`` less ``other``, seed by seed and resample by resample; a method without randomness counts the same for every seed.
 
     mean_s(one_s - other_s), with its 95% interval and p-value over seeds and texts from ``Noise`` (Behrens 1929; Fisher 1935);
-    of two methods without randomness, over texts. Texts are those of the paired bootstrap (Dror et al. 2018). Simulation:
-    tests/test_noise.py: ``test_intervals_over_seeds_and_texts_hold_the_truth``.
+    of two methods without randomness, over texts. With three seeds, the other methods of a ``table`` on the same seeds
+    support the variance over seeds (``moderated_noise``), if both vary with the seed and no run of either collapsed. Texts are
+    those of the paired bootstrap (Dror et al. 2018). Simulation: tests/test_noise.py:
+    ``test_intervals_over_seeds_and_texts_hold_the_truth``.
 
     >>> right = np.random.default_rng(0).random((2, 5, 400)) < np.array([0.85, 0.75])[:, None, None]  # (methods, S, N)
     >>> found = paired_difference(*(MethodScores.from_texts(name, one) for name, one in zip("ab", right, strict=True)))
     >>> round(found.mean, 3), found.low > 0, found.p < 0.01
     (0.095, True, True)
     """
+    values, _ = _paired(one, other)
+    noise = _noise_of_pair(one, other, table)
+    return _around(float(values.mean()), replace(noise, seeds=0) if one.deterministic and other.deterministic else noise)
+
+
+def _noise_of_pair(one: MethodScores, other: MethodScores, table: Sequence[MethodScores]) -> Noise:
+    """The noise of ``one`` less ``other``, supported by the rest of the table where that is possible."""
     values, resampled = _paired(one, other)
     noise = Noise.of(values, resampled, one.overlap)
-    return _around(float(values.mean()), replace(noise, seeds=0) if one.deterministic and other.deterministic else noise)
+    rest = [method for method in table if method is not one and method is not other]
+    kept = [method.scores for method in rest if method._supports(len(values))]
+    if not kept or not (one._supports(len(values)) and other._supports(len(values))):
+        return noise
+    return moderated_noise(noise, values, np.array(kept))
 
 
 def _paired(one: MethodScores, other: MethodScores) -> tuple[np.ndarray, np.ndarray]:
@@ -167,11 +187,15 @@ def picked(methods: Sequence[MethodScores]) -> MethodScores:
     rows = [min(s, len(method.scores) - 1) for s, method in enumerate(methods)]
     chosen = [*zip(methods, rows, strict=True)]
     scores, resampled = tuple(one.scores[s] for one, s in chosen), np.array([one.resampled[s] for one, s in chosen])
-    return MethodScores("", scores, resampled, methods[0].overlap)
+    return MethodScores("", scores, resampled, methods[0].overlap, collapsed=any(one.collapsed for one in methods))
 
 
 def difference_to_choice(
-    one: MethodScores, best: MethodScores, folds: Sequence[tuple[MethodScores, MethodScores]], doubt: float
+    one: MethodScores,
+    best: MethodScores,
+    folds: Sequence[tuple[MethodScores, MethodScores]],
+    doubt: float,
+    table: Sequence[MethodScores] = (),
 ) -> Difference:
     """``one`` less ``best``, which was chosen on the same S seeds: mean over folds, each a method and the choice without seed s.
 
@@ -181,6 +205,7 @@ def difference_to_choice(
     The variance is that of ``one`` less ``best``, with 1 / S + ``doubt`` / (S - 1) for 1 / S over seeds: a fixed pair if the choice
     is certain (0), the scores of a choice that shares its seeds (Nadeau and Bengio 2003, equation 10) if it is not (1). Two methods
     without randomness show nothing of the seeds: if the folds are not all these two, the variance is that of the folds' scores.
+    ``table`` as in ``paired_difference``.
 
     Simulation: tests/test_choice.py: ``test_differences_to_the_choice_are_not_flattered``.
 
@@ -195,7 +220,7 @@ def difference_to_choice(
         if all(a is one and b is best for a, b in folds):
             return paired_difference(one, best)
         return _around(mean, Noise.of(*_paired(*of_folds), best.overlap).of_choice(1.0, best.overlap))
-    return _around(mean, Noise.of(*_paired(one, best), best.overlap).of_choice(doubt, best.overlap))
+    return _around(mean, _noise_of_pair(one, best, table).of_choice(doubt, best.overlap))
 
 
 def score_of_choice(methods: Sequence[MethodScores]) -> Interval:

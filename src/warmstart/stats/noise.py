@@ -3,11 +3,11 @@
 The mean of S seeds on N texts errs for two reasons. Other test texts would change it by a normal error, whose variance the
 bootstrap gives; other seeds by an error whose variance is only estimated, from S values. The error is taken as
 
-    sqrt(of_texts) Z + sqrt(of_seeds) T(S - 1),    Z normal, T Student's t, independent.
+    sqrt(of_texts) Z + sqrt(of_seeds) T(d),    Z normal, T Student's t with d = S - 1 (``degrees``), independent.
 
 This is the distribution of Behrens (1929) and Fisher (1935, section V), one of whose variances is known. It never trusts a seed
 variance that is close to 0 by luck, as the effective degrees of freedom of Welch and Satterthwaite do. Written with
-T = Z' / sqrt(W), W = chi-square / (S - 1), the sum is normal for each W, so that p-values are one integral over W.
+T = Z' / sqrt(W), W = chi-square / d, the sum is normal for each W, so that p-values are one integral over W.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ import numpy as np
 
 ROUNDING = 1e-9
 """standard errors and differences below this are rounding errors"""
+MODERATED_SEEDS = 3
+"""whose variance other methods support (``moderated_noise``): more gain nothing, and fewer hide an unstable method"""
+_PRIOR = 4.0
+"""most degrees of freedom that other methods lend to the variance over seeds"""
 _NODES = 400
 """of the integral; it is exact to about nine digits"""
 
@@ -36,6 +40,13 @@ class Noise:
     """0: nothing depends on a seed, and ``of_seeds`` is 0"""
     of_both: float | np.ndarray = 0.0
     """the part of ``of_seeds`` that more texts reduce: what each seed answers otherwise on each text"""
+    prior: float = 0.0
+    """degrees of freedom of ``of_seeds`` beside the S - 1 of these seeds, from other methods (``moderated_noise``)"""
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of ``of_seeds``."""
+        return self.seeds - 1 + self.prior
 
     @classmethod
     def of(cls, values: np.ndarray, resampled: np.ndarray, overlap: float | None = None) -> Noise:
@@ -94,7 +105,7 @@ class Noise:
         """
         from scipy.special import ndtr
 
-        drawn, weights = _scaled_chi_square(self.seeds - 1)
+        drawn, weights = _scaled_chi_square(self.degrees)
         texts, seeds, gap = (np.asarray(one)[..., None] for one in (self.of_texts, self.of_seeds, np.abs(difference)))
         with np.errstate(divide="ignore", invalid="ignore"):
             found = 2 * ndtr(-gap / np.sqrt(texts + seeds / drawn)) @ weights
@@ -112,11 +123,53 @@ class Noise:
         error = float(self.error)
         if error == 0:
             return 0.0
-        unit = Noise(self.of_texts / error**2, self.of_seeds / error**2, self.seeds)
+        unit = replace(self, of_texts=self.of_texts / error**2, of_seeds=self.of_seeds / error**2)
         most = 1.0
         while unit.p(most) > error_rate:
             most *= 4
         return error * float(brentq(lambda width: float(unit.p(width)) - error_rate, 0, most, xtol=1e-10))
+
+
+def moderated_noise(noise: Noise, difference: np.ndarray, others: np.ndarray) -> Noise:
+    """The noise of a ``difference`` (S,) of two methods by seed, its variance over seeds supported by K - 2 ``others`` (K - 2, S).
+
+    Three seeds tell little of their variance v, and Student's t with two degrees of freedom pays dearly for it. Other methods on
+    the same seeds tell what is usual: m, the variance of a difference of two of them. Both are combined as limma does for genes,
+    but with a fixed prior of four degrees of freedom, less where m itself is poorly known, and never to less than v (Smyth 2004):
+
+        m = 2 sum_k sum_s (y_ks - mean_s y_k - mean_k y_s + mean y)^2 / f,    f = (K - 3)(S - 1),
+        e = 1 / (1/4 + 1/f),    moderated v = max(v, (e m + (S - 1) v) / (e + S - 1)),    with S - 1 + e degrees of freedom.
+
+    Subtracting mean_k y_s takes out what a draw of labels does to all methods alike, as a difference does. The noise is returned as
+    it is unless there are three seeds and two ``others`` that vary, and if v exceeds m so far (90% quantile of F) that the two seem
+    less stable than the others. Methods with a run that collapsed do not belong here. Simulation: tests/test_moderation.py:
+    ``test_moderated_differences_keep_their_level``.
+
+    >>> others = np.array([[0.70, 0.73, 0.70], [0.62, 0.60, 0.65], [0.75, 0.74, 0.76]])
+    >>> own = Noise(1e-4, 0.0012 / 3, 3)
+    >>> found = moderated_noise(own, np.array([0.05, 0.08, 0.01]), others)  # v = 0.0012, m = 0.0009, f = 4, e = 2
+    >>> found.degrees, round(own.half_width(), 3), round(found.half_width(), 3)
+    (4.0, 0.088, 0.059)
+    """
+    count, seeds = others.shape
+    if seeds != MODERATED_SEEDS or count < 2:
+        return noise
+    own, free = float(difference.var(ddof=1)), (count - 1) * (seeds - 1)
+    centred = others - others.mean(axis=1, keepdims=True)
+    usual = 2 * float(((centred - centred.mean(axis=0)) ** 2).sum()) / free
+    if usual <= ROUNDING**2 or own > _largest_ratio(seeds - 1, free) * usual:
+        return noise
+    prior = 1 / (1 / _PRIOR + 1 / free)
+    moderated = max(own, (prior * usual + (seeds - 1) * own) / (prior + seeds - 1))
+    return replace(noise, of_seeds=moderated / seeds, prior=prior)
+
+
+@cache
+def _largest_ratio(degrees: int, others: int) -> float:
+    """Of two estimates of one variance, what their ratio stays below with a probability of 90%."""
+    from scipy import stats
+
+    return float(stats.f.ppf(0.9, degrees, others))
 
 
 def _without_rounding(variance: np.ndarray) -> np.ndarray:
@@ -124,7 +177,7 @@ def _without_rounding(variance: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _scaled_chi_square(degrees: int) -> tuple[np.ndarray, np.ndarray]:
+def _scaled_chi_square(degrees: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of an average over W, a chi-square over its degrees of freedom; W = 1 for none.
 
     The trapezoidal rule for log W, whose density is smooth and falls off on both sides, converges exponentially.

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from warmstart.stats.intervals import t_quantile
-from warmstart.stats.noise import Noise
+from warmstart.stats.noise import MODERATED_SEEDS, Noise
 
 POWER = 0.8
 """the usual probability with which a difference should be detected (Cohen 1988)"""
@@ -30,9 +30,9 @@ _ANGLES = 33
 def possible_noise(noise: Noise, degrees: float) -> Noise:
     """The noises that may lie behind ``noise``, whose seed variance was estimated with so many ``degrees`` of freedom.
 
-    These are S - 1 if S seeds were run. of_seeds / W with W = chi-square / degrees: the fiducial distribution of a variance (Fisher
-    1935), as 64 equally likely values. Power that is averaged over them is that of a repetition of the run; taken as known, three
-    seeds would have a power of 64% instead of 80%. Simulation: tests/test_plan_power.py:
+    These are ``noise.degrees`` for a single difference. of_seeds / W with W = chi-square / degrees: the fiducial distribution of a
+    variance (Fisher 1935), as 64 equally likely values. Power that is averaged over them is that of a repetition of the run; taken
+    as known, three seeds would have a power of 64% instead of 80%. Simulation: tests/test_plan_power.py:
     ``test_plans_from_single_pilots_come_true``.
 
     >>> found = possible_noise(Noise(1e-4, 1e-4, 3), 2).of_seeds
@@ -55,13 +55,14 @@ def rescaled(noise: Noise, seeds: int, texts_factor: float) -> Noise:
     """
     share, both = noise.seeds / seeds if seeds else 0.0, noise.of_both / texts_factor
     of_seeds = np.maximum(noise.of_seeds - noise.of_both, 0.0) + both
-    return Noise(noise.of_texts / texts_factor, of_seeds * share, seeds, both * share)
+    prior = noise.prior if seeds == MODERATED_SEEDS else 0.0
+    return Noise(noise.of_texts / texts_factor, of_seeds * share, seeds, both * share, prior)
 
 
 def detection_power(noise: Noise, difference: float, error_rate: float = 0.05) -> float:
     """The probability that a true difference is significant: that its estimate, with this noise, exceeds its half width.
 
-    The estimate is normal around the difference; the seed variance is estimated anew, as of_seeds W with W = chi-square / (S - 1),
+    The estimate is normal around the difference; the seed variance is estimated anew, as of_seeds W with W = chi-square / degrees,
     and so is the half width h(W) with it:
 
         E_W[Phi((|difference| - h(W)) / error) + Phi((-|difference| - h(W)) / error)].
@@ -181,7 +182,7 @@ def _power(gap: float, widths: np.ndarray, error: np.ndarray) -> np.ndarray:
 
 def _half_widths(noise: Noise, error_rate: float) -> np.ndarray:
     """(..., nodes) half widths if the seed variance is estimated anew, each equally likely; for at least two seeds."""
-    drawn, of_angle = _estimates(noise.seeds - 1), _half_width_by_angle(noise.seeds, error_rate)
+    drawn, of_angle = _estimates(noise.degrees), _half_width_by_angle(noise.seeds, noise.prior, error_rate)
     estimated = np.asarray(noise.of_seeds)[..., None] * drawn
     return np.sqrt(noise.of_texts + estimated) * of_angle(np.arctan2(np.sqrt(estimated), math.sqrt(float(noise.of_texts))))
 
@@ -197,7 +198,7 @@ def _estimates(degrees: float) -> np.ndarray:
 
 
 @cache
-def _half_width_by_angle(seeds: int, error_rate: float) -> Callable[[np.ndarray], np.ndarray]:
+def _half_width_by_angle(seeds: int, prior: float, error_rate: float) -> Callable[[np.ndarray], np.ndarray]:
     """The half width of an interval if the standard error is 1, by arctan(sqrt(of_seeds / of_texts)) (Fisher's angle).
 
     A cubic spline through a table, exact to 0.1%, so that a table of many comparisons takes milliseconds.
@@ -205,7 +206,8 @@ def _half_width_by_angle(seeds: int, error_rate: float) -> Callable[[np.ndarray]
     from scipy.interpolate import CubicSpline
 
     angles = math.pi / 2 * np.linspace(0, 1, _ANGLES) ** 2  # dense where a little seed variance already adds long tails
-    widths = [Noise(math.cos(angle) ** 2, math.sin(angle) ** 2, seeds).half_width(error_rate) for angle in angles]
+    noises = (Noise(math.cos(angle) ** 2, math.sin(angle) ** 2, seeds, prior=prior) for angle in angles)
+    widths = [noise.half_width(error_rate) for noise in noises]
     spline: Callable[[np.ndarray], np.ndarray] = CubicSpline(angles, widths)
     return spline
 

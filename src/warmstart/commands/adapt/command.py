@@ -473,7 +473,7 @@ def _trained_row(name: str, runs: Sequence[BudgetedRun], scored: Sequence[Scored
     note = f"{lost} of {len(runs)} runs collapsed" if lost else ""
     seconds = float(np.mean([run.seconds for run in runs]))
     row = _row(name, scored, task)
-    return replace(row, seconds=seconds, trainable=runs[0].final.trainable, note=note)
+    return replace(row, seconds=seconds, trainable=runs[0].final.trainable, note=note, collapsed=lost > 0)
 
 
 def _baselines(budgets: Mapping[int, LabelBudget], *, drawn: bool) -> dict[str, dict[int | None, tuple[Any, str]]]:
