@@ -76,7 +76,7 @@ def test_values_are_those_of_the_flag(script: tuple[str, Path], tmp_path: Path) 
     assert "causal" not in nothing
     assert offered(script, "pretrain", "--steps", "", folder=tmp_path) == set()
     files = set() if script[0] == "bash" else {"corpus.txt"}  # bash completes files itself: `complete -o default`
-    for line in (["pretrain", ""], ["adapt", "--out", ""], ["adapt", "--sealed", "c"], ["adapt", "--config", ""]):
+    for line in (["pretrain", ""], ["adapt", "--out", ""], ["adapt", "--drop-leaks", "c"], ["adapt", "--config", ""]):
         assert offered(script, *line, folder=tmp_path) == files
 
 

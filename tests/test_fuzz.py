@@ -54,7 +54,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 MANIFEST_KEYS = [
-    "name", "type", "train", "validation", "test", "labels", "limit", "metric", "source", "label_descriptions", "sealed",
+    "name", "type", "train", "validation", "test", "labels", "limit", "metric", "source", "label_descriptions",
 ]  # fmt: skip
 CONFIG = [
     "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size", "head_dim",

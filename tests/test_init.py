@@ -106,7 +106,7 @@ def test_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "column 'text', the label from 'label'" in said
     assert sum(text in said for text in TEXTS) == 3
     assert re.search(r"labels to learn: (cat|dog) \d, (cat|dog) \d", said)
-    assert f"warmstart race {out}" in said
+    assert f"warmstart fit {out}" in said
     assert load_task(out).unlabelled[0].document == "file"
 
 

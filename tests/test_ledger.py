@@ -1,4 +1,4 @@
-"""The ledger of a test split: every model is counted once, nothing hides one, and a sealed split is scored by one run."""
+"""The ledger of a test split: every model is counted once, and nothing hides one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from helpers.tasks import cats, write_task
 from warmstart.config import Config
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import SUFFIX, ScoringRun, read_ledger
-from warmstart.errors import DataError, StorageError
-from warmstart.tasks import TASK_TYPES, task_type_of
+from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.scoring import score_test
 
@@ -26,9 +25,6 @@ class AdaptConfig(Config):
     """Settings of a command."""
 
     rate: float = 1.0
-    out: str = "run"
-    save: str | None = None
-    sealed: bool = False
 
 
 @pytest.fixture
@@ -39,7 +35,7 @@ def task(tmp_path: Path) -> Task:
 
 def record(task: Task, name: str = "full", seed: int = 0, run: ScoringRun | None = None) -> ScoringRun:
     """Record one scoring; the run is a new one unless it is given."""
-    run = run or ScoringRun.begin([task], AdaptConfig())
+    run = run or ScoringRun.of(AdaptConfig())
     run.method(name, [name]).record(task, seed)
     return run
 
@@ -151,19 +147,14 @@ def test_a_kill_hides_no_scoring(task: Task) -> None:
     assert counts(task) == (1, 1)
 
 
-def test_a_folder_that_cannot_be_written(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The findings say that nothing is counted; a sealed run scores nothing there."""
+def test_a_folder_that_cannot_be_written(task: Task) -> None:
+    """The findings say that nothing is counted."""
     assert task.manifest is not None
     task.manifest.with_name(f"task{SUFFIX}").mkdir()  # stands for a folder without permission, which root would have
     record(task)
     assert read_ledger(task).findings == [
         f"What is scored now is not counted: {task.manifest.with_name(f'task{SUFFIX}')} cannot be written."
     ]
-    monkeypatch.setattr(type(task_type_of(task)), "scores", lambda *_: pytest.fail("scored without a ledger"))
-    method = ScoringRun.begin([task], AdaptConfig(sealed=True)).method("full", [])
-    for place in (task, cats()):
-        with pytest.raises(StorageError, match="a sealed run must leave a line in the ledger of 'cats'"):
-            score_test(place, np.eye(2)[task.test.labels], method, 0)
 
 
 def test_damaged_lines_are_counted(task: Task) -> None:
@@ -177,51 +168,3 @@ def test_damaged_lines_are_counted(task: Task) -> None:
     found = read_ledger(task)
     assert (found.scorings, found.unreadable) == (2, 4)
     assert found.findings[-1] == "Damaged lines of its ledger, 4, may stand for more."
-
-
-# ---------------------------------------------------------------------------------------------------- sealed
-
-
-def test_a_sealed_run_is_the_only_one(task: Task) -> None:
-    """It scores all its methods and seeds; no other run starts, with other settings or in another folder, sealed or not."""
-    run = ScoringRun.begin([task], AdaptConfig(sealed=True))
-    for seed in range(3):
-        record(task, "full", seed, run)
-    for config in (AdaptConfig(sealed=True, out="two"), AdaptConfig(), AdaptConfig(rate=2.0, sealed=True)):
-        with pytest.raises(DataError, match="the test split of 'cats' is sealed: one run of `adapt` scored it on 20"):
-            ScoringRun.begin([task], config)
-    record(task, "lora", 0, ScoringRun.begin([task], AdaptConfig(sealed=True, save="lora")))  # it goes on in its folder
-    found = read_ledger(task)
-    day = found.entries[0].time[:10]
-    assert found.findings == [
-        f"The test split is sealed: one run has scored 4 models with 2 settings on it, by {day}; no other run can."
-    ]
-
-
-def test_what_was_scored_cannot_be_sealed(task: Task) -> None:
-    """A sealed run says that nobody has looked before."""
-    record(task)
-    with pytest.raises(DataError, match="but `adapt` scored it on .*; choose on the validation split"):
-        ScoringRun.begin([task], AdaptConfig(sealed=True))
-
-
-def test_of_two_runs_at_once_the_later_scores_nothing(task: Task) -> None:
-    """Both start before either scores: whoever records second is refused before its score is computed."""
-    sealed, other = ScoringRun.begin([task], AdaptConfig(sealed=True)), ScoringRun.begin([task], AdaptConfig(rate=2.0))
-    record(task, run=sealed)
-    with pytest.raises(DataError, match="is sealed"):
-        record(task, run=other)
-    record(task, seed=1, run=sealed)
-    assert counts(task) == (2, 1)
-
-
-def test_a_manifest_can_seal(tmp_path: Path) -> None:
-    """``sealed: true`` seals every command's run; an unsealed twin of the manifest does not break the seal."""
-    manifest = save_task(replace(cats(), sealed=True), tmp_path / "task")
-    task = load_task(manifest)
-    record(task, run=ScoringRun.begin([task], AdaptConfig()))
-    twin = manifest.with_name("twin.yaml")
-    twin.write_text(manifest.read_text().replace("sealed: true", ""))
-    for other in (task, load_task(twin)):
-        with pytest.raises(DataError, match="is sealed"):
-            ScoringRun.begin([other], AdaptConfig(rate=2.0))

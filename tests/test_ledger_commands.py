@@ -1,8 +1,7 @@
-"""Every command that scores a test split goes through the ledger, and a sealed test split stops it before any training."""
+"""Every command that scores a test split goes through the ledger."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,17 @@ import pytest
 
 from helpers.bundles import language_bundle
 from helpers.multitask import task_settings, write_inputs
-from helpers.tasks import cats, curve_config, race_config, tune, write_race_inputs
+from helpers.tasks import curve_config, race_config, tune, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.adapt.command import AdaptConfig, adapt
 from warmstart.commands.continual.command import ContinualConfig, continual
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.race.command import race
 from warmstart.data.test_ledger import LedgerSummary, read_ledger
-from warmstart.errors import DataError
 from warmstart.experiment import execution
 from warmstart.model.files import load_bundle, save
 from warmstart.tasks.answers import load_answer_task
-from warmstart.tasks.load import load_task, read_spec, save_task
+from warmstart.tasks.load import load_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 
@@ -36,11 +34,6 @@ pytestmark = pytest.mark.usefixtures("no_second_process", "few_baselines")
 def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     """A folder with a tiny language model and the tasks cats and who."""
     return write_inputs(tmp_path, tokenizer)
-
-
-def seal(manifest: Path) -> None:
-    """Write ``sealed: true`` into a manifest."""
-    manifest.write_text(manifest.read_text() + "sealed: true\n")
 
 
 def ledger(folder: Path) -> LedgerSummary:
@@ -90,40 +83,15 @@ def test_the_ledger_tells_what_chose(place: Path) -> None:
         }
 
 
-def test_sealed_refuses_before_training(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """``adapt --sealed`` scores once; then it, ``evaluate`` and ``race`` end with exit code 2 and one message."""
-    model, task, out = str(place / "lm"), str(place / "cats"), str(place / "run")
-    quick = ["--steps", "2", "--seeds", "1", "--no-scratch", "--out"]
-    assert main(["adapt", model, task, "--sealed", *quick, out]) == 0
-    assert "The test split is sealed: one run has scored" in (place / "run" / "report.html").read_text()
-    monkeypatch.setattr("warmstart.commands.adapt.command.fine_tune_within", lambda *_, **__: pytest.fail("trained"))
-    monkeypatch.setattr(execution, "fine_tune_within", lambda *_, **__: pytest.fail("trained"))
-    before = ledger(place / "cats").scorings
-    for command in (
-        ["adapt", model, task, "--sealed", *quick, str(place / "two")],
-        ["adapt", model, task, *quick, str(place / "two")],
-        ["evaluate", out, task],
-        ["race", task, "--backbones", model, "--out", str(place / "race")],
-    ):
-        capsys.readouterr()
-        assert main(command) == 2, command
-        assert "the test split of 'cats' is sealed: one run of `adapt` scored it" in " ".join(capsys.readouterr().err.split())
-    assert ledger(place / "cats").scorings == before
-    assert not (place / "two").exists()
-
-
 @pytest.mark.parametrize(("strategies", "scorings"), [(["joint", "alone"], [2, 2]), (["none"], [2, 1])])
 def test_several_tasks_have_a_ledger_each(strategies: list[str], scorings: list[int], place: Path) -> None:
-    """Each test split is counted, and one sealed task is enough to stop the next run."""
-    seal(place / "who" / "task.yaml")
+    """Each test split is counted."""
     found = continual(ContinualConfig.build(task_settings(place, seeds=1, strategies=strategies)))
     both = ledger(place / "cats"), ledger(place / "who")
     assert [one.scorings for one in both] == scorings
     assert found.findings[-2:] == [f"{task}: {one.sentence}" for task, one in zip(("cats", "who"), both, strict=True)]
     page = (place / "run" / "report.html").read_text()
     assert all(one.sentence in page for one in both)
-    with pytest.raises(DataError, match="the test split of 'cats' is sealed"):
-        continual(ContinualConfig.build(task_settings(place, seeds=2, out=str(place / "two"))))
 
 
 def test_answers_are_counted(tmp_path: Path) -> None:
@@ -139,13 +107,9 @@ def test_answers_are_counted(tmp_path: Path) -> None:
     letters = train_tokenizer([rows], TokenizerConfig(type="character", sentinels=0))
     save(language_bundle(letters, "causal"), tmp_path / "lm")
     given = {"model": str(tmp_path / "lm"), "task": str(file), "seeds": 1, "out": str(tmp_path / "run"), "scratch": False}
-    found = adapt(AdaptConfig.build(given | {"tune": {"train": {"steps": 2, "batch": 8}}, "sealed": True}))
+    found = adapt(AdaptConfig.build(given | {"tune": {"train": {"steps": 2, "batch": 8}}}))
     assert found.ledger.scorings == read_ledger(load_answer_task(file)).scorings == 2
     assert found.ledger.sentence in (tmp_path / "run" / "report.html").read_text()
-    for more in ({}, {"sealed": True}):
-        with pytest.raises(DataError, match="is sealed"):
-            adapt(AdaptConfig.build(given | more | {"out": str(tmp_path / "two")}))
-    assert read_spec(file)[1].sealed is False
 
 
 # ---------------------------------------------------------------------------------------------------- sweeps
@@ -185,39 +149,6 @@ def test_a_resumed_race_counts_each_trial_once(racing: Path, monkeypatch: pytest
     race(race_config(racing, seeds=2, learning_rates=[5e-3], scratch=False))
     more = ledger(racing / "task")
     assert (more.scorings > trials, more.settings) == (True, trials), "another seed is no other setting"
-
-
-def test_a_sealed_race_is_continued_but_not_changed(racing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an interruption and after its end, by the same command in its folder; more seeds or another folder are refused."""
-    config = race_config(racing, seeds=1, learning_rates=[5e-3], scratch=False, sealed=True)
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(execution, "_fine_tune", stop)
-        with pytest.raises(KeyboardInterrupt):
-            race(config)
-    assert ledger(racing / "task").scorings > 0, "the baselines"
-    found = race(config)
-    assert race(config).findings == found.findings
-    assert "is sealed: one run has scored" in found.findings[-1]
-    monkeypatch.setattr(execution, "_fine_tune", lambda *_: pytest.fail("trained"))
-    for changes in ({"seeds": 2}, {"sealed": False}, {"out": str(racing / "two")}):
-        with pytest.raises(DataError, match="is sealed"):
-            race(race_config(racing, **({"seeds": 1, "learning_rates": [5e-3], "scratch": False, "sealed": True} | changes)))
-    with pytest.raises(DataError, match="is sealed"):
-        race(curve_config(racing, labels=[8], schemes=["probe"], learning_rates=[5e-3]))
-
-
-def test_races_over_several_tasks_refuse_before_the_first(racing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second task is sealed: the first race does not start."""
-    second = save_task(replace(cats(1), name="second"), racing / "second")
-    evaluate_once = adapt_config(racing, task=str(second), seeds=1, scratch=False, sealed=True)
-    adapt(evaluate_once)
-    monkeypatch.setattr(execution, "run_trial", lambda *_: pytest.fail("ran"))
-    with pytest.raises(DataError, match="the test split of 'second' is sealed"):
-        race(race_config(racing, more_tasks=[str(second)]))
 
 
 def test_a_curve_counts(racing: Path) -> None:

@@ -137,7 +137,7 @@ def _export_stack(config: ExportConfig) -> Path:
 def export_onnx(bundle: Bundle, config: ExportConfig) -> Path:
     """Write, compare, print. Raises ``DataError`` if the task is not the one that the model was adapted to."""
     task, folder, int8 = load_task(config.task) if config.task else None, Path(config.folder), config.int8
-    scoring = ScoringRun.begin([task] if task else [], config)
+    scoring = ScoringRun.of(config)
     if task is not None:
         _check_task(bundle, task)
     gap = to_onnx(bundle, folder, int8=int8)

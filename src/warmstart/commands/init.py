@@ -68,7 +68,7 @@ def write_manifest(config: InitConfig) -> Task:
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(out, _commented(manifest, task).encode())
     console.print(f"manifest: {out}")
-    console.print(f"next: warmstart audit {out}\n      warmstart race {out} --backbones pool --budget 10m")
+    console.print(f"next: warmstart audit {out}\n      warmstart fit {out}")
     return task
 
 

@@ -92,8 +92,6 @@ class Task(Shown, view="report.notebook:task_view"):
     """the name of the task type, as in ``TASK_TYPES``"""
     manifest: Path | None = None
     """the file that it was read from; the ledger of its test split lies beside it"""
-    sealed: bool = False
-    """the manifest allows one run to score the test split"""
     label_descriptions: Mapping[str, str] = field(default_factory=dict)
     """label name -> what it means, in words, for those that are described"""
 

@@ -5,7 +5,7 @@ with each look, and the chosen score is too high (Dwork et al. 2015, "The reusab
 is its settings, its seed and the texts of its task, is one line of JSON in ``NAME.ledger.jsonl`` beside the task's ``NAME.yaml``:
 
     {"id": "5d41…", "test": "9f86…", "settings": "2c26…", "seed": 3, "name": "lora at learning rate 0.0005", "command": "race",
-     "seal": "", "time": "2026-11-22T08:00:00Z", "format": 1, "digest": "b5bb…"}
+     "time": "2026-11-22T08:00:00Z", "format": 1, "digest": "b5bb…"}
 
 The same model scored again tells nothing new and adds no line. A line is on the disk before its score is computed: a kill in
 between counts one model too many, never one too few. ``test`` identifies the texts, in any order; ``digest`` is a hash of the rest
@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from warmstart.config import Config, command_name, result_key
-from warmstart.errors import ConfigError, DataError, StorageError
+from warmstart.config import Config, command_name
+from warmstart.errors import ConfigError, DataError
 from warmstart.system.storage import FORMAT, digest_of, require_format, sealed, unsealed
 
 SUFFIX = ".ledger.jsonl"
@@ -37,8 +37,6 @@ class ScoredTask(Protocol):
     def name(self) -> str: ...  # noqa: D102
     @property
     def manifest(self) -> Path | None: ...  # noqa: D102
-    @property
-    def sealed(self) -> bool: ...  # noqa: D102
     @property
     def digest(self) -> str: ...  # noqa: D102
     @property
@@ -56,8 +54,6 @@ class LedgerEntry(Config):
     name: str
     """the settings for people"""
     command: str
-    seal: str
-    """of the run, if no other one may score the test split; else empty"""
     time: str
     format: int = FORMAT
 
@@ -90,11 +86,9 @@ class LedgerSummary:
             return "No model has been scored on the test split."
         models = "1 model" if self.scorings == 1 else f"{self.scorings} models"
         models += f" with {self.settings} settings" if self.settings > 1 else " with the same settings" * (self.scorings > 1)
-        since, last = self.entries[0].time[:10], self.entries[-1].time[:10]
-        if self.entries[0].seal:
-            return f"The test split is sealed: one run has scored {models} on it, by {last}; no other run can."
+        since = self.entries[0].time[:10]
         if self.scorings == 1:
-            return f"{models} has been scored on the test split, on {last}."
+            return f"{models} has been scored on the test split, on {since}."
         return f"{models} have been scored on the test split since {since}; scores chosen by looking at it are too high."
 
     @property
@@ -145,80 +139,44 @@ class ScoringRun(Config):
     """One run of one command, which scores test splits."""
 
     command: str
-    seal: str = ""
-    """digest of the command's settings and folder if no other run may score the test split; else empty"""
 
     @classmethod
-    def begin(cls, tasks: Sequence[ScoredTask], config: Config) -> ScoringRun:
-        """The run of a command on these tasks, sealed if its settings or a manifest say so; the same if it goes on in its folder.
-
-        To be called before anything is trained: raises ``DataError`` if it may not score a test split.
-        """
-        settings = config.effective() | {"budget": None, "save": None}  # with more time, or to save a model, it goes on
-        key = result_key(command_name(config), settings, str(Path(getattr(config, "out", None) or "").resolve()))
-        one = getattr(config, "sealed", False) or any(task.sealed for task in tasks)
-        begun = cls(command=command_name(config), seal=key if one else "")
-        for task in tasks:
-            begun.check(task, read_ledger(task))
-        return begun
+    def of(cls, config: Config) -> ScoringRun:
+        """The run of the command with these settings."""
+        return cls(command=command_name(config))
 
     def method(self, name: str, settings: Mapping[str, Any] | Sequence[Any]) -> ScoredMethod:
         """What this run scores: ``name`` for people; ``settings`` without the seed, as plain values."""
-        return ScoredMethod(self, name, digest_of(settings))
-
-    def check(self, task: ScoredTask, ledger: LedgerSummary) -> None:
-        """Raise ``DataError`` if another run has sealed the test split, or has scored it and this run is sealed."""
-        for other in (entry for entry in ledger.entries if entry.seal != self.seal):
-            advice = "choose on the validation split, or report on a new test split"
-            if other.seal:
-                raise DataError(
-                    f"the test split of '{task.name}' is sealed: one run of `{other.command}` scored it on {other.time[:10]}, "
-                    f"and no other run can; {advice}"
-                )
-            raise DataError(
-                f"a sealed run must be the only one that scores the test split of '{task.name}', but `{other.command}` scored it "
-                f"on {other.time[:10]}; {advice}, or leave the run unsealed"
-            )
+        return ScoredMethod(self.command, name, digest_of(settings))
 
 
 class ScoredMethod(NamedTuple):
-    """A model or a baseline with its settings, scored by one run."""
+    """A model or a baseline with its settings, scored by a run of a command."""
 
-    run: ScoringRun
+    command: str
     name: str
     settings: str
     """digest"""
 
     def record(self, task: ScoredTask, seed: int | None) -> None:
-        """Write that the test split is about to be scored, unless this very model was scored before.
-
-        Raises ``DataError`` if the run may not do that, and ``StorageError`` if it is sealed and no line can be written.
-        """
-        ledger, id = read_ledger(task), digest_of([self.settings, seed, task.digest])
-        self.run.check(task, ledger)
-        if any(entry.id == id for entry in ledger.entries):
-            return
-        time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        own = {"settings": self.settings, "seed": seed, "name": self.name, "command": self.run.command, "seal": self.run.seal}
-        entry = LedgerEntry.build({"id": id, "test": task.test_digest, "time": time, **own})
-        if not _append(ledger_file(task), entry) and self.run.seal:
-            raise StorageError(
-                f"a sealed run must leave a line in the ledger of '{task.name}', but none can be written; save the task in a "
-                "folder that can be written"
-            )
+        """Write that the test split is about to be scored, unless this very model was scored before."""
+        id = digest_of([self.settings, seed, task.digest])
+        if all(entry.id != id for entry in read_ledger(task).entries):
+            time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            own = {"settings": self.settings, "seed": seed, "name": self.name, "command": self.command}
+            _append(ledger_file(task), LedgerEntry.build({"id": id, "test": task.test_digest, "time": time, **own}))
 
 
-def _append(file: Path | None, entry: LedgerEntry) -> bool:
-    """Add a line by one system call and flush it to the disk, at the second try if the first fails; False if that is impossible.
+def _append(file: Path | None, entry: LedgerEntry) -> None:
+    """Add a line by one system call and flush it to the disk, at the second try if the first fails, if that is possible.
 
     A torn last line stays on its own.
     """
-    if file is None:
-        return False
     for _ in range(2):
-        with suppress(OSError), file.open("a+b", buffering=0) as handle:
-            torn = handle.seek(0, os.SEEK_END) and handle.seek(-1, os.SEEK_END) >= 0 and handle.read(1) != b"\n"
-            handle.write(b"\n" * bool(torn) + json.dumps(sealed(entry.to_dict())).encode() + b"\n")
-            os.fsync(handle)
-            return True
-    return False
+        with suppress(OSError):
+            if file is not None:
+                with file.open("a+b", buffering=0) as handle:
+                    torn = handle.seek(0, os.SEEK_END) and handle.seek(-1, os.SEEK_END) >= 0 and handle.read(1) != b"\n"
+                    handle.write(b"\n" * bool(torn) + json.dumps(sealed(entry.to_dict())).encode() + b"\n")
+                    os.fsync(handle)
+            return

@@ -111,8 +111,6 @@ class RaceConfig(Config):
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
-    sealed: Advanced[bool] = False
-    """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
     own: InFile[OwnBackboneConfig] = OwnBackboneConfig()
     """with --backbones pool: the backbone that is pretrained on the task's own text"""

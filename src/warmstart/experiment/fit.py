@@ -149,5 +149,5 @@ def _left_out(members: Sequence[TrialPredictions], labels: np.ndarray) -> np.nda
 def _tested(task: Task, model: Bundle | Stack, name: str, config: RaceConfig) -> Estimate:
     """The accuracy on the test split, which the ledger counts."""
     probabilities = predict(model, task.test.texts).probabilities
-    scored = score_test(task, probabilities, ScoringRun.begin([task], config).method(name, [task.digest]), None)
+    scored = score_test(task, probabilities, ScoringRun.of(config).method(name, [task.digest]), None)
     return wilson_interval(scored.scores.score("accuracy"), len(np.unique(task.test.units)))

@@ -94,7 +94,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None) -> Sweep:
     started = time.time()
     check_backend(config.backend)
     task, methods = check_sweep(config, given)
-    scoring = ScoringRun.begin([task], config)
+    scoring = ScoringRun.of(config)
     folder = _open_folder(config)
     threads = _threads(config, folder)
     context = _context(config, task, scoring)

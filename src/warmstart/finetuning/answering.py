@@ -88,7 +88,6 @@ class _Asked:
     scratch: bool
     baselines: bool
     calibration_fraction: float
-    sealed: bool
     train: TrainConfig
 
     @classmethod
@@ -229,7 +228,7 @@ def adapt_to_answers(config: AnswerOptions, write_page: Callable[[AnswersResult,
             "answers are generated from left to right, but this model is bidirectional; "
             "pretrain one with --objective causal, span or hybrid"
         )
-    scoring = ScoringRun.begin([task], config)
+    scoring = ScoringRun.of(config)
     run = Run.open(asked.out, config)
     result = _compared(bundle, task, asked, config, (scoring, run))
     save(_answers_bundle(bundle, result, asked.train, task), run.folder / "bundle")

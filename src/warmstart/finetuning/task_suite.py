@@ -110,8 +110,6 @@ class TasksConfig(Config):
     """the first seed"""
     head_dropout: InFile[float] = Field(0.1, ge=0, lt=1)
     """dropout probability of the pooled state"""
-    sealed: bool = False
-    """let this run alone score the test splits: refuse to start if another has scored one, and refuse every later one"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
 
 
@@ -151,8 +149,8 @@ class TaskSuite:
 
     @classmethod
     def of(cls, bundle: Bundle, tasks: Sequence[Task], config: TasksConfig) -> TaskSuite:
-        """Encode every task once. Raises ``DataError`` if a test split is sealed by another run."""
-        scoring = ScoringRun.begin(tasks, config)
+        """Encode every task once."""
+        scoring = ScoringRun.of(config)
         reader = swap_head(bundle.model, head_config_for(tasks[0], FineTuneConfig()), 0)
         return cls(bundle, tuple(EncodedTask.of(task, reader, bundle.tokenizer) for task in tasks), config, scoring)
 
@@ -215,7 +213,7 @@ class TaskSuite:
         """A task's test score by its metric, and (R,) the same on resamples; the ledger calls the model ``name``."""
         encoded = self.encoded[task]
         probabilities = task_type_of(encoded.task).predict(model.single_task(task), encoded.test, encoded.pad_id)
-        settings = {key: value for key, value in self.config.to_dict().items() if key not in ("out", "seed", "seeds", "sealed")}
+        settings = {key: value for key, value in self.config.to_dict().items() if key not in ("out", "seed", "seeds")}
         method = self.scoring.method(name, [name, model_digest(self.config.model), settings])
         scored = score_test(encoded.task, probabilities, method, seed)
         return scored.score, scored.resampled

@@ -85,8 +85,6 @@ class AnswerTask:
     test: AnsweredQuestions
     manifest: Path | None = None
     """the file that it was read from; the ledger of its test split lies beside it"""
-    sealed: bool = False
-    """the manifest allows one run to score the test split"""
 
     @cached_property
     def digest(self) -> str:
@@ -126,7 +124,7 @@ def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
                 train, splits[name] = train.hold_out(held_out_count(given, wanted), seed, name)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
-    return AnswerTask(spec.name, train, splits["validation"], splits["test"], file, spec.sealed)
+    return AnswerTask(spec.name, train, splits["validation"], splits["test"], file)
 
 
 def _read_questions(sources: Sequence[Source], folder: Path, prefix: str) -> AnsweredQuestions:

@@ -73,7 +73,7 @@ def make_task(
         except DataError as error:
             raise DataError(str(error).replace(f"{aside}/", "").replace(".ndjson", "")) from None
         (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    return replace(build_task(spec, place), manifest=place / "task.yaml", sealed=spec.sealed)
+    return replace(build_task(spec, place), manifest=place / "task.yaml")
 
 
 def _check_place(place: Path) -> None:

@@ -79,8 +79,6 @@ class TaskSpec(Config):
     """what a score means; classification: accuracy, or macro_f1 if classes differ much in size and count equally"""
     limit: int | None = Field(default=None, gt=1)
     """use at most this many training examples, stratified"""
-    sealed: bool = False
-    """let one run of one command score the test split, and refuse every other"""
     source: dict[str, Any] = Field(default_factory=dict)
     """settings of every source, unless the source has its own"""
 
@@ -132,7 +130,7 @@ def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None 
     if spec.type == ANSWERS_TYPE:
         raise ConfigError(f"{file}: a task of type answers has no labels; adapt, evaluate and predict alone read it")
     try:
-        return replace(build_task(spec, file.parent, seed), manifest=file, sealed=spec.sealed)
+        return replace(build_task(spec, file.parent, seed), manifest=file)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
 
@@ -264,7 +262,6 @@ def save_task(task: Task, folder: str | Path) -> Path:
         "labels": list(task.labels),
         **({"label_descriptions": dict(task.label_descriptions)} if task.label_descriptions else {}),
         "metric": task.metric,
-        **({"sealed": True} if task.sealed else {}),
     }
     if grouped := any(split.groups is not None for split in task.splits().values()):
         manifest["source"] = {"group": "group"}

@@ -42,7 +42,7 @@ class ScoredPredictions:
 def score_test(
     task: Task, predictions: Any, method: ScoredMethod, seed: int | None, counted: Task | None = None
 ) -> ScoredPredictions:
-    """Score predictions for the test split of a task. Raises ``DataError`` if the split is sealed by another run.
+    """Score predictions for the test split of a task.
 
     The ledger counts it for the test split of ``counted``, from whose texts ``task`` drew another one, if it is given.
     """

@@ -103,8 +103,6 @@ class AdaptConfig(AnswerOptions):
     """drop these, and texts that are nearly the same as one of validation or test"""
     tracker: Effectless[Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]]] = ()
     """show every training run in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
-    sealed: bool = False
-    """let this run alone score the test split: refuse to start if another has scored it, and refuse every later one"""
 
     @property
     def one_draw(self) -> bool:
@@ -169,7 +167,7 @@ def _prepare(config: AdaptConfig) -> _Ready:
     loaded = task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     check_scheme(bundle, task, config.tune)
     teacher = Teacher.load(config.distil.teacher, task) if config.distil.teacher else None
-    scoring = ScoringRun.begin([task], config)
+    scoring = ScoringRun.of(config)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
     task, calibration_texts = split_calibration_texts(task, config.calibration_fraction, config.labels)

@@ -73,8 +73,6 @@ class EvaluateConfig(ThreadsConfig):
     """folder of the report about the pairs, by default runs/pairs, or else of scores.json, which is written if a folder is named"""
     document: Advanced[Document] = "paragraph"
     """what one document of a text is"""
-    sealed: bool = False
-    """let this run alone score the test split of the task: refuse if another has scored it, and refuse every later one"""
 
 
 def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
@@ -110,8 +108,6 @@ def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
 
 def _judge(config: EvaluateConfig, path: str) -> StudyResult:
     """How often the right sentence of a pair scores higher, group by group; the details are a ``PairsMeasured``."""
-    if config.sealed:
-        raise ConfigError("--sealed is for the test split of a task, and minimal pairs are none; remove it")
     bundle, pairs = load_model(config.model), read_minimal_pairs(path, config.limit)
     documents = list(documents_of([Source(path=one) for one in config.text]))
     if config.text and not documents:
@@ -126,8 +122,6 @@ def _judge(config: EvaluateConfig, path: str) -> StudyResult:
 
 def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigures:
     """Held-out metrics of a language model, under the objective that it was last trained on."""
-    if config.sealed:
-        raise ConfigError("--sealed is for the test split of a task, but a language model is evaluated on a text; remove it")
     assert bundle.objective is not None
     with TemporaryDirectory() as cache:
         store = prepare_store([Source(path=text, document=config.document)], bundle.tokenizer, Path(cache))
@@ -141,7 +135,7 @@ def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigure
 
 def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> NamedFigures:
     """How many test questions a model answers exactly."""
-    method = _method(config, task)
+    method = _method(config)
     right = score_test_answers(task, answer_questions(bundle, task.test.questions), method, None)
     console.print(
         f"{int(right.sum())} of {len(task.test)} answers are right: {_interval(right, task.test.units)} over test questions"
@@ -151,11 +145,9 @@ def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> 
     return NamedFigures(exact_match=float(right.mean()))
 
 
-def _method(config: EvaluateConfig, task: ScoredTask) -> ScoredMethod:
-    """What the ledger calls the model; raises ``DataError`` if the test split is sealed."""
-    digest = model_digest(config.model)
-    run = ScoringRun.begin([task], config.model_copy(update={"model": digest}))  # another model there is another run
-    return run.method(f"evaluate {config.model}", ["evaluate", digest])
+def _method(config: EvaluateConfig) -> ScoredMethod:
+    """What the ledger calls the model."""
+    return ScoringRun.of(config).method(f"evaluate {config.model}", ["evaluate", model_digest(config.model)])
 
 
 def _say_what_it_knows(model: Bundle | Stack, task: Task | AnswerTask, texts: Sequence[Any]) -> None:
@@ -174,7 +166,7 @@ def _say_how_often(task: ScoredTask) -> None:
 def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task) -> Scores:
     """Score a fine-tuned model on the test split of its task, or of another one with the same labels."""
     check_task_type(bundle, task)
-    known, method = replace(task, labels=bundle.labels, test=_renumbered(bundle, task)), _method(config, task)
+    known, method = replace(task, labels=bundle.labels, test=_renumbered(bundle, task)), _method(config)
     test = known.test
     predictions, cut = predictions_and_cut(bundle, test.texts)
     scored = score_test(known, predictions, method, None)

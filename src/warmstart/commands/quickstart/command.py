@@ -68,7 +68,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     run = Run.open(config.out, config)
     folder = run.folder
     task, source = built_in_data(folder, config)
-    scoring = ScoringRun.begin([task], config)
+    scoring = ScoringRun.of(config)
     adapting = {count: _adapt_config(config, count) for count in config.labels}
     budgets = {count: draw_budgets(task, one) for count, one in adapting.items()}  # refused before pretraining, not after
     settings = _pretrain_config(config)

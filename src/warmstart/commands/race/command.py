@@ -19,7 +19,6 @@ from warmstart.commands.race.page import (
     write_race_page,
     write_tasks_page,
 )
-from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.experiment.compare import RECOMMENDED, finish_comparison, named_method, with_frozen
 from warmstart.experiment.comparison import Comparison
@@ -61,12 +60,11 @@ def _race_tasks(config: RaceConfig) -> TasksComparison:
     paths = (config.task, *config.more_tasks)
     tasks = load_named_tasks(paths)
     names = [task.name for task in tasks]
-    for task, path in zip(tasks, paths, strict=True):  # what one of the races would refuse is refused before the first of them
+    for path in paths:  # what one of the races would refuse is refused before the first of them
         single = with_frozen(config.model_copy(update={"task": path, "more_tasks": ()}))
         _, methods = check_sweep(single)
         if config.save not in (None, RECOMMENDED):
             named_method(str(config.save), methods)
-        ScoringRun.begin([task], single.model_copy(update={"out": str(Path(config.out) / task.name)}))
     folder = Run.open(config.out, config, extend=any((Path(config.out) / name).is_dir() for name in names)).folder
     started, races = time.time(), list[Comparison]()
     for number, (path, name) in enumerate(zip(paths, names, strict=True)):

@@ -69,7 +69,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     if not components:
         raise ModelError("there is nothing to ablate: this backbone has no blocks; give --dimension-groups to ablate its embedding")
     metric = choose_metric(bundle, config.task, config.text, config.limit, config.seed)
-    scoring = ScoringRun.begin([metric.task] if metric.task else [], config)
+    scoring = ScoringRun.of(config)
     folder = Run.open(config.out, config).folder
     if metric.task:  # the ledger counts a model and its ablations as one scoring
         method = scoring.method(f"{config.model} and its ablations", ["ablate", model_digest(config.model), config.ablation])
