@@ -84,6 +84,9 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "adapt": lambda: run("adapt", **given, tune=tune("full", epochs=2)),
         "evaluate": lambda: run("evaluate", model=str(place / "adapt"), task=cats),
         "evaluate a text": lambda: run("evaluate", model=str(place / "pretrain"), task=text, out=None),
+        "evaluate --against": lambda: run(
+            "evaluate", model=str(place / "adapt"), task=cats, against=str(place / "adapt"), out=str(place / "against")
+        ),
         "evaluate --pairs": lambda: run(
             "evaluate", model=str(place / "causal"), pairs=str(place / "pairs.tsv"), text=[text], out=str(place / "pairs")
         ),

@@ -88,6 +88,7 @@ _HOMES = {
     "t_interval": "intervals",
     "temperature_interval": "calibration",
     "texts_needed": "power",
+    "texts_to_tell": "power",
     "selected_accuracy": "selected",
     "selected_f1": "selected",
     "wilson_interval": "proportions",
@@ -159,6 +160,7 @@ if TYPE_CHECKING:
     from warmstart.stats.power import rescaled as rescaled
     from warmstart.stats.power import smallest_detectable as smallest_detectable
     from warmstart.stats.power import texts_needed as texts_needed
+    from warmstart.stats.power import texts_to_tell as texts_to_tell
     from warmstart.stats.proportions import ProportionDifference as ProportionDifference
     from warmstart.stats.proportions import binomial_test as binomial_test
     from warmstart.stats.proportions import clopper_pearson_bound as clopper_pearson_bound

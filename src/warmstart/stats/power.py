@@ -235,3 +235,18 @@ def texts_needed(noise: Noise, texts: int, difference: float, power: float = POW
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return math.ceil(high)
+
+
+def texts_to_tell(differing: float, difference: float) -> int:
+    """The number of texts on which a true difference of two classifiers is significant with a probability of 80%.
+
+    N = differing (2.8 / difference)^2, where ``differing`` is the share of texts on which only one of the two is right, and 2.8 =
+    z_{0.975} + z_{0.8} (Connor 1987, in its simplest form). Simulation: tests/test_against.py:
+    ``test_so_many_texts_tell_in_four_of_five_cases``.
+
+    >>> texts_to_tell(0.1, 0.04)
+    491
+    """
+    from scipy.special import ndtri
+
+    return math.ceil(differing * (float(ndtri(0.975) + ndtri(POWER)) / difference) ** 2)

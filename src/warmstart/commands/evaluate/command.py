@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +12,13 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.commands.evaluate.page import pairs_section
-from warmstart.commands.evaluate.result import pairs_result
+from warmstart.commands.evaluate.result import against_result, pairs_result
 from warmstart.config import Advanced, Effectless, FileInput, TaskInput
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Document, Source
-from warmstart.data.task import Split, Task
-from warmstart.data.test_ledger import ScoredMethod, ScoredTask, ScoringRun, read_ledger
+from warmstart.data.task import Task
+from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.token_store import documents_of, prepare_store
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.heads.language_modeling import LMHead
@@ -37,7 +34,7 @@ from warmstart.report.study import finish_study
 from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import percent, percent_range
+from warmstart.stats.formatting import model_name, percent, percent_range
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
 from warmstart.system.console import console, print_metrics, print_table
@@ -48,9 +45,10 @@ from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import predictions_and_cut
 from warmstart.tasks.scoring import score_test, score_test_answers
 from warmstart.tasks.trained_on import changed_data, known_texts_sentence
+from warmstart.tasks.two_models import as_model_numbers, check_rivals, measure_models
 from warmstart.training.held_out import held_out_metrics
 
-PAIRS_FOLDER = "runs/pairs"
+PAIRS_FOLDER, AGAINST_FOLDER = "runs/pairs", "runs/against"
 
 
 class EvaluateConfig(ThreadsConfig):
@@ -60,6 +58,8 @@ class EvaluateConfig(ThreadsConfig):
     """a bundle, or the folder of a run"""
     task: Positional[TaskInput[str | None]] = None
     """for an adapted model, the manifest of a task (YAML); for a language model, a file or folder of text"""
+    against: FileInput[str | None] = None
+    """another adapted model: which of the two is better on texts like those of the task, and how certain is that?"""
     pairs: FileInput[str | None] = None
     """minimal pairs, of which a language model should score the right sentence higher: a file or folder of BLiMP's, Marvin and
     Linzen's, Gulordava's, Linzen's, or a table of good and bad"""
@@ -70,7 +70,8 @@ class EvaluateConfig(ThreadsConfig):
     per_token: Advanced[bool] = False
     """compare log-probabilities per token, for pairs whose sentences differ in length"""
     out: Effectless[str | None] = None
-    """folder of the report about the pairs, by default runs/pairs, or else of scores.json, which is written if a folder is named"""
+    """folder of the report about pairs or two models, by default runs/pairs or runs/against; else of scores.json, which is written
+    if a folder is named"""
     document: Advanced[Document] = "paragraph"
     """what one document of a text is"""
 
@@ -80,15 +81,37 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     if (config.task is None) == (config.pairs is None):
         raise ConfigError("after the model, name a task or a text that it is scored on, or give minimal pairs with --pairs")
     if config.pairs is not None:
+        if config.against:
+            raise ConfigError("--against compares adapted models on a task, and --pairs judges one language model; remove one")
         return _judge(config, config.pairs)
     if config.threads:
         torch.set_num_threads(config.threads)
+    if config.against:
+        return _compare(config, str(config.task), config.against)
     folder = free_place(config.out) if config.out else None
     scores = _scored(config, str(config.task))
     if folder:
         make_folder(folder)
         atomic_write(folder / "scores.json", json.dumps(plain(scores), indent=1).encode())
     return scores
+
+
+def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
+    """Which of two models is better on texts like those of a task; the details are a ``ModelsCompared``."""
+    models = {place: load_predictor(place) for place in (config.model, against)}
+    check_rivals(models)
+    one, other = models[config.model], models[against]
+    answering = isinstance(one, Bundle) and one.answers_record is not None
+    task = load_answer_task(path) if answering else load_task(path)
+    methods = _methods(config)
+    folder = Run.open(config.out or AGAINST_FOLDER, config).folder
+    names = (model_name(config.model), model_name(against))
+    if names[0] == names[1]:
+        names = (config.model, against)
+    found = measure_models(names, (one, other), task, methods)
+    notes = [f"{name}: {said}" for name, model in zip(names, (one, other), strict=True) for said in _model_knows(model, task)]
+    result = against_result(task.name, found, [*notes, *read_ledger(task).findings])
+    return finish_study(result, [], config, folder, models=[config.model, against])
 
 
 def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
@@ -135,38 +158,20 @@ def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigure
 
 def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> NamedFigures:
     """How many test questions a model answers exactly."""
-    method = _method(config)
+    (method,) = _methods(config)
     right = score_test_answers(task, answer_questions(bundle, task.test.questions), method, None)
     console.print(
         f"{int(right.sum())} of {len(task.test)} answers are right: {_interval(right, task.test.units)} over test questions"
     )
-    _say_what_it_knows(bundle, task, task.test.questions)
-    _say_how_often(task)
+    for sentence in (*_model_knows(bundle, task), *read_ledger(task).findings):
+        console.print(sentence)
     return NamedFigures(exact_match=float(right.mean()))
-
-
-def _method(config: EvaluateConfig) -> ScoredMethod:
-    """What the ledger calls the model."""
-    return ScoringRun.of(config).method(f"evaluate {config.model}", ["evaluate", model_digest(config.model)])
-
-
-def _say_what_it_knows(model: Bundle | Stack, task: Task | AnswerTask, texts: Sequence[Any]) -> None:
-    """How the task has changed since the model was trained on it, and which of the test texts it has seen."""
-    for sentence in changed_data(model, task.name, task.text_hashes()):
-        console.print(sentence)
-    if known := known_texts_sentence(model, texts, "test texts", "its score is too high"):
-        console.print(known)
-
-
-def _say_how_often(task: ScoredTask) -> None:
-    for sentence in read_ledger(task).findings:
-        console.print(sentence)
 
 
 def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task) -> Scores:
     """Score a fine-tuned model on the test split of its task, or of another one with the same labels."""
     check_task_type(bundle, task)
-    known, method = replace(task, labels=bundle.labels, test=_renumbered(bundle, task)), _method(config)
+    known, (method,) = as_model_numbers(bundle, task), _methods(config)
     test = known.test
     predictions, cut = predictions_and_cut(bundle, test.texts)
     scored = score_test(known, predictions, method, None)
@@ -181,8 +186,8 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task) -> Scores
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
     if found := cut():
         console.print(found)
-    _say_what_it_knows(bundle, task, test.texts)
-    _say_how_often(task)
+    for sentence in (*_model_knows(bundle, task), *read_ledger(task).findings):
+        console.print(sentence)
     return scores
 
 
@@ -199,14 +204,14 @@ def _interval(right: np.ndarray, units: np.ndarray) -> str:
     return str(MethodScores.from_texts("", right[None].astype(float), units).over_texts)
 
 
-def _renumbered(bundle: Bundle | Stack, task: Task) -> Split:
-    """The test split with labels in the order of the model's. Raises ``DataError`` if the model does not know them all."""
-    if unknown := sorted(set(task.labels) - set(bundle.labels)):
-        known = ", ".join(bundle.labels)
-        raise DataError(f"the model must know every label of the task, but not {', '.join(unknown)}; it knows {known}")
-    if not task.single_label:
-        if task.labels != bundle.labels:
-            raise DataError(f"the model must know the task's labels in the same order: {', '.join(bundle.labels)}")
-        return task.test
-    numbers = np.array([bundle.labels.index(name) for name in task.labels])
-    return replace(task.test, labels=numbers[task.test.labels])
+def _methods(config: EvaluateConfig) -> list[ScoredMethod]:
+    """What the ledger calls the model, and the one it is compared with."""
+    paths = [config.model] + ([config.against] if config.against else [])
+    return [ScoringRun.of(config).method(f"evaluate {path}", ["evaluate", model_digest(path)]) for path in paths]
+
+
+def _model_knows(model: Bundle | Stack, task: Task | AnswerTask) -> list[str]:
+    """How the task has changed since the model was trained on it, and which of the test texts it has seen, as sentences."""
+    texts = task.test.questions if isinstance(task, AnswerTask) else task.test.texts
+    known = known_texts_sentence(model, texts, "test texts", "its score is too high")
+    return [*changed_data(model, task.name, task.text_hashes()), *filter(None, [known])]

@@ -1,7 +1,9 @@
-"""The result of ``evaluate --pairs``: accuracy group by group, against chance and a trigram."""
+"""The results of ``evaluate --pairs``, group by group, and of ``evaluate --against``: which of two models is better."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,14 +12,27 @@ import polars as pl
 from warmstart.inspection.minimal_pairs import PairGroup, compare_groups, mean_accuracy
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import detection_text, limit_clause
-from warmstart.stats.formatting import percent, percent_interval, points_interval
+from warmstart.stats.formatting import (
+    of_100,
+    p_value,
+    percent,
+    percent_interval,
+    percent_value,
+    points,
+    points_interval,
+)
 from warmstart.stats.multiple_testing import holm
-from warmstart.stats.power import detectable_proportion
+from warmstart.stats.power import detectable_proportion, texts_to_tell
+from warmstart.stats.proportions import paired_proportions, wilson_interval
 
 if TYPE_CHECKING:
     from warmstart.inspection.measured_pairs import PairsMeasured
+    from warmstart.tasks.two_models import ModelsCompared
 
 PAIRS_HEADER = ("group", "pairs", "accuracy (95% over pairs)", "trigram")
+AGAINST_HEADER = ("texts", "number", "difference (95%)")
+LEAST_LEAD = 0.01
+"""for a smaller lead, as many texts are named as would show this one"""
 SCORES = {
     "causal": "log-probability",
     "masked": "pseudo-log-likelihood",
@@ -100,3 +115,88 @@ def _table(measured: PairsMeasured) -> pl.DataFrame:
     good, bad = np.split(measured.scores, 2)
     columns = {name: [getattr(pair, name) for pair in measured.pairs] for name in ("group", "good", "bad")}
     return pl.DataFrame(columns | {"score_good": good, "score_bad": bad})
+
+
+def against_result(task: str, found: ModelsCompared, notes: Sequence[str]) -> StudyResult:
+    """All findings, then ``notes``."""
+    difference = found.difference
+    figures = dict(zip(("score", "score_against"), found.scores, strict=True))
+    figures |= {"difference": difference.mean, "low": difference.low, "high": difference.high, "p": difference.p}
+    rows, table = _against_rows(found)
+    header = (*AGAINST_HEADER[:2], *found.names, *AGAINST_HEADER[2:])
+    return StudyResult(
+        f"{found.names[0]} against {found.names[1]}: {task}",
+        [*_against_findings(found), *notes],
+        {"parts": table} if rows else {},
+        figures | {"differing": found.differing},
+        Summary(header, rows) if rows else None,
+        found,
+    )
+
+
+def verdict(sign: int, names: tuple[str, str], mean: float, low: float, high: float) -> str:
+    """-> ``"tf-idf is better by 6 (2 to 10)"``, of 100 texts; by which of the two leads significantly."""
+    ahead = names[0] if sign > 0 else names[1]
+    least, most = sorted((sign * low, sign * high))
+    digits = 0 if abs(mean) >= 2 * LEAST_LEAD else 1
+    return (
+        f"{ahead} is better by {percent_value(abs(mean), digits)} ({percent_value(least, digits)} to {percent_value(most, digits)})"
+    )
+
+
+def _against_findings(found: ModelsCompared) -> list[str]:
+    (one, other), difference = found.names, found.difference
+    ends = (difference.mean, difference.low, difference.high)
+    metric = found.metric.replace("_", " ")
+    if found.right is None or found.metric != "accuracy":
+        shown = f"{metric} of {one} {found.scores[0]:.3f}, of {other} {found.scores[1]:.3f}"
+        gap = f"difference {ends[0]:+.3f} (95% interval {ends[1]:+.3f} to {ends[2]:+.3f}, over {found.over})"
+        if not found.sign:
+            return [f"Not yet clear which is better: {shown}; {gap}."]
+        return [f"{(one, other)[found.sign < 0]} is better: {shown}; {gap}."]
+    shown = f"{one} is right on {of_100(found.scores[0])} of 100 such texts, {other} on {of_100(found.scores[1])}"
+    first = f"{shown}: {verdict(found.sign, found.names, *ends)}." if found.sign else f"Not yet clear: {shown}.{_more(found)}"
+    alone = [int((found.right[i] & ~found.right[1 - i]).sum()) for i in (0, 1)]
+    test = "" if math.isnan(difference.p) else f" (exact sign test: p {p_value(difference.p)})"
+    return [
+        first,
+        f"Accuracy {percent(found.scores[0])} against {percent(found.scores[1])}: {points_interval(*ends)}, the 95% interval over "
+        f"{found.over}.",
+        f"Only one of the two is right on {percent(found.differing)} of the {found.texts:,} texts: {one} on {alone[0]}, {other} on "
+        f"{alone[1]}{test}.",
+    ]
+
+
+def _more(found: ModelsCompared) -> str:
+    """How many more texts would tell, in a sentence."""
+    if not found.differing:
+        return " On every one of these texts, both are right or both are wrong."
+    lead = max(abs(found.difference.mean), LEAST_LEAD)
+    needed = texts_to_tell(found.differing, lead) - found.texts
+    if needed <= 0:
+        return ""
+    if lead > abs(found.difference.mean):
+        return f" A lead of {points(lead, 0)[1:].removesuffix('s')} would take about {rounded(needed)} more labelled texts to show."
+    return f" If the lead is real, about {rounded(needed)} more labelled texts would tell in 4 of 5 cases."
+
+
+def rounded(count: int) -> str:
+    """``1234`` -> ``"1,200"``: two figures."""
+    digits = max(0, len(str(count)) - 2)
+    return f"{round(count, -digits):,}"
+
+
+def _against_rows(found: ModelsCompared) -> tuple[list[Sequence[str]], pl.DataFrame]:
+    """A row for all texts and each part: for people, and as numbers."""
+    if found.right is None:
+        return [], pl.DataFrame()
+    rows, numbers = list[Sequence[str]](), []
+    for name, chosen in found.parts:
+        right = found.right[:, chosen].astype(float)
+        shares = [wilson_interval(float(row.mean()), right.shape[1]) for row in right]
+        gap = paired_proportions([right[0]], [right[1]])
+        one, other = (percent_interval(*share) for share in shares)
+        rows.append((name, f"{right.shape[1]:,}", one, other, points_interval(gap.mean, gap.low, gap.high)))
+        values = (name, right.shape[1], shares[0].value, shares[1].value, gap.mean, gap.low, gap.high)
+        numbers.append(dict(zip(("part", "texts", "one", "other", "difference", "low", "high"), values, strict=True)))
+    return rows, pl.DataFrame(numbers)
