@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -214,8 +215,8 @@ def test_errors_among_answers_have_intervals() -> None:
     copies = replace(result.task, test=replace(result.task.test, questions=("Where?",) * 200))
     assert replace(result, task=copies).abstention_findings()[1].endswith(ends(1))
     assert risks.startswith("Mean error rate over all thresholds (AURC), 95% over 3 seeds and the test questions: pretrained 8")
-    assert "No significant difference between pretrained and from scratch: " in risks
-    assert "over 3 seeds and the test questions). They differ by at most" in risks
+    assert re.search("Undecided: pretrained is (ahead of|behind) from scratch by ", risks)
+    assert "over 3 seeds and the test questions). A run of this size finds a lead of " in risks
     one = answers_result(1).abstention_findings()[2]
     assert "Pretrained and from scratch differ by" in one
     assert "on one seed, which shows nothing about other seeds" in one

@@ -46,12 +46,35 @@ def test_no_difference_is_claimed_from_noise() -> None:
     """Where the interval holds zero, no one is better."""
     found = compare_pair(MethodResult("a", (0.53, 0.67, 0.6)), MethodResult("b", (0.6, 0.6, 0.58)))
     assert not found.significant
-    assert found.sentence.startswith("No significant difference between a and b: +0.7 points (95% interval -")
-    at_most, detectable = found.difference.at_most, found.difference.detectable()
+    assert found.sentence.startswith("Undecided: a is ahead of b by 0.7 points (95% interval -")
+    finds, more = found.difference.detectable(), found.difference.detectable(seeds=10)
     assert found.sentence.endswith(
-        f" They differ by at most {100 * at_most:.1f} points (5% level); {100 * detectable:.1f} points would have been detected "
-        "with 80% power."
+        f" A run of this size finds a lead of {100 * finds:.1f} points in 4 of 5 cases; with 10 seeds about {100 * more:.0f}."
     )
+
+
+def test_only_a_small_difference_is_said_to_be_small() -> None:
+    """Where the whole interval lies within 2 points of none, its farther end is what the two differ by at most."""
+    one, other = MethodResult("a", (0.700, 0.704, 0.702)), MethodResult("b", (0.701, 0.702, 0.703))
+    found = compare_pair(one, other)
+    assert found.sentence.startswith("Undecided: a is level with b (95% interval -0.4 to +0.4, over 3 seeds")
+    assert ") They" not in found.sentence
+    assert ". They differ by at most 0.4 points. A run of this size finds a lead of " in found.sentence
+    wide = compare_pair(one, MethodResult("b", (0.681, 0.702, 0.723))).sentence
+    assert "They differ" not in wide
+
+
+def test_one_question_is_not_corrected() -> None:
+    """Its p-value is that of the pair alone, as one comparison; the others are corrected among themselves."""
+    chance = np.random.default_rng(1)
+    rows = [drawn(str(level), chance.random((5, 300)) < level) for level in (0.8, 0.7, 0.74, 0.79)]
+    table = MethodTable("accuracy", tuple(rows), rival="0.74")
+    found = {one.names[1]: one for one in table.compared()}
+    alone = {row.name: compare_pair(rows[0], row).p for row in rows[1:]}
+    assert found["0.74"].p == pytest.approx(alone["0.74"])
+    assert "corrected p" not in found["0.74"].sentence
+    assert [found[name].p for name in ("0.7", "0.79")] == pytest.approx(holm([alone["0.7"], alone["0.79"]]))
+    assert [found[name].comparisons for name in ("0.7", "0.74", "0.79")] == [2, 1, 2]
 
 
 def test_more_comparisons_detect_less() -> None:
@@ -144,14 +167,14 @@ def test_the_headline_covers_seeds_and_texts() -> None:
     assert MethodTable("accuracy", (drawn("a", right),)).header[1] == "score (95% over seeds and texts)"
 
 
-def test_an_interval_beside_a_corrected_verdict_is_said_to_stand_alone() -> None:
+def test_a_lead_that_is_not_enough_among_several_is_said_to_be_so() -> None:
     """It may exclude 0 where the corrected p-value is above 5%."""
     chance = np.random.default_rng(0)
     one = drawn("a", chance.random((3, 300)) < 0.8)
     rest = [drawn(f"b{i}", chance.random((3, 300)) < 0.74) for i in range(12)]
     found = [row for row in compare_pairs([(one, other) for other in rest]) if not row.significant and row.difference.low > 0]
     assert found
-    assert all(" points (95% interval of this comparison alone +" in row.sentence for row in found)
+    assert all("), which is not enough as one of 12 comparisons. A run of this" in row.sentence for row in found)
 
 
 def test_unequal_seeds_are_our_mistake() -> None:

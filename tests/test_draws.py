@@ -128,14 +128,14 @@ def test_what_transfer_bought_names_the_strongest_rival_of_each_draw() -> None:
     sentence = found.transfer.sentence(bounded=True)
     assert sentence in found.findings[:3]
     assert sentence.startswith(
-        "No significant difference between full and the strongest rival without pretraining that each draw chose: +3.7 points ("
+        "Undecided: full is ahead of the strongest rival without pretraining that each draw chose by 3.7 points ("
     )
     who = (
         "in each draw within its labels, by the best score on texts not learned from: full against NB in 2 of 3 draws, TF-IDF in 1."
     )
     assert sentence.endswith(f"{who} The difference is the mean over what the draws chose, not that of one pair of methods.")
     same = replace(found.transfer, rivals=found.transfer.rivals[1:], by_loss=True).sentence(bounded=True)
-    assert "between full and NB (the strongest rival without pretraining): +3.7 points (" in same
+    assert same.startswith("Undecided: full is ahead of NB (the strongest rival without pretraining) by 3.7 points (")
     assert same.endswith("by the lowest calibrated log loss on texts not learned from: full against NB.")
 
 

@@ -66,6 +66,6 @@ def test_the_quickstart_in_small(tmp_path: Path) -> None:
     assert "What transfer bought" in page
     comparison = load_bundle(tmp_path / "q" / "bundle").history[-1].comparison
     rival = max(comparison.methods[1:], key=lambda method: method.mean).name
-    assert rival in page.partition("With 32 labels: ")[2][: len("No significant difference between pretrained and ") + len(rival)]
+    assert rival in page.partition("With 32 labels: ")[2][: len("Pretrained and ") + len(rival)]
     for bundle in ("pretrained", "bundle"):
         assert main(["doctor", str(tmp_path / "q" / bundle)]) == 0

@@ -53,7 +53,7 @@ def test_the_best_objective_is_named_with_its_interval_over_seeds_and_pairs() ->
     assert findings[0].endswith(", over 3 seeds and the pairs).")
     assert findings[1].startswith("Causal: 50% of the heads attend to the previous token")
     near = ObjectiveMeasures("masked", [model(0.86), model(0.76), model(0.80)], [])
-    assert "No significant difference between causal and masked: +0.3 points" in objectives_findings([near, one])[0]
+    assert "Undecided: causal is ahead of masked by 0.3 points" in objectives_findings([near, one])[0]
     alone = objectives_findings([replace(one, models=one.models[:1]), replace(other, models=other.models[:1])])[0]
     assert ". Causal and masked differ by +20.0 points on one seed, which shows nothing about other seeds (" in alone
     assert alone.endswith(", over the pairs alone).")

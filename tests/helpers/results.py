@@ -46,7 +46,8 @@ def compared(accuracies: Mapping[str, float], seeds: int, chance: np.random.Gene
     """Methods that are right so often, each text by itself."""
     rights = {name: chance.random((seeds, TEXTS)) < accuracy for name, accuracy in accuracies.items()}
     scores = [MethodScores.from_texts(name, right.astype(float)) for name, right in rights.items()]
-    return MethodTable("accuracy", tuple(MethodResult(one.name, one.scores, resampled=one.resampled) for one in scores))
+    rows = tuple(MethodResult(one.name, one.scores, resampled=one.resampled) for one in scores)
+    return MethodTable("accuracy", rows, rival=SCRATCH)
 
 
 def adapt_result(accuracies: Mapping[str, float], seeds: int = 3, labels: int = 80) -> AdaptResult:

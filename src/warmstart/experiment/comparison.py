@@ -74,7 +74,9 @@ class DifferenceToBest(NamedTuple):
     ranked: RankedMethod
     difference: Difference
     p: float
-    """corrected for the number of methods (Holm 1979)"""
+    """corrected for the number of ``comparisons`` (Holm 1979)"""
+    comparisons: int
+    """of which it is one; 1 for the one question, what transfer bought"""
 
     @property
     def significant(self) -> bool:
@@ -178,10 +180,24 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         if self.ranking.drawn:
             others = [one for one in self.ranking.methods if any(one.method != other.method for other in self.draws.chosen)]
             found = [self._against_draws(one) for one in others]
-            return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found), strict=True)]
-        others = [one for one in self.ranking.methods if one is not self.best]
-        found = [self.choice.against_best(one) for one in others]
-        return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found), strict=True)]
+        else:
+            others = [one for one in self.ranking.methods if one is not self.best]
+            found = [self.choice.against_best(one) for one in others]
+        primary = self._primary(others)
+        sizes = [1 if i == primary else len(others) - (primary is not None) for i in range(len(others))]
+        return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found, primary), sizes, strict=True)]
+
+    def _primary(self, others: Sequence[RankedMethod]) -> int | None:
+        """The method of ``others`` whose difference is what transfer bought, the one question; None if none is."""
+        if not self.transfer or {one.method for one in self.transfer.transfer} != {one.method for one in self._best_of_seeds}:
+            return None
+        rivals = {one.method for one in self.transfer.rivals}
+        return next((i for i, one in enumerate(others) if {one.method} == rivals), None)
+
+    @property
+    def _best_of_seeds(self) -> list[RankedMethod]:
+        """What the seeds choose, each or all together."""
+        return self.draws.chosen if self.ranking.drawn else [self.best]
 
     @cached_property
     def score_of_best(self) -> Interval:
@@ -216,7 +232,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         most = seconds_with_pretraining(self.best)
         others = [one for one in self.ranking.methods if seconds_with_pretraining(one) < most]
         found = [paired_difference(one.validation_scores, self.best.validation_scores) for one in others]
-        return [DifferenceToBest(one, gap, gap.p if gap.claimable else 1.0) for one, gap in zip(others, found, strict=True)]
+        return [DifferenceToBest(one, gap, gap.p if gap.claimable else 1.0, 1) for one, gap in zip(others, found, strict=True)]
 
     @property
     def findings(self) -> list[str]:
@@ -298,9 +314,9 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             return [
                 f"On the test texts, {one.name} in every draw is better than what the draws chose: "
                 f"{points_interval(gap.mean, gap.low, gap.high)}."
-                for one, gap, _ in ahead
+                for one, gap, *_ in ahead
             ]
-        for one, gap, _ in [row for row in self.differences if row.significant and row.difference.mean > 0]:
+        for one, gap, *_ in [row for row in self.differences if row.significant and row.difference.mean > 0]:
             lead = one.validation - self.best.validation
             on_validation = f"also better: {points(lead)}" if lead > 0 else "not better"
             findings.append(
@@ -412,9 +428,9 @@ class Comparison(Shown, view="commands.race.page:race_view"):
                 "p": gap.p,
                 "p_corrected": p,
                 "at_most": gap.at_most if gap.claimable else None,
-                "detectable": gap.detectable(len(self.differences)) if gap.claimable else None,
+                "detectable": gap.detectable(comparisons) if gap.claimable else None,
             }
-            for one, gap, p in self.differences
+            for one, gap, p, comparisons in self.differences
         ]
 
 

@@ -31,6 +31,10 @@ from warmstart.stats.power import POWER, detectable_from_interval
 SIGNIFICANT = 0.05
 USEFUL = 0.5
 """a detectable difference of a score between 0 and 1 is not worth printing from here on: it is half of the range"""
+SMALL = 0.02
+"""below this, what two methods differ by at most is worth saying"""
+MANY_SEEDS = 10
+"""for which a comparison without a decision says what it would find"""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,8 @@ class PairedComparison:
     def sentence(self) -> str:
         """Which method is better, by how much, and how certain that is, as a complete sentence.
 
-        -> ``"Pretrained is better than TF-IDF by 9.1 points (95% interval 6.2 to 12.0, over 5 seeds and the test texts)."``
+        -> ``"Pretrained is better than TF-IDF by 9.1 points (95% interval 6.2 to 12.0, over 5 seeds and the test texts)."`` or
+        ``"Undecided: pretrained is ahead of TF-IDF by 2.1 points (…). A run of this size finds a lead of 6.3 points in …"``
         """
         (one, other), by = self.names, points(self.difference.mean)
         first = sentence_case(one)
@@ -111,10 +116,11 @@ class PairedComparison:
                 return f"{first} is {self._verdict(other, by)}, {uncertainty})."
             ends = points_range(self.difference.low, self.difference.high)
             limits = limits_of([self.difference], self.comparisons, bounded=self.bounded)
-            alone = " of this comparison alone" * (self.difference.low * self.difference.high > 0)
-            return (
-                f"No significant difference between {one} and {other}: {by} (95% interval{alone} {ends}, {uncertainty}). {limits}"
-            )
+            alone = self.difference.low * self.difference.high > 0  # significant if it were not one of several
+            few = f", which is not enough as one of {self.comparisons} comparisons" * alone
+            lead = f"{'behind' if self.difference.mean < 0 else 'ahead of'} {other} by {by.lstrip('+-')}"
+            lead = f"level with {other}" if by == points(0.0) else lead
+            return f"Undecided: {one} is {lead} (95% interval {ends}, {uncertainty}){few}. {limits}"
         if self.seeds == 0:
             return f"No difference between {one} and {other}: {by} on {self.texts}, and on every resample of them."
         if abs(self.difference.mean) > ROUNDING:
@@ -144,16 +150,22 @@ class PairedComparison:
 
 
 def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
-    """How large differences without significance may be, and how large they had to be, to be detected: a complete sentence.
+    """What a run of this size can find, and whether differences without significance are small: complete sentences.
 
-    Of several differences, from the smallest to the largest. Of ``bounded`` scores, 50 points or more are left out, and seeds are
-    said to be too few.
+    Of several differences, from the smallest to the largest. They are small if each 95% interval lies within 2 points of 0. Of
+    ``bounded`` scores, 50 points or more are left out, and seeds are said to be too few. With ten seeds the variance over seeds is
+    rescaled; other test texts would still be other ones.
 
-    -> ``"They differ by at most 2.0 points (5% level); 2.4 points would have been detected with 80% power."``
+    -> ``"A run of this size finds a lead of 24.1 points in 4 of 5 cases; with 10 seeds about 6."``
     """
-    at_most = [found.at_most for found in differences]
-    claim = f"They differ by at most {_sizes(at_most)} (5% level); " if max(at_most) < (USEFUL if bounded else math.inf) else ""
-    return sentence_case(f"{claim}{detection_limit(differences, comparisons, bounded=bounded)}.")
+    ends = [max(-found.low, found.high) if found.claimable else math.inf for found in differences]
+    small = f"They differ by at most {_sizes(ends)}. " if max(ends) < SMALL else ""
+    sizes, seeds = [found.detectable(comparisons) for found in differences], differences[0].noise.seeds
+    if too_few := too_few_seeds(max(sizes), seeds, bounded=bounded):
+        return sentence_case(f"{too_few}.")
+    more = max(found.detectable(comparisons, MANY_SEEDS) for found in differences) if 1 < seeds < MANY_SEEDS else math.inf
+    better = f"; with {MANY_SEEDS} seeds about {percent_value(more, 0 if more >= SMALL else 1)}" if more < 0.8 * max(sizes) else ""
+    return f"{small}A run of this size finds a lead of {_sizes(sizes)} in 4 of 5 cases{better}."
 
 
 def detection_limit(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
@@ -209,8 +221,12 @@ def _sizes(sizes: Sequence[float], write: Callable[[float], str] = percent_value
     return f"{low if low == high else f'{low} to {high}'}{unit}"
 
 
-def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]], texts: str = "the test texts") -> list[PairedComparison]:
+def compare_pairs(
+    pairs: Sequence[tuple[MethodResult, MethodResult]], texts: str = "the test texts", primary: int | None = None
+) -> list[PairedComparison]:
     """The difference of each pair, seed by seed and resample by resample; p-values are corrected for their number (Holm 1979).
+
+    The pair number ``primary`` is the one question, which is not corrected (``corrected_p_values``).
 
     A method without randomness counts the same for every seed. With three seeds, the methods that the two are compared with
     support its variance over seeds (``moderated_noise``). If one of the two has no resamples, the interval covers seeds alone,
@@ -223,10 +239,10 @@ def compare_pairs(pairs: Sequence[tuple[MethodResult, MethodResult]], texts: str
     """
     over_texts = [one.resampled is not None and other.resampled is not None for one, other in pairs]
     differences = [_difference(pair, _table(pairs, pair), texts=both) for pair, both in zip(pairs, over_texts, strict=True)]
-    corrected = corrected_p_values(differences)
+    corrected, rest = corrected_p_values(differences, primary), len(pairs) - (primary is not None)
     return [
-        PairedComparison((one.name, other.name), found, both, p, len(pairs), one.bounded, texts=texts)
-        for (one, other), found, both, p in zip(pairs, differences, over_texts, corrected, strict=True)
+        PairedComparison((one.name, other.name), found, both, p, 1 if i == primary else rest, one.bounded, texts=texts)
+        for i, ((one, other), found, both, p) in enumerate(zip(pairs, differences, over_texts, corrected, strict=True))
     ]
 
 
@@ -261,6 +277,8 @@ class MethodTable(Shown, view="report.notebook:comparison_view"):
 
     metric: str
     rows: tuple[MethodResult, ...]
+    rival: str = ""
+    """the row that the first method is compared with to answer the one question, whose p-value is not corrected; "" for none"""
 
     def ranked(self) -> list[MethodResult]:
         """The rows, best mean first."""
@@ -271,9 +289,14 @@ class MethodTable(Shown, view="report.notebook:comparison_view"):
         """The first method with each of the others, the strongest first."""
         return [(self.rows[0], row) for row in self.ranked() if row is not self.rows[0]]
 
+    @property
+    def primary(self) -> int | None:
+        """The number of the pair with ``rival``."""
+        return next((i for i, (_, other) in enumerate(self.pairs) if other.name == self.rival), None)
+
     def compared(self) -> list[PairedComparison]:
         """The first method against each of the others, the strongest first."""
-        return compare_pairs(self.pairs)
+        return compare_pairs(self.pairs, primary=self.primary)
 
     def findings(self) -> list[str]:
         """The same, one sentence each."""

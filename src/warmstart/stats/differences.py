@@ -17,7 +17,7 @@ import numpy as np
 from warmstart.stats.intervals import Interval, percentiles, t_interval
 from warmstart.stats.multiple_testing import holm
 from warmstart.stats.noise import ROUNDING, Noise, moderated_noise
-from warmstart.stats.power import possible_noise, smallest_detectable
+from warmstart.stats.power import possible_noise, rescaled, smallest_detectable
 from warmstart.stats.resampling import resample_indices
 
 
@@ -118,23 +118,30 @@ class Difference:
         """
         return abs(self.mean) + self.noise.half_width(0.10) if self.claimable else math.inf
 
-    def detectable(self, comparisons: int = 1) -> float:
-        """The smallest true difference that a repetition finds significant with 80% power, as one of so many (Bonferroni)."""
+    def detectable(self, comparisons: int = 1, seeds: int | None = None) -> float:
+        """The smallest true difference that a repetition finds significant with 80% power, as one of so many (Bonferroni).
+
+        With ``seeds`` a repetition on so many seeds and the same test texts (``rescaled``).
+        """
         if not self.claimable:
             return math.inf
-        return smallest_detectable(possible_noise(self.noise, self.noise.degrees), error_rate=0.05 / comparisons)
+        noise = possible_noise(self.noise, self.noise.degrees)
+        return smallest_detectable(rescaled(noise, seeds, 1.0) if seeds else noise, error_rate=0.05 / comparisons)
 
 
-def corrected_p_values(differences: Sequence[Difference]) -> list[float]:
+def corrected_p_values(differences: Sequence[Difference], primary: int | None = None) -> list[float]:
     """p-values corrected for their number (Holm 1979); 1 for each that is not ``claimable``, so that it is never significant.
 
-    Whoever says "better" or "worse" asks this function. Simulation: tests/test_noise.py:
-    ``test_few_tables_of_equal_methods_claim_a_difference``.
+    The difference number ``primary`` answers the one question that was asked before anything was seen, such as pretrained against
+    from scratch: its p-value is not corrected, nor counts it for the others (Bender and Lange 2001). Whoever says "better" or
+    "worse" asks this function. Simulation: tests/test_noise.py: ``test_few_tables_of_equal_methods_claim_a_difference``.
 
     >>> corrected_p_values([Difference(0.1, 0.05, 0.15, 0.02, 0.001, Noise(4e-4, 0.0, 1))])  # one seed
     [1.0]
     """
-    return holm([found.p if found.claimable else 1.0 for found in differences])
+    p = [found.p if found.claimable else 1.0 for found in differences]
+    others = iter(holm([one for i, one in enumerate(p) if i != primary]))
+    return [one if i == primary else next(others) for i, one in enumerate(p)]
 
 
 def paired_difference(one: MethodScores, other: MethodScores, table: Sequence[MethodScores] = ()) -> Difference:

@@ -273,7 +273,7 @@ def compare_methods(
         table.add_baselines(budgets)
     return AdaptResult(
         task=first,
-        comparison=world().first_alone(lambda: MethodTable(task.metric, table.rows(method))),
+        comparison=world().first_alone(lambda: MethodTable(task.metric, table.rows(method), rival=SCRATCH)),
         runs=table.runs,
         scores={name: tuple(one.scores for one in found) for name, found in table.scored.items()},
         audit=findings,

@@ -25,9 +25,14 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
 
     @cached_property
     def comparisons(self) -> list[tuple[int, str]]:
-        """(labels, sentence) of every comparison, the strongest rival first; p-values are corrected for those of all numbers."""
+        """(labels, sentence) of every comparison, the strongest rival first; p-values are corrected for those of all numbers.
+
+        The one question, whose p-value is not, is that of the largest number.
+        """
         pairs = [(result.labels, pair) for result in self.adaptations for pair in result.comparison.pairs]
-        found = compare_pairs([pair for _, pair in pairs])
+        last = self.adaptations[-1].comparison
+        first = len(pairs) - len(last.pairs)
+        found = compare_pairs([pair for _, pair in pairs], primary=None if last.primary is None else first + last.primary)
         return [(labels, one.sentence) for (labels, _), one in zip(pairs, found, strict=True)]
 
     @property

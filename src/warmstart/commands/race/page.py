@@ -272,8 +272,8 @@ def _differences_section(result: Comparison) -> Section:
     against = "what each draw chose within its labels" if drawn else f"{result.best.name}, the best on validation"
     text = (
         f"Every method against {against}, in points on the test split: {paired}; p-values "
-        "corrected for the number of methods (Holm 1979)."
-        f" Smallest detectable: the true difference that is significant with {percent(POWER, 0)} probability."
+        "corrected for the number of methods (Holm 1979), but for that of the one question, what transfer bought. "
+        f"Smallest detectable: the true difference that is significant with {percent(POWER, 0)} probability."
     )
     if result.ranking.seeds > 1 and not drawn:
         text += (
@@ -281,7 +281,7 @@ def _differences_section(result: Comparison) -> Section:
             "A difference is not exactly that of the scores in the ranking."
         )
     text += " What two methods differ by at most is claimed at the 5% level, for each pair by itself."
-    count, bounded = len(result.differences), metric_range(result.task.metric) == (0, 1)
+    bounded = metric_range(result.task.metric) == (0, 1)
     rows = [
         (
             row.ranked.name,
@@ -290,7 +290,7 @@ def _differences_section(result: Comparison) -> Section:
             p_value(row.p),
             "yes" if row.significant else "no",
             percent_value(gap.at_most) if gap.at_most < (USEFUL if bounded else math.inf) else "-",
-            detectable_points(gap.detectable(count), bounded=bounded) if gap.claimable else "-",
+            detectable_points(gap.detectable(row.comparisons), bounded=bounded) if gap.claimable else "-",
         )
         for row in result.differences
         for gap in [row.difference]
