@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import redirect_stderr
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 import warmstart as ws
 from helpers.bundles import language_bundle
+from helpers.fits import fit_result
 from helpers.tasks import cats, write_task
 from warmstart.cli import main
 from warmstart.commands.fit.command import FitConfig, fit_data, read_labelled
@@ -23,6 +25,7 @@ from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.model.files import save
+from warmstart.stats.formatting import of_100
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 BANNED = ("p-value", "p =", "power", "seed", "draw", "significan")
@@ -172,6 +175,21 @@ def test_labels_that_say_nothing_make_no_model(tmp_path: Path, monkeypatch: pyte
     assert found.model is None
     assert found.headline == "Label more texts first: no method does better than always saying a."
     assert found.lines(None, None, "texts.csv")[-1] == "next: warmstart label texts.csv"
+
+
+def test_a_rival_that_may_be_as_good_is_said_to_be_so() -> None:
+    """Both figures are of the same texts, so that the larger one is named; nothing is said of a rival that is clearly worse."""
+    found = fit_result()
+    best, rival = found.best, found.rival
+    assert rival
+    almost = best.right * (np.arange(len(best.right)) != best.right.argmax())
+    close, worse = (
+        replace(found, candidates=tuple(one._replace(right=right) if one is rival else one for one in found.candidates))
+        for right in (almost, np.zeros_like(almost))
+    )
+    figures = f"right on {of_100(best.right.mean())} and {of_100(almost.mean())}."
+    assert any(line.startswith("Not yet clear") and line.endswith(figures) for line in close.lines(None, None, "texts.csv"))
+    assert worse.unclear == ""
 
 
 @pytest.mark.parametrize(

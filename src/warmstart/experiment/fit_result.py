@@ -15,6 +15,7 @@ from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.notebook import Shown
 from warmstart.stats.formatting import of_100, percent_value
 from warmstart.stats.intervals import Estimate
+from warmstart.stats.proportions import paired_proportions
 from warmstart.stats.selected import SelectedScore, selected_accuracy
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TOO_WIDE = 0.4
 """an interval that is wider says nothing"""
+MOST_LINES = 12
+"""on a terminal"""
 SHOWN_ERRORS, SHOWN_FINDINGS = 5, 3
 
 
@@ -101,6 +104,14 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return max(others, key=lambda one: float(one.right.mean()), default=None)
 
     @property
+    def unclear(self) -> str:
+        """A sentence if the rival may be as good, by the texts that both predicted when they were left out; else empty."""
+        if not (self.learned and self.rival) or paired_proportions([self.best.right], [self.rival.right]).sign:
+            return ""
+        mine, other = (of_100(one.right.mean()) for one in (self.best, self.rival))
+        return f"Not yet clear which is better: of 100 of your own texts, left out, they are right on {mine} and {other}."
+
+    @property
     def majority(self) -> tuple[str, float]:
         """The most frequent label, and its share."""
         number, count = Counter(self.left_out.labels.tolist()).most_common(1)[0]
@@ -150,11 +161,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The result in a few sentences."""
         sentences = [self.headline, self.how]
         if self.learned and self.rival:
-            share, ahead = of_100(self.rival.right.mean()), self.best.right.mean() > self.rival.right.mean()
-            sentences.append(
-                f"The {self._named_rival.replace(': ', ', ')}, is right on {share} of 100 of your texts when "
-                f"they are left out{'' if ahead else ', and as good'}."
-            )
+            share = of_100(self.rival.right.mean())
+            rival = f"The {self._named_rival.replace(': ', ', ')}, is right on {share} of 100 of your texts when they are left out."
+            sentences += [rival, *([self.unclear] if self.unclear else [])]
         if self.missing:
             sentences.append(f"The time was too short for {', '.join(self.missing)}; --minutes gives more.")
         return sentences
@@ -192,10 +201,12 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         rows = self.comparison[self.learned :]
         width = max(len(name) for name, _ in rows)
         others = [f"  {name:<{width}}  {share} of 100" for name, share in rows]
-        lines = [first, *(f"mind: {sentence}" for sentence in self.warnings), self.headline, *others, self.how]
-        if not saved:
-            return [*lines, f"next: warmstart label {data}"]
-        return [*lines, f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
+        lines = [self.headline, *others, *([self.unclear] if self.unclear else []), self.how]
+        if saved:
+            lines += [f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
+        else:
+            lines.append(f"next: warmstart label {data}")
+        return [first, *(f"mind: {sentence}" for sentence in self.warnings[: MOST_LINES - 1 - len(lines)]), *lines]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""
