@@ -18,6 +18,7 @@ from helpers.fits import fit_result
 from helpers.tasks import cats, write_task
 from warmstart.cli import main
 from warmstart.commands.fit.command import FitConfig, fit_data, read_labelled
+from warmstart.data.budget import label_budget
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution
@@ -25,7 +26,10 @@ from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.model.files import save
+from warmstart.runs.state import RunState
+from warmstart.stats.abstention import find_threshold
 from warmstart.stats.formatting import of_100
+from warmstart.stats.intervals import Estimate
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 BANNED = ("p-value", "p =", "power", "seed", "draw", "significan")
@@ -89,6 +93,14 @@ def test_the_page_shows_the_surest_mistakes_and_every_label(fitted: tuple[Path, 
     assert "For statisticians" in page.partition("<details")[2]
     assert ws.FitResult is FitResult
     assert "What to use" in found._repr_html_()
+
+
+def test_the_list_of_runs_names_a_fit_with_its_data_and_score(fitted: tuple[Path, FitResult, str]) -> None:
+    """As it was called, not as the comparison inside it."""
+    place, found, _ = fitted
+    state = RunState(place / "run", "run")
+    assert (state.command, state.subject) == ("fit", str(place / "texts.csv"))
+    assert state.score == (found.best.name, pytest.approx(found.selected.expected.value))
 
 
 def test_lists_in_memory_are_fitted_and_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +202,38 @@ def test_a_rival_that_may_be_as_good_is_said_to_be_so() -> None:
     figures = f"right on {of_100(best.right.mean())} and {of_100(almost.mean())}."
     assert any(line.startswith("Not yet clear") and line.endswith(figures) for line in close.lines(None, None, "texts.csv"))
     assert worse.unclear == ""
+
+
+def test_the_model_keeps_how_sure_it_was_of_texts_left_out(fitted: tuple[Path, FitResult, str]) -> None:
+    """So that ``predict`` can abstain, if it is asked to; without a guarantee the terminal says nothing of it."""
+    place, found, said = fitted
+    held_out = ws.load(str(place / "run" / "bundle")).calibration.held_out
+    assert (found.alone.examples, len(held_out)) == (40, 40)
+    assert "Answers alone" not in said, "59 right answers are the fewest that guarantee an error rate of 5%"
+    asked = [str(place / "run"), str(place / "texts.csv"), "--target-error", "0.4", "--out", str(place / "sure.csv")]
+    assert main(["predict", *asked]) == 0
+    assert polars.read_csv(place / "sure.csv")["label"].is_not_null().sum() >= 30
+    sure = replace(found, alone=find_threshold(np.linspace(0.5, 1, 200), np.ones(200, dtype=bool), 0.05))
+    assert "Answers alone: 100 of 100, with at most 5 of 100 of these wrong (predict --target-error 0.05)." in sure.findings
+
+
+def test_what_more_labels_would_bring_is_said_where_it_is_known(fitted: tuple[Path, FitResult, str]) -> None:
+    """Of a round number of them; not with a range that says nothing."""
+    found = fitted[1]
+    assert found.more
+    assert (found.more[0], found.more[1].low <= found.more[1].value <= found.more[1].high) == (20, True)
+    known, wide = (replace(found, more=(20, Estimate(0.03, low, high))) for low, high in ((-0.01, 0.05), (-0.3, 0.3)))
+    assert known.outlook == "20 more labels: about 3 of 100 more right (likely 0 to 5)."
+    assert wide.outlook == ""
+
+
+def test_folds_with_a_share_of_the_labels_predict_the_same_texts() -> None:
+    """Of those that learn, so many fewer, and one of each class at least."""
+    budget = label_budget(cats(), 40, "none", 0)
+    for whole, part in zip(budget.folds, replace(budget, share=0.5).folds, strict=True):
+        assert {*part.learn} < {*whole.learn}
+        assert len(part.learn) == round(len(whole.learn) / 2)
+        assert (part.choose == whole.choose).all()
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,8 @@ class LabelBudget:
     seed: int
     fold_seed: int | None = None
     """draws the folds; None: ``seed`` does"""
+    share: float = 1.0
+    """of the texts that learn in each fold; the others are left out, as if there were so many fewer labels"""
 
     def __len__(self) -> int:
         return len(self.train) + len(self.validation)
@@ -79,7 +81,15 @@ class LabelBudget:
         chosen = cross_validation_folds(
             strata(split.labels), split.units, FOLDS, self.seed if self.fold_seed is None else self.fold_seed
         )
-        return tuple(Fold(np.delete(self.train, part), self.train[part], "train") for part in chosen)
+        learn = [np.delete(np.arange(len(self.train)), part) for part in chosen]
+        if self.share < 1:
+            drawn = [stratified_sample(strata(split.labels[one]), self._kept(split, one), self.seed) for one in learn]
+            learn = [one[kept] for one, kept in zip(learn, drawn, strict=True)]
+        return tuple(Fold(self.train[one], self.train[part], "train") for one, part in zip(learn, chosen, strict=True))
+
+    def _kept(self, split: Split, learn: np.ndarray) -> int:
+        """How many of the texts ``learn`` are the share of them, at least one of each class."""
+        return max(round(self.share * len(learn)), len(np.unique(strata(split.labels[learn]))))
 
     def for_seed(self, seed: int) -> LabelBudget:
         """The same texts and folds, for networks of another seed."""

@@ -227,9 +227,9 @@ def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun, vectors: 
     return scores[1].scores[0] - scores[0].scores[0] if worse_out_of_fold(*scores) else 0.0
 
 
-def baseline_within(trial: Trial, context: SweepContext) -> tuple[LabelBudget, BaselineRun, Pool]:
-    """The labels of a trial, its baseline run within them, and the pool that it read."""
-    budget, baseline = trial_budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
+def baseline_within(trial: Trial, context: SweepContext, share: float = 1.0) -> tuple[LabelBudget, BaselineRun, Pool]:
+    """The labels of a trial, its baseline run within them, and the pool that it read. A ``share`` of each fold's labels learns."""
+    budget, baseline = replace(trial_budget(trial, context), share=share), BASELINES[trial.method.scheme or trial.method.name]
     pool = pool_of(context, split_seed_of(trial)).without(budget) if baseline.reads_pool else Pool(())
     return budget, run_baseline(baseline, budget, pool.texts, _vectors(trial, context)), pool
 

@@ -6,27 +6,32 @@ choose, and say how good the chosen method will be (``stats.selected``). Test te
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from warmstart.config import Config
 from warmstart.data.pool import task_pool
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import DataError
-from warmstart.experiment.config import RaceConfig
+from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.fit_result import FitResult, OutOfFold
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import reads_pool, stack_of
-from warmstart.experiment.refit import refit
+from warmstart.experiment.more_labels import more_labels
+from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.stack import STACK, combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial
-from warmstart.model.bundle import Bundle
+from warmstart.finetuning.calibration import confidence_and_correct, threshold_from
+from warmstart.model.bundle import Bundle, Calibration
 from warmstart.stack.stack import Stack
+from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import wilson_interval
 from warmstart.tasks.predict import predict
@@ -34,19 +39,24 @@ from warmstart.tasks.scoring import score_test
 
 REPETITIONS = 5
 """of cross-validation, each with other folds"""
+MOST_WRONG, CONFIDENCE = 0.05, 0.95
+"""of the answers that a fit gives without a person, so many may be wrong; and how sure that is"""
+SHARE_OF_CURVE = 0.1
+"""of the time for trials: what more labels would bring is not said if it takes longer"""
 MANY_DIFFERENT = 0.5
 """a task with more labels per text has no classes"""
 
 
-def fit_task(task: Task, config: RaceConfig) -> FitResult:
+def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> FitResult:
     """Compare the methods of ``config`` within the labels of a task and fit the best; its ``model`` is not saved.
 
-    All texts of the task's training split learn; its test split, which may be empty, is scored once. Raises ``DataError`` for
+    All texts of the task's training split learn; its test split, which may be empty, is scored once. The folder of the run keeps
+    the settings of ``command``, if they are given. Raises ``DataError`` for
     labels of which no method can learn.
     """
     check_labels(task)
     alone = replace(task, test=task.test.take(NO_TEXTS))
-    sweep = open_sweep(config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()}), alone)
+    sweep = open_sweep(config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()}), alone, command)
     sweep, runs, missing = _run_cheapest_first(sweep)
     candidates = out_of_fold(sweep, runs)
     budget = sweep.budget(None)
@@ -55,8 +65,33 @@ def fit_task(task: Task, config: RaceConfig) -> FitResult:
     if not found.learned:
         return found
     method = next(one for one in sweep.methods if one.name == found.best.name)
-    model = refit(method, runs, sweep.context).model
-    return replace(found, model=model, tested=_tested(task, model, method.name, config) if len(task.test) else None)
+    until = time.time() + SHARE_OF_CURVE * duration_seconds(config.budget or "3m")
+    more = more_labels(_cheapest_like(found, sweep), sweep, runs, until)
+    done = refit(method, runs, sweep.context)
+    held_out = _held_out(done, sweep, runs)
+    model = replace(done.model, calibration=held_out)
+    tested = _tested(task, model, method.name, command or config) if len(task.test) else None
+    return replace(found, model=model, more=more, alone=threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE), tested=tested)
+
+
+def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
+    """The chosen method; in place of a stack the best of those that are fitted in a moment, whose curve is much like its own."""
+    quick = [one for one in found.candidates if one.family in ("baseline", "frozen")]
+    best = max(quick, key=lambda one: float(one.right.mean())) if found.best.family == STACK else found.best
+    return next(one for one in sweep.methods if one.name == best.name)
+
+
+def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns) -> Calibration:
+    """The calibration of the model with what its trial's folds predicted: the confidence and whether it was right.
+
+    One repetition, since a mean over several is surer than one model, and one text of each group of copies.
+    """
+    split, calibration = trial_budget(done.trial, sweep.context).choosing, done.model.calibration or Calibration()
+    left_out = apply_temperature(_predicted(done.trial, sweep, runs, split.labels), calibration.temperature)
+    confidence, right = confidence_and_correct(left_out, split.labels)
+    single = np.unique(split.units, return_index=True)[1]
+    pairs = zip(confidence[single].tolist(), right[single].tolist(), strict=True)
+    return calibration.model_copy(update={"held_out": tuple(pairs)})
 
 
 def check_labels(task: Task) -> None:
@@ -108,10 +143,7 @@ def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
         parts, labels = [], np.zeros(0)
         for trial in trials:
             labels = trial_budget(trial, sweep.context).choosing.labels
-            if method.family == STACK:
-                parts.append(_left_out(_members(trial, sweep, runs), labels))
-            elif predicted := read_predictions(trial, sweep.context):
-                parts.append(predicted.choosing)
+            parts.append(_predicted(trial, sweep, runs, labels))
         if parts:
             right = np.stack([part.argmax(axis=1) == labels for part in parts])
             results = [runs.results[trial] for trial in trials]
@@ -127,6 +159,15 @@ def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
                 )
             )
     return tuple(found)
+
+
+def _predicted(trial: Trial, sweep: Sweep, runs: SweepRuns, labels: np.ndarray) -> np.ndarray:
+    """(N, C) what a trial predicts for each labelled text when it is left out, also when the weights of a stack are chosen."""
+    if trial.method.family == STACK:
+        return _left_out(_members(trial, sweep, runs), labels)
+    found = read_predictions(trial, sweep.context)
+    assert found is not None, "methods of one label for each text have probabilities"
+    return np.asarray(found.choosing)
 
 
 def _members(trial: Trial, sweep: Sweep, runs: SweepRuns) -> list[TrialPredictions]:
@@ -146,7 +187,7 @@ def _left_out(members: Sequence[TrialPredictions], labels: np.ndarray) -> np.nda
     return found
 
 
-def _tested(task: Task, model: Bundle | Stack, name: str, config: RaceConfig) -> Estimate:
+def _tested(task: Task, model: Bundle | Stack, name: str, config: Config) -> Estimate:
     """The accuracy on the test split, which the ledger counts."""
     probabilities = predict(model, task.test.texts).probabilities
     scored = score_test(task, probabilities, ScoringRun.of(config).method(name, [task.digest]), None)

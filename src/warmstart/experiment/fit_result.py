@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from warmstart.data.task import Split, Task
     from warmstart.model.bundle import Bundle
     from warmstart.stack.stack import Stack
+    from warmstart.stats.abstention import Threshold
 
 TOO_WIDE = 0.4
 """an interval that is wider says nothing"""
@@ -72,6 +74,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     audit: Audit
     missing: tuple[str, ...] = ()
     """methods for which the time was too short"""
+    alone: Threshold | None = None
+    """how sure the model must be to answer without a person"""
+    more: tuple[int, Estimate] | None = None
+    """a number of further labels, and the accuracy that they are expected to add"""
     tested: Estimate | None = None
     """the accuracy on the test texts that were given"""
     model: Bundle | Stack | None = field(default=None, repr=False, compare=False)
@@ -110,6 +116,23 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             return ""
         mine, other = (of_100(one.right.mean()) for one in (self.best, self.rival))
         return f"Not yet clear which is better: of 100 of your own texts, left out, they are right on {mine} and {other}."
+
+    @property
+    def answers_alone(self) -> str:
+        """For how many texts the model needs no person; empty if no threshold is known to keep its errors few."""
+        if not self.alone or math.isinf(self.alone.threshold):
+            return ""
+        share, wrong = of_100(self.alone.answered / self.alone.examples), of_100(self.alone.target)
+        how = f"(predict --target-error {self.alone.target:g})"
+        return f"Answers alone: {share} of 100, with at most {wrong} of 100 of these wrong {how}."
+
+    @property
+    def outlook(self) -> str:
+        """What more labels would bring; empty if that is not known well."""
+        if not self.more or self.more[1].high - self.more[1].low > TOO_WIDE:
+            return ""
+        count, (gain, low, high) = self.more
+        return f"{count:,} more labels: about {of_100(gain)} of 100 more right (likely {of_100(max(0.0, low))} to {of_100(high)})."
 
     @property
     def majority(self) -> tuple[str, float]:
@@ -163,7 +186,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         if self.learned and self.rival:
             share = of_100(self.rival.right.mean())
             rival = f"The {self._named_rival.replace(': ', ', ')}, is right on {share} of 100 of your texts when they are left out."
-            sentences += [rival, *([self.unclear] if self.unclear else [])]
+            sentences += [rival, *filter(None, [self.unclear])]
+        if self.alone:
+            sentences.append(self.answers_alone or "The labels do not suffice yet to let it answer alone.")
+        sentences += filter(None, [self.outlook])
         if self.missing:
             sentences.append(f"The time was too short for {', '.join(self.missing)}; --minutes gives more.")
         return sentences
@@ -201,7 +227,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         rows = self.comparison[self.learned :]
         width = max(len(name) for name, _ in rows)
         others = [f"  {name:<{width}}  {share} of 100" for name, share in rows]
-        lines = [self.headline, *others, *([self.unclear] if self.unclear else []), self.how]
+        lines = [self.headline, *others, *filter(None, [self.unclear, self.answers_alone, self.outlook]), self.how]
         if saved:
             lines += [f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
         else:
@@ -218,6 +244,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "expected": found.expected._asdict(),
             "out_of_fold": found.out_of_fold,
             "optimism": found.optimism,
+            "threshold": self.alone.threshold if self.alone and self.answers_alone else None,
+            "more_labels": {"labels": self.more[0], **self.more[1]._asdict()} if self.more else None,
             "test": self.tested._asdict() if self.tested else None,
             "majority": {"label": self.majority[0], "share": self.majority[1]},
             "methods": [

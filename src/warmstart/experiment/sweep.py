@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from warmstart.config import Config
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.encode import cut_sentence
@@ -86,16 +87,16 @@ class Sweep:
         return rank(self.methods, runs)
 
 
-def open_sweep(config: RaceConfig, given: Task | None = None) -> Sweep:
+def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | None = None) -> Sweep:
     """Read, audit and check all that the trials need, and open the folder. Only ``pool`` and ``dapt`` train anything yet.
 
-    ``given`` is the task if it is in memory already.
+    ``given`` is the task if it is in memory already, ``command`` the settings of the command, if it is another than a race.
     """
     started = time.time()
     check_backend(config.backend)
     task, methods = check_sweep(config, given)
     scoring = ScoringRun.of(config)
-    folder = _open_folder(config)
+    folder = _open_folder(config.out, command or config)
     threads = _threads(config, folder)
     context = _context(config, task, scoring)
     running = {"threads": threads, "jobs": config.jobs, "backend": config.backend, "held": HeldTask.of(given)}
@@ -120,10 +121,10 @@ def open_sweep(config: RaceConfig, given: Task | None = None) -> Sweep:
     return Sweep(config, task, audited, tuple(methods), context, folder, estimate)
 
 
-def _open_folder(config: RaceConfig) -> Path:
+def _open_folder(out: str, command: Config) -> Path:
     """The folder of the run, which no other process writes."""
-    begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
-    return Run.open(config.out, config, extend=begun).folder
+    begun = any((Path(out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
+    return Run.open(out, command, extend=begun).folder
 
 
 def _threads(config: RaceConfig, folder: Path) -> int:

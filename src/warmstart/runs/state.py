@@ -64,7 +64,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
     def subject(self) -> str:
         """The task or the text that it reads."""
         values = self.settings or {}
-        found = next((values[key] for key in ("task", "tasks", "text", "model") if values.get(key)), "")
+        found = next((values[key] for key in ("task", "tasks", "data", "text", "model") if values.get(key)), "")
         names = [found] if isinstance(found, str) else found if isinstance(found, list) else []
         more = values.get("more_tasks")
         names += more if isinstance(more, list) else []

@@ -104,6 +104,17 @@ class Extrapolation:
         half = t_quantile(0.9, math.inf) * math.hypot(noise, doublings * self.miss)
         return Estimate(expected, expected - half, min(1.0, expected + half))
 
+    def gain(self, labels: float, more: float) -> Estimate:
+        """What ``more`` labels score above ``labels``; what both have in common, such as the texts, cancels.
+
+        Of the refits, give or take the miss of each doubling between the two. Simulation: tests/test_extrapolation.py:
+        ``test_intervals_of_a_curve_cover``.
+        """
+        expected = self.law.score(more) - self.law.score(labels)
+        noise = float(np.std([law.score(more) - law.score(labels) for law in self.refits]))
+        half = t_quantile(0.9, math.inf) * math.hypot(noise, math.log2(more / labels) * self.miss)
+        return Estimate(expected, expected - half, expected + half)
+
     def labels(self, score: float) -> Estimate:
         """Labels that give this score; infinite if no number does."""
         return Estimate(self.law.labels(score), *_ends(self._labels_drawn([score] * len(self.refits))))

@@ -26,6 +26,7 @@ from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_result import FitResult
 from warmstart.interop.encoders import encoders_at_hand
 from warmstart.report.after_saving import model_is_saved
+from warmstart.runs.record import write_record
 from warmstart.stack.files import save_model
 from warmstart.system.console import console
 from warmstart.system.storage import atomic_write
@@ -65,11 +66,13 @@ def fit_data(config: FitConfig) -> FitResult:
     encoders, note = _encoders(config.encoders)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
     with _quiet():
-        found = fit_task(task, _settings(config.data, encoders, config.minutes, **how))
+        found = fit_task(task, _settings(config.data, encoders, config.minutes, **how), config)
     folder, saved = Path(config.out), None
     if found.model is not None:
         saved = save_model(found.model, folder / "bundle")
     with model_is_saved(saved or folder):
+        if saved:
+            write_record(folder, score=(found.best.name, (found.tested or found.selected.expected).value))
         atomic_write(folder / FIT_FILE, json.dumps(found.to_dict(), indent=1).encode())
         page = write_fit_page(found, config, folder)
     for line in [*found.lines(folder if saved else None, page, config.data), *note]:
