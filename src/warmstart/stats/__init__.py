@@ -33,6 +33,7 @@ _HOMES = {
     "anytime_interval": "anytime",
     "apply_temperature": "calibration",
     "area_under_risk_coverage": "abstention",
+    "asymptotic_half_width": "anytime",
     "backtest": "extrapolation",
     "benjamini_hochberg": "multiple_testing",
     "binomial_test": "proportions",
@@ -91,6 +92,7 @@ _HOMES = {
     "texts_to_tell": "power",
     "selected_accuracy": "selected",
     "selected_f1": "selected",
+    "weighted_accuracy": "anytime",
     "wilson_interval": "proportions",
     "worse_out_of_fold": "choice",
 }
@@ -108,6 +110,8 @@ if TYPE_CHECKING:
     from warmstart.stats.agreement import krippendorff_interval as krippendorff_interval
     from warmstart.stats.anytime import anytime_boundary as anytime_boundary
     from warmstart.stats.anytime import anytime_interval as anytime_interval
+    from warmstart.stats.anytime import asymptotic_half_width as asymptotic_half_width
+    from warmstart.stats.anytime import weighted_accuracy as weighted_accuracy
     from warmstart.stats.calibration import apply_temperature as apply_temperature
     from warmstart.stats.calibration import calibration_error_change as calibration_error_change
     from warmstart.stats.calibration import expected_calibration_error as expected_calibration_error
