@@ -118,7 +118,8 @@ def waiting(name: str) -> Scores:
     times = []
     with tempfile.TemporaryDirectory() as folder:
         project = Project.create(folder, name=name, type="classification", labels=names, texts=texts)
-        opened = LabelSession(project, vectors[:pool], Mixture(), 0.9)
+        project.change_settings(target=0.9)
+        opened = LabelSession(project, vectors[:pool])
         item = opened.next("Ada")
         for number in range(520):
             assert item is not None

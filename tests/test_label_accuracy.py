@@ -23,11 +23,15 @@ def quick_beliefs(vectors: np.ndarray, texts: list[int], labels: np.ndarray, ver
     return Beliefs(version, classes, scores / scores.sum(axis=1, keepdims=True), np.zeros(len(vectors)), len(texts))
 
 
-def session(seed: int, mixture: Mixture, texts: int = 400, labels: int = 200) -> tuple[Outcomes, np.ndarray]:
-    """Label some texts; what was seen, and the true accuracy (n,) of the model at each draw on the texts without a label."""
+def session(seed: int, mixture: Mixture, noise: float = 0.0, texts: int = 400, labels: int = 200) -> tuple[Outcomes, np.ndarray]:
+    """Label some texts; what was seen, and the true accuracy (n,) of the model at each draw on the texts without a label.
+
+    A share ``noise`` of the labels is wrong: accuracy is the agreement with what people say.
+    """
     chance = np.random.default_rng(seed)
     truth = chance.integers(0, 3, texts)
     vectors = np.eye(3, 6)[truth] * chance.uniform(0.5, 1.2) + chance.normal(0, 0.6, (texts, 6))
+    truth = np.where(chance.random(texts) < noise, chance.integers(0, 3, texts), truth)
     distances, beliefs = Distances(vectors), None
     seen, rows, accuracies = list[int](), list[tuple[bool, float, float, float]](), list[float]()
     for number in range(labels):
@@ -53,21 +57,31 @@ def first(outcomes: Outcomes, count: int) -> Outcomes:
 
 
 @pytest.mark.proofs
+@pytest.mark.parametrize("noise", [0.0, 0.15])
 @pytest.mark.parametrize(
     "mixture", [Mixture(), Mixture(random=0.2, uncertain=0.8, diverse=0.0)], ids=["default", "mostly uncertain"]
 )
-def test_the_accuracy_is_covered_at_every_moment_of_a_session(mixture: Mixture) -> None:
-    """Looked at after every fifth label, at least 95% of 1,000 sessions never miss the truth, and few prove what is not so."""
-    missed, wrongly_proven = 0, 0
-    for seed in range(1000):
-        outcomes, accuracies = session(seed, mixture)
-        looks = [(running_accuracy(first(outcomes, count)), count) for count in range(5, len(accuracies) + 1, 5)]
-        truths = [(found, accuracies[found.first - 1 : count].mean()) for found, count in looks if found is not None]
-        missed += any(not found.low <= truth <= found.high for found, truth in truths)
-        wrongly_proven += any(found.proves(truth + 1e-9) for found, truth in truths)
-    print(f"missed in {missed / 1000:.1%} of the sessions, proven wrongly in {wrongly_proven / 1000:.1%}")
-    assert missed <= 50
-    assert wrongly_proven <= 25
+def test_the_accuracy_is_covered_at_every_moment_of_a_session(mixture: Mixture, noise: float) -> None:
+    """Looked at after every fifth label, at least 95% of 300 sessions never miss the truth, and few prove what is not so.
+
+    Strict intervals are wider for nothing that is seen here; they hold for any sequence.
+    """
+    missed, wrongly_proven, widths = np.zeros(2), np.zeros(2), np.zeros(2)
+    for seed in range(300):
+        outcomes, accuracies = session(seed, mixture, noise)
+        for strict in (0, 1):
+            looks = [(running_accuracy(first(outcomes, n), strict=bool(strict)), n) for n in range(30, len(accuracies) + 1, 5)]
+            truths = [(found, accuracies[found.first - 1 : count].mean()) for found, count in looks if found is not None]
+            missed[strict] += any(not found.low <= truth <= found.high for found, truth in truths)
+            wrongly_proven[strict] += any(found.proves(truth + 1e-9) for found, truth in truths)
+            widths[strict] += truths[-1][0].high - truths[-1][0].low
+    for name, *counts in zip(("asymptotic", "strict"), missed, wrongly_proven, widths, strict=True):
+        miss, wrong, width = np.array(counts) / 300
+        print(
+            f"{name}, {noise:.0%} wrong labels: missed {miss:.1%}, proven wrongly {wrong:.1%}, width at the end {100 * width:.0f}"
+        )
+        assert miss <= 0.05
+        assert wrong <= 0.025
 
 
 @pytest.mark.proofs
@@ -88,7 +102,7 @@ def test_an_interval_of_one_moment_would_not_hold() -> None:
 def test_the_estimate_is_unbiased_although_hard_texts_are_preferred() -> None:
     """Within noise, where the plain share of right answers is too low by several points."""
     off, plain = list[float](), list[float]()
-    for seed in range(400):
+    for seed in range(300):
         outcomes, accuracies = session(seed, Mixture(random=0.2, uncertain=0.8, diverse=0.0))
         off.append(outcomes.values.mean() - accuracies.mean())
         plain.append(outcomes.right.mean() - accuracies.mean())
@@ -100,12 +114,15 @@ def test_the_number_of_labels_that_a_proof_needs_is_enough() -> None:
     """If the same goes on, the target is proven then, and not one text before."""
     right = np.tile(np.arange(20) > 0, 8)  # 95% right
     one = Outcomes(right, np.full(160, 0.95), np.full(160, 0.95), np.ones(160), 1.0)
-    found = running_accuracy(one, 0.9)
+    found = running_accuracy(one, 0.9, strict=True)
     assert found is not None
     assert not found.proves(0.9)
     assert found.first == 1
     more = found.needed[0.9]
     assert 0 < more < 1000
     assert "Not proven yet: if the accuracy stays as it is, about " in found.target_sentence(0.9)
+    nearly = running_accuracy(one, 0.9)
+    assert nearly is not None
+    assert nearly.low > found.low
     assert running_accuracy(one, 0.96).needed[0.96] == math.inf  # type: ignore[union-attr]
     assert accuracy_starts(200) == [0, 50, 100]

@@ -61,6 +61,23 @@ def test_an_answer_brings_the_next_text(session: TextsInOrder) -> None:
     assert answered["item"]["draw"] != draw
 
 
+def test_a_name_of_another_browser_is_asked_for(session: TextsInOrder) -> None:
+    """Nothing is shown before it is said that both are the same person; programs name no browser, and are not asked."""
+    first, second, same, program = (
+        one.json()
+        for one in ask(
+            session,
+            ("/api/join", ANNA | {"browser": "a"}),
+            ("/api/join", ANNA | {"browser": "b"}),
+            ("/api/join", ANNA | {"browser": "b", "same": True}),
+            ("/api/join", ANNA),
+        )
+    )
+    assert second == {"person": "Anna", "answered": 0, "taken": True}
+    assert first["item"] == same["item"] == program["item"] is not None
+    assert not first["taken"]
+
+
 def test_skipping_undoing_and_asking_again(session: TextsInOrder) -> None:
     """Nothing is left after the last text; undo brings it back with what was chosen."""
     answer = ask(session, ("/api/join", ANNA))[0].json()
@@ -96,6 +113,20 @@ def test_labelled_texts_are_downloaded(session: TextsInOrder) -> None:
     assert table.content == as_bytes(session.project)
     assert json.loads(lines.text) == {"text": "one", "label": "politics"}
     assert table.headers["content-disposition"] == 'attachment; filename="labels.csv"'
+
+
+def test_the_task_is_written_while_the_server_runs(session: TextsInOrder) -> None:
+    """Beside the project, with the command that learns from it; without two labels neither that nor a training is possible."""
+    for path in ("/api/task", "/api/train"):
+        refused = ask(session, (path, {}))[0]
+        assert refused.status_code == 422
+        assert "a task needs texts of at least two labels" in refused.json()["error"]
+    draw = ask(session, ("/api/join", ANNA))[0].json()["item"]["draw"]
+    second = ask(session, ("/api/answer", ANNA | {"draw": draw, "value": 1, "seconds": 1}))[0].json()["item"]["draw"]
+    ask(session, ("/api/answer", ANNA | {"draw": second, "value": 2, "seconds": 1}))
+    written = ask(session, ("/api/task", {}))[0].json()
+    assert written["command"] == f"warmstart fit {written['task']}"
+    assert Path(written["task"]).is_file()
 
 
 WRONG: list[tuple[str, Any, str]] = [

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from warmstart.cli import main
 from warmstart.labelling.exporting import LEAST_TEST
 from warmstart.labelling.project import MOST_TEXT_BYTES, Project
+from warmstart.labelling.records import ProjectSettings
 from warmstart.system.locks import LOCK
 from warmstart.system.processes import isolated_children
 from warmstart.tasks.load import load_task
@@ -56,6 +58,26 @@ def test_labels_are_imported_and_exported_without_a_server(
     with Project.open(tmp_path / "p") as project:
         assert (project.name, project.price, project.guidelines, len(project.texts)) == ("p", 0.5, "Look twice.", 12)
         assert [label.name for label in project.labels()] == ["a", "b", "c"]
+
+
+def test_a_project_goes_on_with_its_settings(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Vectors, target, mixture and judge are the project's; one that a start changes is said, and nothing else is touched."""
+    labels = pool.with_name("labels.ndjson")
+    first = ("--vectors", tmp_path, "--target", "0.8", "--mixture", "random=1", "--judge", "Ann ", "--proof", "strict")
+    assert run(tmp_path, pool, "--labels", "a", "b", "--import", labels, *first) == 0
+    kept = ProjectSettings(str(tmp_path.resolve()), 0.8, {"random": 1.0}, proof="strict", judge="Ann")
+    assert "Changed" not in capsys.readouterr().err
+    assert run(tmp_path) == 0
+    assert "Changed" not in capsys.readouterr().err
+    with Project.open(tmp_path / "p") as project:
+        assert project.settings == kept
+    assert run(tmp_path, "--vectors", "words", "--target", "0.9", "--mixture", "random=0.5", "uncertain=0.5", "--judge", "Ann") == 0
+    said = capsys.readouterr().err
+    assert f"Changed for this project: vectors was {tmp_path.resolve()} and is the default from now on." in said
+    assert "target was 0.8 and is 0.9 from now on." in said
+    assert "mixture was random=1 and is random=0.5 uncertain=0.5 from now on." in said
+    with Project.open(tmp_path / "p") as project:
+        assert project.settings == replace(kept, vectors="", target=0.9, mixture={"random": 0.5, "uncertain": 0.5})
 
 
 def test_an_import_alone_ends_without_a_server(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.labelling import news
+from warmstart.commands.fit.command import FitConfig, read_labelled
 from warmstart.data.annotation_values import Annotation
 from warmstart.data.annotations import annotated_table, annotated_texts, holds_annotations
+from warmstart.data.pool import task_pool
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.exporting import LEAST_TEST, TEST_FRACTION, as_bytes, export, formula_texts, random_texts
 from warmstart.labelling.importing import import_files, take_rows
 from warmstart.labelling.project import Project
+from warmstart.labelling.training import Training, after_labelling
 from warmstart.tasks.load import load_task
 
 POOL = ("The goal came late.", "A vote was held.", "Rain in Oslo", "Ada, of London")
@@ -93,6 +97,49 @@ def test_an_export_is_a_task(form: Any, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "unlabelled.ndjson").read_text().count("\n") == 10
     comments = read_table(Source(path=str(file)), file, form)["comment"].fill_null("").to_list()
     assert comments == ["anna: half of it\nbo: half of it", *[""] * 19]
+
+
+def test_fit_learns_from_all_that_is_exported(tmp_path: Path) -> None:
+    """Every label, also those that a race would hold out, and every text without one."""
+    with new(tmp_path / "p", [f"text {number}" for number in range(40)]) as project:
+        for text in range(30):
+            say(project, text, 1 + text % 2)
+        training = Training(project)
+        written = training.export()
+        assert training.status() is None
+        again = after_labelling(project)
+    assert written["command"] == f"warmstart fit {written['task']}"
+    assert again == f"next: warmstart label --out {tmp_path}/p --export {tmp_path}/p/task && {written['command']}"
+    task = read_labelled(FitConfig(data=written["task"]))
+    assert (len(task.train), len(task.validation), len(task.test)) == (30, 0, 0)
+    assert {*task_pool(task).texts} - {*map(str, task.train.texts)} == {f"text {number}" for number in range(30, 40)}
+
+
+@pytest.mark.journeys
+def test_a_model_is_trained_while_people_label(tmp_path: Path) -> None:
+    """By ``fit``, in a process of its own; the project stays open, and the command serves what it says."""
+    texts = [f"{'cats and dogs' if number % 2 else 'hammers and saws'} {number}" for number in range(60)]
+    with new(tmp_path / "p", texts) as project:
+        training = Training(project)
+        with pytest.raises(DataError, match="at least two labels"):
+            training.start()
+        for text in range(40):
+            say(project, text, 1 + text % 2)
+        training.start()
+        training.start()  # one is under way
+        begun = training.status()
+        assert begun is not None
+        assert begun["state"] == "running"
+        say(project, 50, 1)
+        while (found := training.status()) is not None and found["state"] == "running":
+            time.sleep(0.5)
+        training.close()
+    assert found is not None
+    assert found["state"] == "done", found
+    assert found["sentence"].startswith("Use ")
+    place = tmp_path.resolve() / "p" / "model" / "bundle"
+    assert found["command"] == f"warmstart serve {place}"
+    assert place.is_dir()
 
 
 def test_a_random_test_split_has_only_what_was_drawn_at_random(tmp_path: Path) -> None:

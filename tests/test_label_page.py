@@ -93,7 +93,7 @@ def test_texts_are_labelled_by_keys_alone(browser: Any, tmp_path: Path) -> None:
             anna.answer(str(i % 3 + 1))
             assert session.project.labelled()[i] == i % 3 + 1
         assert anna.page.locator("#said").inner_text() == "Saved as “politics”."
-        anna.page.wait_for_selector("#progress-words:has-text('20 of 70 texts labelled')")
+        anna.page.wait_for_selector("#progress-words:has-text('20 texts are labelled; 30 more would prove the goal')")
         assert all(0 <= one.seconds < 3600 for one in session.project.answers())
         down = "for (let i = 0; i < 5; i += 1) document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '2', bubbles: true}))"
         with anna.page.expect_response("**/api/answer"):
@@ -168,6 +168,36 @@ def test_two_people_never_get_the_same_new_text(browser: Any, tmp_path: Path) ->
         assert "alpha 0.81" in anna.page.locator("#agreement").inner_text()
 
 
+def test_two_browsers_of_one_name_are_told_apart(browser: Any, tmp_path: Path) -> None:
+    """The second is asked whether it is the same person, once; who says no takes another name."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS))
+    with serving(session) as address, Person(browser, address, "Ann") as ann, Person(browser, address, "Bea") as other:
+        ann.answer("1")
+        page = other.page
+        for name, button in (("Ann", "No, I take another name"), ("Ann", "Yes, that is me")):
+            if not page.locator("#join").is_visible():
+                page.click("#me-change")
+            page.fill("#join-name", name)
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#taken:has-text('“Ann” has joined in another browser, and gave 1 answers. Is that you?')")
+            page.get_by_role("button", name=button).click()
+        page.wait_for_selector("#me-name:has-text('Ann')")
+        page.reload()
+        page.wait_for_selector("#work:not([hidden])")
+        assert other.text == TEXTS[1]
+
+
+def test_the_text_is_in_sight_after_an_answer(browser: Any, tmp_path: Path) -> None:
+    """Also on a phone where somebody had scrolled down to the figures; long names of labels are not broken there."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS, ("entertainment", "international relations", "a")))
+    settings = {"viewport": {"width": 390, "height": 600}}
+    with serving(session) as address, Person(browser, address, "Ann", **settings) as ann:
+        assert ann.page.locator("#choices button").first.bounding_box()["height"] < 50
+        ann.page.evaluate("document.getElementById('figures').scrollIntoView()")
+        ann.answer("1")
+        assert 0 <= ann.page.locator("#text").bounding_box()["y"] < 300
+
+
 def start(folder: Path, port: int) -> subprocess.Popen[str]:
     """The server of a folder, in a process of its own, once it listens."""
     command = [sys.executable, "-m", "helpers.labelling", str(folder), str(port)]
@@ -224,7 +254,7 @@ def test_labels_are_added_renamed_and_merged(browser: Any, tmp_path: Path) -> No
         page.wait_for_selector("#names [role=status]:has-text('is now “games”')")
         page.get_by_label("Merge politics into").select_option("games")
         page.get_by_role("button", name="Merge politics", exact=True).click()
-        page.get_by_role("button", name="Really merge politics into games").click()
+        page.get_by_role("button", name="Merge “politics” into “games”, for good?").click()
         page.wait_for_selector("#names-rows tr:nth-child(4)", state="detached")
         page.click("#names summary")
         page.wait_for_selector("#names-history li:last-child:has-text('politics')")
@@ -321,6 +351,8 @@ def test_everyone_can_use_it(kind: str, width: int, scheme: str, browser: Any, t
         page.click("#outlook-table summary")
         assert page.locator("#outlook-table tbody tr").count() == 3
         outlook = "100 more labels would bring about 2 points."
+        marks = page.locator("#marks-words span").all_inner_texts()
+        assert marks == ["Now: about 87%", "Proven: at least 72%", "Goal: 90%"]
         for role, name in (("region", "Text to label"), ("group", "Labels"), ("img", outlook)):
             assert page.get_by_role(role, name=name, exact=True).count() == 1, name
         for dialog in (None, "keys", "names"):

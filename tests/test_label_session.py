@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from warmstart.labelling.selection import Mixture
 from warmstart.labelling.session import LabelSession
 
 WORDS = {"animals": "cat dog horse mouse cow sheep", "tools": "hammer saw drill wrench plane file"}
-ALWAYS_NEW = Mixture(doubtful=0.0, overlap=0.0)
+ALWAYS_NEW = {"doubtful": 0.0, "overlap": 0.0}
 
 
 def pool(count: int) -> list[str]:
@@ -42,8 +42,9 @@ def vectors(project: Project) -> np.ndarray:
     return np.column_stack([np.arange(len(project.texts)) % 2 * 2.0 - 1, chance.normal(0, 0.3, (len(project.texts), 3))])
 
 
-def open_session(project: Project, mixture: Mixture = ALWAYS_NEW, target: float | None = None) -> LabelSession:
-    return LabelSession(project, vectors(project), mixture, target)
+def open_session(project: Project, mixture: Mapping[str, float] = ALWAYS_NEW, target: float | None = None) -> LabelSession:
+    project.change_settings(mixture=mixture, target=target)
+    return LabelSession(project, vectors(project))
 
 
 @pytest.fixture
@@ -69,17 +70,19 @@ def label(session: LabelSession, person: str, count: int) -> list[int]:
 
 def test_a_session_goes_on_where_it_was(tmp_path: Path) -> None:
     """After a restart: the same open text, no text twice, the same accuracy, later versions of the model; until the pool ends."""
-    session = open_session(begin(tmp_path / "project", 45), target=0.9)
-    seen = label(session, "Ada", 30)
+    session = open_session(begin(tmp_path / "project", 65), target=0.9)
+    seen = label(session, "Ada", 50)
     item, status = session.next("Ada"), session.status()
     session.close()
-    session = open_session(Project.open(tmp_path / "project"), target=0.9)
+    project = Project.open(tmp_path / "project")
+    assert (project.settings.target, project.settings.mixture) == (0.9, ALWAYS_NEW)
+    session = LabelSession(project, vectors(project))
     session.learner.wait()
     assert session.next("Ada") == item
     again = session.status()
     assert again["accuracy"] == status["accuracy"] is not None
     assert again["model"]["version"] > status["model"]["version"]
-    assert sorted([*seen, *label(session, "Ada", 15)]) == [*range(45)]
+    assert sorted([*seen, *label(session, "Ada", 15)]) == [*range(65)]
     assert session.next("Ada") is None
     session.close()
 
@@ -90,12 +93,15 @@ PROVEN = "Proven: models since text 51 label at least 85% of the rest of the poo
 @pytest.mark.proofs
 def test_an_easy_pool_is_learned_and_the_target_proven(session: LabelSession) -> None:
     """Two topics that one dimension tells apart: at the end at least 85% is proven."""
-    assert session.status()["accuracy"] is None
-    label(session, "Ada", 20)
+    label(session, "Ada", 29)
     status = session.status()
+    assert (status["accuracy"], status["newest"]) == (None, None)
+    label(session, "Ada", 15)
+    status = session.status()
+    assert status["newest"]["low"] < status["newest"]["estimate"] <= status["newest"]["high"]
     assert status["accuracy"]["low"] < status["accuracy"]["estimate"] <= status["accuracy"]["high"]
     assert not status["target"]["proven"]
-    label(session, "Ada", 150)
+    label(session, "Ada", 126)
     status = session.status()
     assert status["target"] == {"target": 0.85, "proven": True, "sentence": PROVEN}
     assert status["outlook"]["sentence"].startswith("30 more labels would bring about 0.")
@@ -142,6 +148,27 @@ def test_a_text_left_open_is_given_to_the_next_person(session: LabelSession, mon
     assert len(known.right) == counted + 6
 
 
+def test_an_idle_visitor_holds_nobody_up(session: LabelSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who enters a name and goes away has a text open; others get it soon, once they went on, and figures say who is awaited."""
+    label(session, "Ada", 20)
+    left = session.next("Visitor")
+    assert left is not None
+    label(session, "Ada", 6)
+    assert session.status()["waiting"].startswith("What is proven waits for a text that Visitor has left open, with 6 later")
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return datetime.now(UTC) + timedelta(minutes=3)
+
+    monkeypatch.setattr(session_module, "datetime", Later)
+    assert left["text_id"] in label(session, "Ada", 2)
+    assert session.status()["waiting"] == ""
+    known, _ = session.outcomes()
+    assert known is not None
+    assert session.next("Visitor")["text_id"] != left["text_id"]  # type: ignore[index]
+
+
 def test_undo_shows_the_text_again_with_what_was_chosen(session: LabelSession) -> None:
     """Only to the person who answered; two people never get the same new text."""
     (text,) = label(session, "Ada", 1)
@@ -157,19 +184,36 @@ def test_undo_shows_the_text_again_with_what_was_chosen(session: LabelSession) -
 
 
 def test_second_answers_give_agreement_and_disagreements_are_decided(tmp_path: Path) -> None:
-    """Two people answer the same texts; where they differ, somebody decides, and sees what both said."""
-    session = open_session(begin(tmp_path / "project", 40), Mixture(doubtful=0.0, overlap=0.5))
+    """Two people answer the same texts; where they differ, a third person decides, and sees what both said; or a judge does."""
+    session = open_session(begin(tmp_path / "project", 40), {"doubtful": 0.0, "overlap": 0.5})
     session.join("Bob")
-    queues, number = set(), 0
-    while (item := session.next(person := ("Ada", "Bob")[number % 2])) is not None:
-        number += 1
-        queues.add(item["queue"])
+    queues = set()
+
+    def work(person: str) -> str:
+        """Answer what comes next, wrongly where it is a second answer to every fifth text; where it came from."""
+        item = session.next(person)
+        if item is None:
+            return ""
         if item["queue"] == "disagreement":
             assert {one["person"] for one in item["others"]} == {"Ada", "Bob"}
-        wrong = item["queue"] == "overlap" and item["text_id"] % 5 == 0
+        errs = item["queue"] == "overlap" and item["text_id"] % 5 == 0
+        wrong = errs and person != "Eve" and not session.project.settings.judge
         session.answer(person, item["draw"], 3 - truth(item) if wrong else truth(item), 1.0)
         session.learner.wait()
-    assert queues == {"new", "overlap", "disagreement"}
+        return str(item["queue"])
+
+    while came := {work("Ada"), work("Bob")} - {""}:
+        queues |= came
+    assert queues == {"new", "overlap"}
+    waiting = session.status()["disagreements"]
+    assert waiting > 1
+    while work("Eve") != "disagreement":
+        pass
+    assert session.status()["disagreements"] == waiting - 1
+    session.project.change_settings(judge="Bob")
+    assert {work("Eve") for _ in range(60)} <= {"overlap", ""}
+    while (queue := work("Bob")) != "":
+        assert queue in ("disagreement", "overlap")
     status = session.status()
     assert 0 < status["agreement"]["alpha"] < 1
     assert status["disagreements"] == 0
@@ -180,7 +224,7 @@ def test_second_answers_give_agreement_and_disagreements_are_decided(tmp_path: P
 @pytest.mark.proofs
 def test_likely_wrong_labels_are_shown_once_more(tmp_path: Path) -> None:
     """Of 5 planted errors among 100 labels the model doubts at least 4, and each is shown once."""
-    session = open_session(begin(tmp_path / "project", 120), Mixture(doubtful=1.0, overlap=0.0))
+    session = open_session(begin(tmp_path / "project", 120), {"doubtful": 1.0, "overlap": 0.0})
     planted, again = set(), list[int]()
     while (number := len(session.project.labelled())) < 100:
         session.learner.wait()
@@ -213,7 +257,7 @@ def test_merged_labels_count_as_one_everywhere(session: LabelSession) -> None:
 
 def test_words_are_tagged_without_a_model(tmp_path: Path) -> None:
     """Texts are drawn at random and diverse; people's agreement is by word."""
-    session = open_session(begin(tmp_path / "project", 30, "tagging"), Mixture(doubtful=0.0, overlap=1.0))
+    session = open_session(begin(tmp_path / "project", 30, "tagging"), {"doubtful": 0.0, "overlap": 1.0})
     for person in ("Ada", "Bob"):
         session.join(person)
         for _ in range(20):
@@ -246,7 +290,7 @@ def test_vectors_of_a_model_are_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     from warmstart.labelling import vectors as module
 
     texts = pool(40)
-    plain = module.pool_vectors(texts, None, tmp_path)
+    plain = module.pool_vectors(texts, "", tmp_path)
     topics = np.arange(40) % 2 == 0
     assert ((plain[topics].mean(axis=0) - plain[~topics].mean(axis=0)) ** 2).max() > 1
     monkeypatch.setattr("warmstart.model.files.model_digest", lambda _: "d")

@@ -13,6 +13,7 @@ from typing import Any
 
 from warmstart.labelling.project import Project
 from warmstart.labelling.records import Draw, Value
+from warmstart.labelling.training import Training
 
 
 def news(folder: Path, texts: Sequence[str], labels: Sequence[str] = ("sport", "politics", "science"), **settings: Any) -> Project:
@@ -28,11 +29,14 @@ class TextsInOrder:
         self.project, self.twice = project, {*twice}
         self.lock = threading.RLock()
         self.closed = False
+        self.training = Training(project)
 
-    def join(self, person: str) -> dict[str, Any]:
+    def join(self, person: str, browser: str = "", *, same: bool = False) -> dict[str, Any]:
         """Somebody is here."""
-        self.project.join(person)
-        return {"person": person, "answered": sum(one.person == person for one in self.project.answers())}
+        taken = bool(browser) and not same and self.project.browser_of(person) not in (None, browser)
+        if not taken:
+            self.project.join(person, browser)
+        return {"person": person, "answered": sum(one.person == person for one in self.project.answers()), "taken": taken}
 
     def next(self, person: str) -> dict[str, Any] | None:
         """The open draw of a person, else a disagreement, a second answer, or a new text."""
@@ -106,20 +110,25 @@ class TextsInOrder:
             "texts": len(self.project.texts), "labelled": labelled, "skipped": sum(one.value is None for one in answers),
             "people": people,
             "agreement": {"alpha": 0.81, "low": 0.55, "high": 1.0, "texts": 12},
-            "disagreements": len(self.project.disagreements()), "doubtful": 1,
+            "progress": {"labels": labelled, "of": 50, "sentence": f"{labelled} texts are labelled; 30 more would prove the goal"},
+            "disagreements": len(self.project.disagreements()), "judge": "", "doubtful": 1,
             "model": {"version": 3, "labels": 40, "fitting": False},
-            "accuracy": {"estimate": 0.87, "low": 0.8, "high": 0.93, "labels": 40, "sentence": "87.0% of the texts are right."},
+            "newest": {"estimate": 0.87, "low": 0.8, "high": 0.93, "tells": True},
+            "accuracy": {"estimate": 0.85, "low": 0.72, "high": 0.97, "labels": 40, "tells": True},
+            "sentence": "Today's model labels about 87% of the texts correctly. Proven: at least 72%.", "waiting": "",
             "target": {"target": 0.9, "proven": labelled > 3, "sentence": "90% lies within the interval."},
             "outlook": {
                 "sentence": "100 more labels would bring about 2 points.",
                 "points": [[10, 0.6, 0.5, 0.7], [20, 0.75, 0.7, 0.8], [40, 0.87, 0.8, 0.93]],
             },
+            "training": self.training.status(),
             "price": {"sentence": "40 labels cost 4.00 so far."},
         }  # fmt: skip
 
     def close(self) -> None:
         """The server ends."""
         self.closed = True
+        self.training.close()
         self.project.close()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from tyro.conf import Positional, arg
@@ -15,11 +15,14 @@ from tyro.conf import Positional, arg
 from warmstart.config import Advanced, Effectless
 from warmstart.data.files import open_text
 from warmstart.data.source import TableFlags
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, StorageError
 from warmstart.serve.access import AccessSettings, missing_extra
 from warmstart.system.console import console
 from warmstart.system.limits import YAML_BYTES
+from warmstart.system.locks import LOCK, holder_of
 
+WORD_VECTORS = "words"
+"""as a model: none, but vectors made from the words of the pool"""
 LISTED_LABELS = 20
 """new labels that an import names"""
 
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LabelConfig(AccessSettings, TableFlags):
-    """Label texts in the browser; run again with the same --out to go on."""
+    """Label texts in the browser; run again with the same --out to go on, with the settings of before."""
 
     pool: Positional[tuple[str, ...]] = ()
     """texts to label: files or globs with a text on each line, or tables (--text-column); not needed to go on"""
@@ -49,11 +52,15 @@ class LabelConfig(AccessSettings, TableFlags):
     """of one label, in any currency, for what more labels would cost"""
     target: float | None = Field(None, gt=0, lt=1)
     """accuracy to reach, such as 0.9; the page says when it is proven"""
+    proof: Advanced[Literal["asymptotic", "strict"] | None] = None
+    """whether what is proven holds nearly (default), or exactly, with intervals that are 1.3 to 1.5 times as wide"""
+    judge: str | None = None
+    """who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
     mixture: tuple[str, ...] = ()
     """how the next text is drawn, such as random=0.5 uncertain=0.3 diverse=0.2 (the default); doubtful=0.05 and overlap=0.1 are
     shares of all turns, for likely wrong labels and for second answers"""
     vectors: str | None = None
-    """a model whose frozen vectors the learner reads; default: vectors made from the words of the pool"""
+    """a model whose frozen vectors the learner reads; default, and "words": vectors made from the words of the pool"""
     imports: Annotated[tuple[str, ...], arg(name="import")] = ()
     """labels to read, without a server: csv, ndjson, or what Label Studio, doccano, Prodigy, Argilla or spaCy export"""
     export: str | None = None
@@ -74,12 +81,14 @@ def label(config: LabelConfig) -> None:
     """The ``label`` command: open or make the project; read labels into it or write them, and end; else serve until it is ended."""
     from warmstart.labelling.selection import Mixture
 
-    mixture, rules = Mixture.of(_shares(config.mixture)), config.rules()
+    Mixture.of(_shares(config.mixture))
+    rules = config.rules()
     if config.add and not config.pool:
         raise ConfigError("--add takes the new texts of files into a project; name the files, or leave --add out")
     if config.export is None and not config.imports:
         try:
             from warmstart.labelling.session import LabelSession
+            from warmstart.labelling.training import after_labelling
             from warmstart.serve.labelling.app import make_label_app
             from warmstart.serve.running import listen, run
         except ImportError as error:
@@ -97,10 +106,12 @@ def label(config: LabelConfig) -> None:
         if config.export is not None or config.imports:
             return
         with listen(config.host, config.port) as listening:  # an address that is taken is said before the vectors are made
-            session = LabelSession.open(project, mixture, config.vectors, config.target, config.seed)
+            session = LabelSession.open(project, config.seed)
             try:
                 run(make_label_app(session, rules), listening, config.host)
             finally:
+                console.print(session.status()["sentence"])
+                console.print(after_labelling(project))
                 session.close()
 
 
@@ -113,6 +124,10 @@ def _project(config: LabelConfig) -> Project:
     from warmstart.tasks.load import load_task
 
     there = any((Path(config.out) / name).exists() for name in (DATABASE, BACKUP))
+    if there and config.export and (server := holder_of(Path(config.out) / LOCK)):
+        raise StorageError(
+            f"{config.out} is being labelled (process {server.process}); the button Export of its page writes the task meanwhile"
+        )
     project = Project.open(config.out) if there else None
     try:
         manifest = config.task or (project.task if project and config.pool else None)
@@ -123,11 +138,15 @@ def _project(config: LabelConfig) -> Project:
             console.print("".join(pool_sentences(found)), end="")
         if project is None:
             project = _made(config, found.texts if found else (), task)
+            project.change_settings(**_settings(config))
         else:
             _check_settings(project, config, task)
             if found and config.pool:
                 _compare_pools(project, found.texts, add=config.add)
             project.set(guidelines=_guidelines(config.guidelines), price=config.price)
+            before = project.settings
+            for name, value in project.change_settings(**_settings(config)).items():
+                console.print(changed_sentence(name, value, getattr(before, name)))
         take_rows(project, rows)
         if project.notice:
             console.print(project.notice)
@@ -165,6 +184,20 @@ def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Proje
         price=config.price,
         task=str(task.manifest.resolve()) if task and task.manifest else "",
     )
+
+
+def _settings(config: LabelConfig) -> dict[str, Any]:
+    """What the project keeps until another start changes it; None: as before."""
+    vectors = config.vectors
+    if vectors and (there := Path(vectors)).exists():
+        vectors = str(there.resolve())  # a later start may be made elsewhere
+    return {
+        "vectors": "" if vectors == WORD_VECTORS else vectors,
+        "target": config.target,
+        "mixture": _shares(config.mixture) or None,
+        "proof": config.proof,
+        "judge": config.judge and config.judge.strip(),
+    }
 
 
 def _held_out(project: Project) -> list[str]:
@@ -234,6 +267,7 @@ def _shares(mixture: Sequence[str]) -> dict[str, float]:
 
 def _export(project: Project, config: LabelConfig) -> None:
     from warmstart.labelling.exporting import export, formula_texts
+    from warmstart.labelling.training import learning_command
 
     form = config.form or ("ndjson" if project.type == "tagging" else "csv")
     written = export(project, config.export or "", form, config.export_test, safe_csv=config.safe_csv)
@@ -255,6 +289,7 @@ def _export(project: Project, config: LabelConfig) -> None:
             "A fifth of the labelled texts is held out for test. If some were chosen because the model was unsure of them, scores "
             "are not those of new texts; --export-test random writes a test split of texts that were drawn at random."
         )
+    console.print(f"next: {learning_command(project, written['task'])}")
 
 
 # ------------------------------------------------------------------------------------------------ sentences
@@ -266,6 +301,14 @@ def project_sentence(project: Project) -> str:
         f"{project.folder}: {len(project.labelled()):,} of {len(project.texts):,} texts are labelled, with "
         f"{len(project.labels())} labels; {len(project.disagreements()):,} disagreements."
     )
+
+
+def changed_sentence(name: str, value: Any, before: Any) -> str:
+    """That a setting of the project is another one."""
+    then, now = (
+        " ".join(f"{key}={share:g}" for key, share in one.items()) if isinstance(one, dict) else one for one in (before, value)
+    )
+    return f"Changed for this project: {name} was {then or 'the default'} and is {now or 'the default'} from now on."
 
 
 def pool_sentences(found: PoolTexts) -> list[str]:

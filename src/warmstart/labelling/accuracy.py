@@ -8,10 +8,14 @@ drawn with a known probability q_i, and a person labels it. Then (active statist
 has exactly that model's accuracy on the R texts as its mean, whatever the confidences are worth and however texts are preferred.
 Good confidences only make it vary less; a and b, from what was seen before, make them good (as the tuning of Angelopoulos, Duchi
 and Zrnic 2023). The mean of the X is the mean accuracy of the models that stood in between, and its
-interval is a confidence sequence (``stats/anytime.py``): one may look after every label, and stop.
+interval is a confidence sequence (``stats/anytime.py``): one may look after every label, and stop. By default it is asymptotic;
+``strict`` ones hold exactly, and are wider.
 
 Models improve, so the mean over all of them understates the last one. So the mean begins anew at 50, 100, 200, … labels, all of
 them valid together, and the one with the highest lower end is shown. "Proven" means that this end has reached the target.
+
+What people ask first is how good the newest model is. Predictions for labelled texts that were left out say it, weighted by how the
+texts were drawn (``newest_accuracy``); that interval is for one look.
 
 Letters: n texts drawn while there was a model, R texts without a label at a draw.
 """
@@ -19,14 +23,17 @@ Letters: n texts drawn while there was a model, R texts without a label at a dra
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from warmstart.stats.anytime import anytime_boundary, anytime_interval
+from warmstart.labelling.records import Draw, Value
+from warmstart.stats.anytime import FEWEST_NORMAL, anytime_boundary, asymptotic_half_width, weighted_accuracy
 from warmstart.stats.extrapolation import round_labels
-from warmstart.stats.formatting import percent
+from warmstart.stats.formatting import percent, percent_range
+from warmstart.stats.intervals import Estimate
 
 _LEVEL = 0.95
 """confidence that all intervals hold, at all moments together"""
@@ -37,8 +44,11 @@ _BELIEF = 5.0
 _FAR = 20
 """times the texts so far: what would need more of them is not predicted"""
 
-
-NOTHING_COMPARED = "Not proven yet: no model has predicted a text before it was labelled."
+FEWEST_FOR_FIGURES = FEWEST_NORMAL
+"""labels; with fewer, nothing is said of the accuracy"""
+_WIDEST = 0.4
+"""an interval that is wider says too little to be a number"""
+NOTHING_COMPARED = f"Not proven yet: that takes {FEWEST_FOR_FIGURES} texts that a model predicted before they were labelled."
 
 
 @dataclass(frozen=True)
@@ -108,12 +118,17 @@ class RunningAccuracy:
     needed: dict[float, float]
     """target -> further texts that would prove it if the accuracy stays; infinite: none would"""
 
+    @property
+    def tells(self) -> bool:
+        """Whether the interval is narrow enough to be a number."""
+        return self.high - self.low <= _WIDEST
+
     def sentence(self) -> str:
-        """The estimate, its interval and what it is about."""
-        return (
-            f"The models that stood while texts {self.first:,} to {self.last:,} were drawn label {percent(self.value)} of the rest "
-            f"of the pool correctly ({percent(self.low)} to {percent(self.high)} with 95% confidence, however often one looks)."
-        )
+        """What is proven."""
+        if not self.tells:
+            return "Too few labels to prove much yet."
+        since = f", for the models since text {self.first:,}" if self.first > 1 else ""
+        return f"Proven, however often you look: at least {percent(self.low, 0)}{since}."
 
     def proves(self, target: float) -> bool:
         """Whether the accuracy is at least the target, with 95% confidence."""
@@ -132,24 +147,65 @@ class RunningAccuracy:
         return f"Not proven yet: if the accuracy stays as it is, about {round_labels(more)} more labels would prove {goal}."
 
 
-def running_accuracy(outcomes: Outcomes, target: float | None = None) -> RunningAccuracy | None:
-    """The best window of the outcomes; None without any.
+def newest_accuracy(drawn: Sequence[tuple[Draw, Value | None]], left_out: np.ndarray | None) -> Estimate | None:
+    """The accuracy of today's model on the texts without a label; None with few labels.
 
-    All windows' intervals hold together, at every moment, with 95% confidence: window k may err with 1 / (k (k + 1)) of 5%.
-    Simulation: tests/test_label_accuracy.py: ``test_the_accuracy_is_covered_at_every_moment_of_a_session``.
+    ``drawn`` are the new texts with the answer to each (None: skipped, which counts as wrong), and ``left_out`` (K, N) is what
+    models predict that did not learn from the text.
+    """
+    known = [(draw, answer) for draw, answer in drawn if draw.probability is not None]
+    if left_out is None or len(known) < FEWEST_FOR_FIGURES:
+        return None
+    right = np.array([0.0 if answer is None else (left_out[:, draw.text] == answer).mean() for draw, answer in known])
+    remaining, probabilities = np.array([(draw.remaining, draw.probability) for draw, _ in known]).T
+    found = weighted_accuracy(right, remaining, probabilities)
+    return None if math.isnan(found.value) else found
+
+
+def tells(found: Estimate) -> bool:
+    """Whether an interval is narrow enough to be a number."""
+    return found.high - found.low <= _WIDEST
+
+
+def newest_sentence(found: Estimate | None) -> str:
+    """What today's model is worth."""
+    if found is None:
+        return f"The first figure comes with {FEWEST_FOR_FIGURES} labels."
+    if not tells(found):
+        return "Too few labels to say how good today's model is."
+    ends = percent_range(found.low, found.high, digits=0)
+    return f"Today's model labels about {percent(found.value, 0)} of the remaining texts correctly ({ends}%, if you look once)."
+
+
+def running_accuracy(outcomes: Outcomes, target: float | None = None, *, strict: bool = False) -> RunningAccuracy | None:
+    """The best window of the outcomes; None while there are few.
+
+    All windows' intervals hold together, at every moment, with 95% confidence: window k may err with 1 / (k (k + 1)) of 5%. They
+    are asymptotic; ``strict`` ones hold exactly. Simulation: tests/test_label_accuracy.py:
+    ``test_the_accuracy_is_covered_at_every_moment_of_a_session``.
     """
     count = len(outcomes.right)
-    if not count:
+    if count < FEWEST_FOR_FIGURES:
         return None
     best = None
     for number, start in enumerate(accuracy_starts(count), 1):
-        error = (1 - _LEVEL) / (number * (number + 1))
-        found = anytime_interval(outcomes.values[start:], outcomes.predictions[start:], outcomes.scale, 1 - error)
-        if best is None or found.low > best.low:
-            inside = float(np.clip(found.value, found.low, found.high))  # a mean of X may lie outside [0, 1]
-            needed = {target: _needed(outcomes, start, error, target)} if target is not None else {}
-            best = RunningAccuracy(inside, found.low, found.high, start + 1, count, count - start, needed)
+        half = _half_width(outcomes, start, (1 - _LEVEL) / (number * (number + 1)), strict=strict)
+        value, wide = float(outcomes.values[start:].mean()), half(count - start)
+        low, high = (float(np.clip(end, 0, 1)) for end in (value - wide, value + wide))
+        if best is None or low > best.low:
+            needed = {target: _needed(half, count - start, value - target)} if target is not None else {}
+            inside = float(np.clip(value, low, high))  # a mean of X may lie outside [0, 1]
+            best = RunningAccuracy(inside, low, high, start + 1, count, count - start, needed)
     return best
+
+
+def _half_width(outcomes: Outcomes, start: int, error: float, *, strict: bool) -> Callable[[int], float]:
+    """Half the interval of a window by its number of texts, if all goes on as since its start."""
+    values, errors = outcomes.values[start:], (outcomes.values - outcomes.predictions)[start:]
+    if not strict:
+        return lambda count: asymptotic_half_width(values, outcomes.scale, error, count)
+    each = float((errors**2).mean())
+    return lambda count: anytime_boundary(each * count, outcomes.scale, error / 2) / count
 
 
 def accuracy_starts(count: int) -> list[int]:
@@ -161,23 +217,16 @@ def accuracy_starts(count: int) -> list[int]:
     return starts
 
 
-def _needed(outcomes: Outcomes, start: int, error: float, target: float) -> float:
-    """Further texts after which the lower end of a window reaches the target if everything goes on as since its start."""
-    errors = (outcomes.values - outcomes.predictions)[start:]
-    count, margin = len(errors), float(outcomes.values[start:].mean()) - target
+def _needed(half: Callable[[int], float], count: int, margin: float) -> float:
+    """Further texts after which the lower end of a window of ``count`` texts, ``margin`` above the target, reaches it."""
     if margin <= 0:
         return math.inf
-    each = float((errors**2).mean())
-
-    def proves(total: int) -> bool:
-        return anytime_boundary(each * total, outcomes.scale, error / 2) <= margin * total
-
     low, high = count, count + 1
-    while not proves(high):
+    while half(high) > margin:
         if high > _FAR * count:
             return math.inf
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if proves(middle) else (middle, high)
+        low, high = (low, middle) if half(middle) <= margin else (middle, high)
     return high - count

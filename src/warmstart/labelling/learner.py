@@ -16,6 +16,8 @@ import numpy as np
 from warmstart.seeding import rng
 
 MEMBERS = 5
+_REPETITIONS = 3
+"""of the folds, for the accuracy of the newest model"""
 LEARNER_STRENGTHS = (0.01, 0.1, 1.0)
 """values of C of a logistic regression on standardised vectors; the first until there are enough labels to choose"""
 _FOLDS = 5
@@ -100,6 +102,20 @@ def held_out_probabilities(
         some, probabilities = _probabilities(strength, vectors[texts[learns]], labels[learns], None, vectors[texts[chosen]])
         found[np.ix_(chosen, np.searchsorted(classes, some))] = probabilities
     return classes, found
+
+
+def left_out_predictions(
+    beliefs: Beliefs, vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int, strength: float
+) -> np.ndarray:
+    """(3, N) label ids that models which did not learn from a text predict for it.
+
+    For the labelled ``texts`` (n,) by repeated folds; for the others by the beliefs, which learned from the same labels.
+    """
+    found = np.tile(beliefs.predicted, (_REPETITIONS, 1))
+    for number in range(_REPETITIONS):
+        classes, probabilities = held_out_probabilities(vectors, texts, labels, seed + number, strength)
+        found[number, texts] = classes[probabilities.argmax(axis=1)]
+    return found
 
 
 def _probabilities(

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from warmstart.labelling.accuracy import FEWEST_FOR_FIGURES
 from warmstart.labelling.doubts import likely_wrong
-from warmstart.labelling.learner import LEARNER_STRENGTHS, Beliefs, best_strength, fit_beliefs
+from warmstart.labelling.learner import LEARNER_STRENGTHS, Beliefs, best_strength, fit_beliefs, left_out_predictions
 from warmstart.system.console import console
 
 FEWEST_FOR_DOUBTS = 50
@@ -20,6 +21,8 @@ _PATIENCE = 5.0
 """seconds"""
 _GROWTH = 1.1
 """labels are doubted, and the strength is chosen, anew when there are so many times as many"""
+_CHECK_GROWTH = 1.05
+"""texts are left out in turn anew when there are so many times as many labels"""
 
 
 class BackgroundLearner:
@@ -30,6 +33,10 @@ class BackgroundLearner:
         self.beliefs: Beliefs | None = None
         self.doubtful: tuple[int, ...] = ()
         """texts, the least credible label first"""
+        self.left_out: np.ndarray | None = None
+        """(3, N) label ids by models that did not learn from the text; None with fewer labels than ``FEWEST_FOR_FIGURES``"""
+        self.checked = 0
+        """labels that these models, together, learned from"""
         self._labelled, self._version, self._seed = labelled, version, seed
         self._doubted_at, self._strength = 0, LEARNER_STRENGTHS[0]
         self._news, self._idle, self._ended = threading.Event(), threading.Event(), False
@@ -47,6 +54,11 @@ class BackgroundLearner:
         with self._told:
             self._idle.clear()
             self._news.set()
+
+    def forget(self) -> None:
+        """Labels mean something else: what was predicted for texts that were left out holds no more."""
+        self.left_out, self.checked = None, 0
+        self.wake()
 
     def wait(self) -> None:
         """Until all labels are learned; for programs, not for people."""
@@ -85,3 +97,6 @@ class BackgroundLearner:
             self._doubted_at = len(labels)
             self._strength, classes, probabilities = best_strength(self.vectors, texts, labels, self._seed)
             self.doubtful = tuple(texts[likely_wrong(labels, classes, probabilities)].tolist())
+        if len(labels) >= FEWEST_FOR_FIGURES and not self.checked <= len(labels) < _CHECK_GROWTH * self.checked:
+            self.left_out = left_out_predictions(beliefs, self.vectors, texts, labels, self._seed, self._strength)
+            self.checked = len(labels)

@@ -28,6 +28,7 @@ from warmstart.labelling.records import (
     KnownOfDraw,
     LabelChange,
     LabelName,
+    ProjectSettings,
     ProjectType,
     Value,
 )
@@ -128,6 +129,11 @@ class Project:
         return self._state.task
 
     @property
+    def settings(self) -> ProjectSettings:
+        """How it goes on."""
+        return self._state.settings
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """All texts; a text's id is its place."""
         return self._database.texts
@@ -149,6 +155,13 @@ class Project:
         changed = {key: value for key, value in given.items() if value is not None and value != getattr(self, key)}
         if changed:
             self._record("project", changed)
+
+    def change_settings(self, **changes: Any) -> dict[str, Any]:
+        """Change fields of the settings; None leaves what there is. What was changed, by name."""
+        changed = {name: value for name, value in changes.items() if value not in (None, getattr(self.settings, name))}
+        if changed:
+            self._record("settings", changed)
+        return changed
 
     # -------------------------------------------------------------------------------------------- labels
 
@@ -199,7 +212,12 @@ class Project:
         with self._database.lock:
             return [*self._state.people]
 
-    def join(self, person: str) -> None:
+    def browser_of(self, person: str) -> str | None:
+        """The browser in which somebody joined, empty if it was elsewhere; None: nobody has this name."""
+        with self._database.lock:
+            return self._state.people.get(person.strip())
+
+    def join(self, person: str, browser: str = "") -> None:
         """Somebody takes part; again changes nothing. Raises ``ConfigError`` for an empty or overlong name."""
         with self._database.lock:
             person = _person(person)
@@ -208,7 +226,7 @@ class Project:
                     raise ConfigError(
                         f"a project has at most {MOST_PEOPLE:,} people, and these have joined; use a name that is known"
                     )
-                self._record("join", {"person": person})
+                self._record("join", {"person": person, "browser": browser})
 
     def draw(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 Value = int | tuple[int, ...]
@@ -63,6 +64,22 @@ class AboutProject(TypedDict, total=False):
     price: float | None
     task: str
     """the manifest that it belongs to"""
+
+
+@dataclass(frozen=True)
+class ProjectSettings:
+    """How a project goes on; it stays until it is changed."""
+
+    vectors: str = ""
+    """a model whose frozen vectors the learner reads; empty: vectors made from the words of the pool"""
+    target: float | None = None
+    """accuracy to reach"""
+    mixture: Mapping[str, float] = field(default_factory=dict)
+    """shares of the ways to choose the next text; empty: the default"""
+    proof: Literal["asymptotic", "strict"] = "asymptotic"
+    """whether what is proven holds nearly or exactly"""
+    judge: str = ""
+    """who decides disagreements; empty: whoever has not answered the text"""
 
 
 @dataclass(frozen=True)

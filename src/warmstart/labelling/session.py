@@ -10,29 +10,44 @@ is computed in the background (``learning.py``).
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from warmstart.errors import ConfigError
-from warmstart.labelling.accuracy import NOTHING_COMPARED, Outcomes, RunningAccuracy, running_accuracy
+from warmstart.labelling.accuracy import (
+    FEWEST_FOR_FIGURES,
+    NOTHING_COMPARED,
+    Outcomes,
+    RunningAccuracy,
+    newest_accuracy,
+    newest_sentence,
+    running_accuracy,
+    tells,
+)
 from warmstart.labelling.learning import BackgroundLearner
 from warmstart.labelling.outlook import outlook
 from warmstart.labelling.project import Project
 from warmstart.labelling.records import IMPORTED, Draw, Value
 from warmstart.labelling.selection import Distances, Mixture, draw_text
+from warmstart.labelling.training import Training
 from warmstart.labelling.vectors import pool_vectors
 from warmstart.seeding import rng
 from warmstart.stats.agreement import krippendorff_interval
+from warmstart.stats.extrapolation import round_labels
+from warmstart.stats.formatting import percent
 
 _DISAGREEMENTS = 0.2
 """share of the turns, while there are any"""
-_STALE = timedelta(minutes=15)
-"""after which a text that was shown and not answered is given to somebody else"""
+_STALE, _OVERTAKEN = timedelta(minutes=15), timedelta(minutes=2)
+"""after which a text that was shown and not answered is given to somebody else; the second if others went on meanwhile"""
+_WENT_ON = 5
+"""new texts that others answered, which makes them go on: the accuracy waits for the text, for hard ones are left open"""
 _LONGEST = 300.0
 """seconds for an answer; longer ones were breaks"""
 
@@ -40,44 +55,42 @@ _LONGEST = 300.0
 class LabelSession:
     """People who label the texts of a project, and a model that learns from them."""
 
-    def __init__(self, project: Project, vectors: np.ndarray, mixture: Mixture, target: float | None = None, seed: int = 0) -> None:
-        if target is not None and not 0 < target < 1:
-            raise ConfigError(f"the target must be an accuracy between 0 and 1, but is {target}")
-        self.project, self.mixture, self.target, self.seed = project, mixture, target, seed
+    def __init__(self, project: Project, vectors: np.ndarray, seed: int = 0) -> None:
+        self.project, self.mixture, self.seed = project, Mixture.of(project.settings.mixture), seed
         self._lock, self._distances = threading.RLock(), Distances(vectors)
         draws = project.draws()
         self._shown = np.zeros(len(project.texts), dtype=bool)
         self._note(*{draw.text for draw in draws})
         self._seen = dict[int, datetime]()
-        """draw -> when it was last shown, since this session began"""
+        """draw -> when it was last shown or taken back, since this session began"""
         self._status: tuple[object, dict[str, Any]] | None = None
         self._status_lock = threading.Lock()
         version = max((draw.version for draw in draws), default=0)
         self.learner = BackgroundLearner(vectors, self._labels_to_learn, version, seed)
         self.learner.wake()
+        self.training = Training(project)
 
     @classmethod
-    def open(
-        cls, project: Project, mixture: Mixture, vectors: str | None, target: float | None = None, seed: int = 0
-    ) -> LabelSession:
-        """A session on a project; ``vectors`` is a model whose frozen vectors the learner reads, None: those of the pool's words.
-
-        Raises ``ConfigError`` for a target that cannot be, ``ModelError`` for a model that cannot be loaded.
-        """
-        return cls(project, pool_vectors(project.texts, vectors, project.folder), mixture, target, seed)
+    def open(cls, project: Project, seed: int = 0) -> LabelSession:
+        """A session on a project, by its settings. Raises ``ModelError`` if the model of its vectors cannot be loaded."""
+        return cls(project, pool_vectors(project.texts, project.settings.vectors, project.folder), seed)
 
     def close(self) -> None:
         """End the background work, and close the project."""
         self.learner.close()
+        self.training.close()
         self.project.close()
 
     # ------------------------------------------------------------------------------------------------ turns
 
-    def join(self, person: str) -> dict[str, Any]:
-        """Somebody takes part."""
-        self.project.join(person)
-        answered = sum(answer.person == person.strip() for answer in self.project.answers())
-        return {"person": person.strip(), "answered": answered}
+    def join(self, person: str, browser: str = "", *, same: bool = False) -> dict[str, Any]:
+        """Somebody takes part; not yet if the name joined in another browser, unless it is the ``same`` person."""
+        person = person.strip()
+        taken = bool(browser) and not same and self.project.browser_of(person) not in (None, browser)
+        if not taken:
+            self.project.join(person, browser)
+        answered = sum(answer.person == person for answer in self.project.answers())
+        return {"person": person, "answered": answered, "taken": taken}
 
     def next(self, person: str) -> dict[str, Any] | None:
         """The text for a person: the one that is open, else by the mixture; None if nothing is left."""
@@ -149,15 +162,18 @@ class LabelSession:
         return draw
 
     def _look_again(self, person: str, *, surely: bool = False) -> Draw | None:
-        """By chance, or surely, a disagreement, a doubtful label, or a text for a second answer."""
+        """By chance, or surely, a disagreement, a doubtful label, or a text for a second answer.
+
+        Disagreements go to the judge, or to who has not answered the text: nobody decides what their own answer made.
+        """
         open_ = {draw.text for draw in self.project.open_draws() if not self._is_stale(draw)}
         draws = self.project.draws()
         drawn = {(draw.queue, draw.text) for draw in draws if draw.person == person}
         several = len({draw.person for draw in draws if draw.queue != IMPORTED} | {person}) > 1
         for queue, share, texts in (
-            ("disagreement", _DISAGREEMENTS, self.project.disagreements),
+            ("disagreement", _DISAGREEMENTS, partial(self._to_decide, person)),
             ("doubtful", self.mixture.doubtful, self._doubtful),
-            ("overlap", self.mixture.overlap if several else 0.0, lambda: self._for_second_answer(person)),
+            ("overlap", self.mixture.overlap if several else 0.0, partial(self._for_second_answer, person)),
         ):
             chance = self._chance(queue)
             if not (chance.random() < share or (surely and share and queue != "overlap")):
@@ -167,6 +183,11 @@ class LabelSession:
                 text = waiting[int(chance.integers(len(waiting)))] if queue == "overlap" else waiting[0]
                 return self.project.draw(text=text, person=person, queue=queue)
         return None
+
+    def _to_decide(self, person: str) -> list[int]:
+        """Disagreements that this person may decide."""
+        judge, found = self.project.settings.judge, self.project.disagreements()
+        return [text for text in found if (person == judge if judge else person not in self.project.votes(text))]
 
     def _doubtful(self) -> list[int]:
         """Texts with a label that is likely wrong, each once."""
@@ -190,8 +211,14 @@ class LabelSession:
         return None
 
     def _is_stale(self, draw: Draw) -> bool:
-        """Whether an open draw has been left for long."""
-        return datetime.now(UTC) - self._seen.get(draw.id, datetime.fromisoformat(draw.at)) > _STALE
+        """Whether an open draw has been left for long, or for a while in which others answered some new texts."""
+        shown = self._seen.get(draw.id, datetime.fromisoformat(draw.at))
+        waited = datetime.now(UTC) - shown
+        if waited <= _OVERTAKEN:
+            return False
+        since = shown.isoformat(timespec="milliseconds")
+        others = sum(one.at > since and one.person != draw.person for one in self.project.answers())
+        return waited > _STALE or others >= _WENT_ON
 
     def _went_on(self, draw: Draw) -> bool:
         """Whether somebody else has answered a new text that this draw left open."""
@@ -229,19 +256,20 @@ class LabelSession:
     def merge_labels(self, person: str, label: int, into: int) -> None:
         """One label counts as another from now on."""
         self.project.merge_labels(label, into, person)
-        self.learner.wake()
+        self.learner.forget()
 
     # ------------------------------------------------------------------------------------------------ what is known
 
     def status(self) -> dict[str, Any]:
         """How far the session is: progress, agreement, accuracy, whether the target is proven, what more labels bring and cost."""
         answers, beliefs = self.project.answers(), self.learner.beliefs
-        key = (answers[-1] if answers else None, len(answers), len(self.project.history()), beliefs and beliefs.version)
+        model = (beliefs and beliefs.version, self.learner.checked)
+        key = (answers[-1] if answers else None, len(answers), len(self.project.history()), model)
         with self._status_lock:  # not that of the turns: nobody's next text waits for figures
             if self._status is None or self._status[0] != key:
                 self._status = key, self._new_status()
             found = dict(self._status[1])
-        found["people"] = self._people()
+        found["people"], found["training"] = self._people(), self.training.status()
         found["doubtful"] = len(self._doubtful())
         if beliefs is not None:
             found["model"] = {"version": beliefs.version, "labels": beliefs.learned_from, "fitting": self.learner.fitting}
@@ -249,8 +277,11 @@ class LabelSession:
 
     def _new_status(self) -> dict[str, Any]:
         answers, labelled, left = self.project.answers(), self.project.labelled(), int((~self._shown).sum())
+        settings = self.project.settings
         outcomes, counts = self.outcomes()
-        accuracy = running_accuracy(outcomes, self.target) if outcomes else None
+        drawn = self._new_texts()
+        accuracy = running_accuracy(outcomes, settings.target, strict=settings.proof == "strict") if outcomes else None
+        newest = newest_accuracy([(draw, answer) for draw, answer, given in drawn if given], self.learner.left_out)
         ahead = outlook(outcomes, counts, left, self.seed) if outcomes else None
         times = [min(answer.seconds, _LONGEST) for answer in answers if answer.seconds > 0]
         price = ahead.price_sentence(self.project.price, median(times) if times else None) if ahead else ""
@@ -258,25 +289,49 @@ class LabelSession:
             "texts": len(self.project.texts),
             "labelled": len(labelled),
             "skipped": len({answer.text for answer in answers if answer.value is None} - set(labelled)),
+            "progress": self._progress(accuracy, left),
             "disagreements": len(self.project.disagreements()),
+            "judge": settings.judge,
             "agreement": self._agreement(),
             "model": None,
+            "newest": newest and {"estimate": newest.value, "low": newest.low, "high": newest.high, "tells": tells(newest)},
             "accuracy": accuracy
             and {
                 "estimate": accuracy.value, "low": accuracy.low, "high": accuracy.high, "labels": accuracy.compared,
-                "sentence": accuracy.sentence(),
+                "tells": accuracy.tells,
             },
-            "target": self._target_state(accuracy, left),
+            "sentence": " ".join([newest_sentence(newest), *([accuracy.sentence()] if accuracy else [])]),
+            "waiting": _waiting_sentence(drawn),
+            "target": _target_state(settings.target, accuracy, left),
             "outlook": ahead and {"sentence": ahead.sentence(), "points": [list(point) for point in ahead.points]},
             "price": {"sentence": price} if price else None,
         }  # fmt: skip
 
-    def _target_state(self, accuracy: RunningAccuracy | None, left: int) -> dict[str, Any] | None:
-        if self.target is None:
-            return None
-        proven = accuracy is not None and accuracy.proves(self.target)
-        sentence = accuracy.target_sentence(self.target, left) if accuracy else NOTHING_COMPARED
-        return {"target": self.target, "proven": proven, "sentence": sentence}
+    def _progress(self, accuracy: RunningAccuracy | None, left: int) -> dict[str, Any]:
+        """Labels there are, and those that the next goal takes: the first figures, then the target; None if nobody knows."""
+        labels, target = len(self.project.labelled()), self.project.settings.target
+        done = f"{labels:,} {'text is' if labels == 1 else 'texts are'} labelled"
+        if self.project.type == "tagging":
+            return {"labels": labels, "of": len(self.project.texts), "sentence": f"{done}, of {len(self.project.texts):,}"}
+        if labels < FEWEST_FOR_FIGURES:
+            return {
+                "labels": labels,
+                "of": FEWEST_FOR_FIGURES,
+                "sentence": f"{done}; the first figures come with {FEWEST_FOR_FIGURES}",
+            }
+        if target is None or accuracy is None:
+            return {"labels": labels, "of": None, "sentence": done}
+        goal = percent(target, trim=True)
+        if accuracy.proves(target):
+            return {"labels": labels, "of": labels, "sentence": f"{done}; the goal, {goal}, is proven"}
+        more = accuracy.needed.get(target, math.inf)
+        if more > left:
+            return {"labels": labels, "of": None, "sentence": f"{done}; today's accuracy would not prove the goal, {goal}"}
+        return {
+            "labels": labels,
+            "of": labels + more,
+            "sentence": f"{done}; about {round_labels(more)} more would prove the goal, {goal}",
+        }
 
     def outcomes(self) -> tuple[Outcomes | None, np.ndarray]:
         """What the models predicted of new texts before these had a label, up to the first that is open; None without any.
@@ -285,19 +340,11 @@ class LabelSession:
         drawn where the model disagrees, so they would flatter it. A skipped text counts as wrong. Draws by another share of
         random ones, in an earlier session, are left out: the estimate begins anew.
         """
-        answers = self.project.answers()
-        drawn, first = dict[int, Draw](), {answer.text: answer for answer in reversed(answers)}
-        given = {answer.draw: answer.value for answer in answers}
-        taken = dict[int, Value | None]()
-        for draw in self.project.draws():
-            if draw.queue == "new":
-                drawn.setdefault(draw.text, draw)  # when it was taken over, its first draw counts
-                if draw.id in given:
-                    taken.setdefault(draw.text, given[draw.id])
+        first = {answer.text: answer for answer in reversed(self.project.answers())}
         begun = np.sort([answer.draw for answer in first.values()])
         rows, counts, share = list[tuple[bool, float, float, float]](), list[int](), 0.0
-        for text, draw in drawn.items():
-            if text not in taken:
+        for draw, answer, given in self._new_texts():
+            if not given:
                 break
             if draw.predicted is None or draw.probability is None:
                 continue
@@ -307,12 +354,23 @@ class LabelSession:
             if draw.random_share != share:
                 rows, counts, share = [], [], draw.random_share
             ratio = 1 / (draw.remaining * draw.probability)
-            rows.append((draw.predicted == taken[text], draw.confidence, draw.mean_confidence, ratio))
+            rows.append((draw.predicted == answer, draw.confidence, draw.mean_confidence, ratio))
             counts.append(int(np.searchsorted(begun, draw.id)) + 1)
         if not rows:
             return None, np.array([])
         right, confidence, mean_confidence, ratios = (np.array(column) for column in zip(*rows, strict=True))
         return Outcomes(right, confidence, mean_confidence, ratios, share), np.array(counts)
+
+    def _new_texts(self) -> list[tuple[Draw, Value | None, bool]]:
+        """The first draw of each new text, in their order, with the answer to it, and whether there is one (None: skipped)."""
+        drawn, given = dict[int, Draw](), {answer.draw: answer.value for answer in self.project.answers()}
+        taken = dict[int, Value | None]()
+        for draw in self.project.draws():
+            if draw.queue == "new":
+                drawn.setdefault(draw.text, draw)  # when it was taken over, its first draw counts
+                if draw.id in given:
+                    taken.setdefault(draw.text, given[draw.id])
+        return [(draw, taken.get(text), text in taken) for text, draw in drawn.items()]
 
     def _people(self) -> list[dict[str, Any]]:
         times: dict[str, list[float]] = {person: [] for person in self.project.people()}
@@ -338,3 +396,23 @@ class LabelSession:
             units = [[text] for text in votes]
         alpha, low, high = krippendorff_interval(units)
         return {"alpha": alpha, "low": low, "high": high, "texts": len(votes)} if np.isfinite(alpha) else None
+
+
+def _target_state(target: float | None, accuracy: RunningAccuracy | None, left: int) -> dict[str, Any] | None:
+    if target is None:
+        return None
+    proven = accuracy is not None and accuracy.proves(target)
+    sentence = accuracy.target_sentence(target, left) if accuracy else NOTHING_COMPARED
+    return {"target": target, "proven": proven, "sentence": sentence}
+
+
+def _waiting_sentence(drawn: Sequence[tuple[Draw, Value | None, bool]]) -> str:
+    """Whose open text keeps what is proven from going on; empty if that is hardly late."""
+    number = next((place for place, (_, _, given) in enumerate(drawn) if not given), len(drawn))
+    late = sum(given for _, _, given in drawn[number:])
+    if late < _WENT_ON:
+        return ""
+    who = drawn[number][0].person
+    return (
+        f"What is proven waits for a text that {who} has left open, with {late:,} later answers; after two minutes others get it."
+    )

@@ -16,6 +16,7 @@ from warmstart.labelling.records import (
     GivenAnswer,
     LabelChange,
     LabelName,
+    ProjectSettings,
     ProjectType,
     Value,
 )
@@ -33,6 +34,7 @@ class ProjectState:
     guidelines: str = ""
     price: float | None = None
     task: str = ""
+    settings: ProjectSettings = field(default_factory=ProjectSettings)
     labels: dict[int, LabelName] = field(default_factory=dict)
     """that stand, in order"""
     merged: dict[int, int] = field(default_factory=dict)
@@ -43,7 +45,8 @@ class ProjectState:
     """that choose a label"""
     next_label: int = OUTSIDE + 1
     history: list[LabelChange] = field(default_factory=list)
-    people: dict[str, None] = field(default_factory=dict)
+    people: dict[str, str] = field(default_factory=dict)
+    """name -> the browser in which that person joined; empty: none"""
     draws: dict[int, Draw] = field(default_factory=dict)
     standing: dict[int, GivenAnswer] = field(default_factory=dict)
     """answers that stand, by id"""
@@ -67,12 +70,12 @@ def first_labels(type_name: str) -> dict[int, LabelName]:
 def apply_event(state: ProjectState, event: Event) -> None:
     """Add an event to what is known."""
     body = event.body
-    if event.kind in ("project", "label", "rename", "merge"):
+    if event.kind in ("project", "settings", "label", "rename", "merge"):
         _apply_setting(state, event)
         return
     match event.kind:
         case "join":
-            state.people[body["person"]] = None
+            state.people[body["person"]] = body["browser"]
         case "draw":
             predicted = _value(state, body.get("predicted"))  # by a model from before a merge, perhaps
             state.draws[event.id] = Draw(event.id, at=event.at, **{**body, "predicted": predicted})
@@ -95,6 +98,8 @@ def _apply_setting(state: ProjectState, event: Event) -> None:
             for key, value in body.items():
                 setattr(state, key, value)
             state.labels = state.labels or first_labels(state.type)
+        case "settings":
+            state.settings = replace(state.settings, **body)
         case "label":
             apply_new_label(state, body)
             state.history.append(LabelChange(event.at, body["person"], f"'{body['name']}' added"))

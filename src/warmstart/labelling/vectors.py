@@ -19,12 +19,12 @@ _DIMENSIONS = 100
 """of latent semantic analysis, at most"""
 
 
-def pool_vectors(texts: Sequence[str], model: str | None, folder: Path) -> np.ndarray:
+def pool_vectors(texts: Sequence[str], model: str, folder: Path) -> np.ndarray:
     """(N, D) standardised vectors; those of a model are kept in the folder, since a large one takes minutes.
 
-    ``model`` is a bundle; None: latent semantic analysis. Raises ``ModelError`` if the bundle cannot be loaded.
+    ``model`` is a bundle; empty: latent semantic analysis. Raises ``ModelError`` if the bundle cannot be loaded.
     """
-    if model is None:
+    if not model:
         return standardised_vectors(_latent_semantic_vectors(texts))
     from warmstart.model.files import model_digest
 

@@ -3,7 +3,7 @@
     GET  /              the page
     GET  /health        200 once it answers
     GET  /openapi.json  a description of all of this
-    POST /api/join      a person begins, or comes back: their name, and the first text
+    POST /api/join      a person begins, or comes back: their name, and the first text; taken: another browser has that name
     POST /api/answer    an answer to a text; the next text comes back once the answer is on disk
     POST /api/undo      takes a person's last answer back: its text and comment again
     POST /api/next      the text that a person has before them
@@ -11,6 +11,8 @@
     GET  /api/labels    the labels that stand now
     GET  /api/status    progress, people, accuracy, target, outlook and price
     GET  /api/history   changes of the labels
+    POST /api/task      writes the task of an export into the project's folder: where, and the command that learns from it
+    POST /api/train     begins to train a model from the labels so far; its state is in the status
     GET  /api/export    the texts that have a label, with it, as a file: csv or ndjson
 
 The session computes in threads, so that one person's answer never waits for the loop.
@@ -54,10 +56,19 @@ MEDIA = {"csv": "text/csv; charset=utf-8", "ndjson": "application/x-ndjson"}
 
 
 class PersonBody(Fields):
-    """``POST /api/join`` and ``/api/next``."""
+    """``POST /api/next``."""
 
     person: Person
     """who asks; a name, no password"""
+
+
+class JoinBody(PersonBody):
+    """``POST /api/join``."""
+
+    browser: Annotated[str, Field(max_length=100)] = ""
+    """tells two people of one name apart: the second is asked (``taken``)"""
+    same: bool = False
+    """whether they are one person, in two browsers"""
 
 
 class UndoBody(PersonBody):
@@ -116,9 +127,10 @@ def _add_work(app: FastAPI, session: LabelSession) -> None:
         return {"item": item, "last": session.last(person)}
 
     @app.post("/api/join")
-    async def join(body: PersonBody) -> dict[str, Any]:
+    async def join(body: JoinBody) -> dict[str, Any]:
         def begin() -> dict[str, Any]:
-            return session.join(body.person) | turn(body.person, session.next(body.person))
+            joined = session.join(body.person, body.browser, same=body.same)
+            return joined if joined["taken"] else joined | turn(body.person, session.next(body.person))
 
         return await asyncio.to_thread(begin)
 
@@ -184,6 +196,15 @@ def _add_facts(app: FastAPI, session: LabelSession) -> None:
     @app.get("/api/status")
     async def status() -> dict[str, Any]:
         return await asyncio.to_thread(session.status)
+
+    @app.post("/api/task")
+    async def task(_: Fields) -> dict[str, str]:
+        return await asyncio.to_thread(session.training.export)
+
+    @app.post("/api/train")
+    async def train(_: Fields) -> dict[str, Any]:
+        await asyncio.to_thread(session.training.start)
+        return {"training": await asyncio.to_thread(session.training.status)}
 
     @app.get("/api/export")
     async def export(form: ExportForm = "csv") -> Response:

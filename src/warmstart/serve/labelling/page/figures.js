@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { draw, make, percent } from "./elements.js";
+import { showTraining } from "./training.js";
 
 const LEAST = 1000; // milliseconds between two requests
 const FITTING = 2000; // until the next one while the model learns
@@ -38,45 +39,63 @@ export class Figures {
     }
     this.last = performance.now();
     if (status) this.show(status);
-    this.refresh(status?.model?.fitting ? FITTING : ELSE);
+    this.refresh(status?.model?.fitting || status?.training?.state === "running" ? FITTING : ELSE);
   }
 
   show(status) {
     showProgress(status);
     showModel(status);
+    showMarks(status);
     showOutlook(status.outlook, status.target?.target);
     showPeople(status);
+    showTraining(status.training);
     const proven = Boolean(status.target?.proven);
     if (proven && this.proven === false) this.proved(status.target.sentence);
     this.proven = proven;
   }
 }
 
-function showProgress({ texts, labelled, skipped }) {
-  part("progress").max = Math.max(texts, 1);
-  part("progress").value = labelled;
-  part("progress-words").textContent =
-    `${labelled.toLocaleString("en")} of ${count(texts, "text")} labelled` + (skipped ? `, ${skipped.toLocaleString("en")} skipped` : "");
+// Towards the next goal, not the end of the pool.
+function showProgress({ progress, skipped }) {
+  part("progress").hidden = progress.of === null;
+  part("progress").max = Math.max(progress.of ?? 1, 1);
+  part("progress").value = progress.labels;
+  part("progress-words").textContent = progress.sentence + (skipped ? `; ${skipped.toLocaleString("en")} skipped` : "");
 }
 
-function showModel({ accuracy, target, price, model }) {
-  const figure = part("accuracy-figure");
-  figure.replaceChildren();
-  if (accuracy && accuracy.estimate !== null) {
-    figure.append(percent(accuracy.estimate), " ", make("small", { textContent: `${percent(accuracy.low)} to ${percent(accuracy.high)}` }));
-  }
-  part("accuracy").textContent = accuracy?.sentence ?? "There is no estimate yet: the first comes once a model has learned from your labels.";
+// From 0 to 100%: how good today's model is, what is proven, and the goal; a mark that says too little is left out.
+function showMarks({ newest, accuracy, target }) {
+  const marks = [
+    newest && newest.tells && ["now", newest.estimate, `Now: about ${percent(newest.estimate, 0)}`],
+    accuracy?.tells && ["proven", accuracy.low, `Proven: at least ${percent(accuracy.low, 0)}`],
+    target && ["goal", target.target, `Goal: ${percent(target.target, 0)}${target.proven ? ", proven" : ""}`],
+  ].filter(Boolean);
+  part("marks").hidden = !newest;
+  const x = (share) => 10 + 300 * share;
+  const shapes = {
+    now: (at) => draw("circle", { class: "now", cx: at, cy: 20, r: 7 }),
+    proven: (at) => draw("path", { class: "proven", d: `M${at} 10l7 10-7 10-7-10z` }),
+    goal: (at) => draw("line", { class: "goal", x1: at, x2: at, y1: 4, y2: 36 }),
+  };
+  const band = newest?.tells ? [draw("line", { class: "band", x1: x(newest.low), x2: x(newest.high), y1: 20, y2: 20 })] : [];
+  part("marks").querySelector("svg").replaceChildren(
+    draw("line", { class: "ground", x1: x(0), x2: x(1), y1: 20, y2: 20 }), ...band, ...marks.toReversed().map(([kind, share]) => shapes[kind](x(share))),
+  );
+  const sample = (kind) => draw("svg", { viewBox: "0 0 20 40", class: "sample", "aria-hidden": "true" }, shapes[kind](10));
+  part("marks-words").replaceChildren(...marks.map(([kind, , words]) => make("span", {}, sample(kind), words)));
+}
+
+function showModel({ sentence, waiting, target, price, model }) {
+  part("accuracy").textContent = sentence;
+  part("waiting").textContent = waiting;
   part("target").textContent = target?.sentence ?? "";
-  const state = part("target-state");
-  state.textContent = target ? `Target ${percent(target.target, 0)}: ${target.proven ? "proven" : "not proven yet"}` : "";
-  state.className = target?.proven ? "state proven" : "state";
   part("price").textContent = price?.sentence ?? "";
   part("model").textContent = model
     ? `Model ${model.version}, from ${count(model.labels, "label")}${model.fitting ? "; it is learning from the latest ones" : ""}.`
     : "";
 }
 
-function showPeople({ people, agreement, disagreements, doubtful }) {
+function showPeople({ people, agreement, disagreements, judge, doubtful }) {
   part("people-rows").replaceChildren(...people.map((one) => make(
     "tr", {}, make("th", { scope: "row", dir: "auto", textContent: one.person }),
     make("td", { className: "number", textContent: one.answered.toLocaleString("en") }),
@@ -87,7 +106,7 @@ function showPeople({ people, agreement, disagreements, doubtful }) {
     ? "Agreement is known once two people have answered the same texts."
     : `Krippendorff’s alpha ${alpha.toFixed(2)} (95% interval ${agreement.low.toFixed(2)} to ${agreement.high.toFixed(2)}), on ${count(agreement.texts, "text")} that several people answered (1: they always agree, 0: as by chance).`;
   part("queues").textContent = [
-    disagreements ? `${count(disagreements, "text")} with different answers to decide.` : "",
+    disagreements ? `${count(disagreements, "text")} with different answers, to be decided by ${judge || "somebody who has not answered (or by a judge, --judge NAME)"}.` : "",
     doubtful ? `${count(doubtful, "label")} to look at a second time.` : "",
   ].filter(Boolean).join(" ");
 }

@@ -8,13 +8,14 @@ import { setUpKeys, showKeys } from "./keys.js";
 import { setUpNames } from "./names.js";
 import { Sender } from "./sender.js";
 import { spansOf, Tags } from "./tags.js";
+import { setUpTraining } from "./training.js";
 
-const STORED = "warmstart-person";
+const [STORED, BROWSER, SAME] = ["warmstart-person", "warmstart-browser", "warmstart-same-person"];
 const ALOUD = 1000; // characters of a text that are read aloud
 const FEW = 9; // labels that need no search
 const tagging = document.body.dataset.type === "tagging";
 const part = Object.fromEntries(
-  ["join", "work", "me", "me-name", "away", "problem", "notice", "text", "nothing", "answering", "find", "find-label", "choices", "comment", "said", "read-aloud", "submit"]
+  ["join", "taken", "work", "me", "me-name", "away", "problem", "notice", "text", "nothing", "answering", "find", "find-label", "choices", "comment", "said", "read-aloud", "submit"]
     .map((id) => [id, document.getElementById(id)]),
 );
 const clock = new Clock();
@@ -138,6 +139,7 @@ async function exchange(path, body, words) {
     }
     part.said.textContent = words;
     showItem(answer.item);
+    if (part.work.getBoundingClientRect().top < 0) part.work.scrollIntoView(); // whoever looked at the figures sees the text again
     figures.refresh();
   } catch (problem) {
     part.problem.textContent = problem.message;
@@ -200,10 +202,23 @@ function setUpFields() {
   });
 }
 
+// Tells this browser from another one with the same name.
+function browserName() {
+  if (!localStorage.getItem(BROWSER)) localStorage.setItem(BROWSER, crypto.getRandomValues(new Uint32Array(4)).join("-"));
+  return localStorage.getItem(BROWSER);
+}
+
 function join(name) {
   return run(part.join, async () => {
-    const [found, joined] = [await get("/api/labels"), await sender.send("/api/join", { person: name })];
+    part.taken.hidden = true;
+    const body = { person: name, browser: browserName(), same: localStorage.getItem(SAME) === name };
+    const [found, joined] = [await get("/api/labels"), await sender.send("/api/join", body)];
     if (!joined) return;
+    if (joined.taken) {
+      part.taken.querySelector("p").textContent = `Somebody called “${joined.person}” has joined in another browser, and gave ${joined.answered.toLocaleString("en")} answers. Is that you?`;
+      part.taken.hidden = false;
+      return;
+    }
     const known = (await found.json()).labels; // nothing below waits: the page is shown whole
     person = joined.person;
     last = joined.last;
@@ -225,6 +240,14 @@ part.join.querySelector("form").addEventListener("submit", (event) => {
   event.preventDefault();
   join(fields.person.value.trim());
 });
+document.getElementById("taken-same").addEventListener("click", () => {
+  localStorage.setItem(SAME, fields.person.value.trim());
+  join(fields.person.value.trim());
+});
+document.getElementById("taken-other").addEventListener("click", () => {
+  part.taken.hidden = true;
+  fields.person.select();
+});
 document.getElementById("me-change").addEventListener("click", () => {
   if (sender.busy) return;
   part.join.hidden = false;
@@ -238,6 +261,7 @@ part.submit.hidden = !tagging;
 setUpFields();
 setUpKeys(onKey);
 setUpNames(() => person, showLabels);
+setUpTraining(() => figures.refresh());
 figures.refresh();
 if (person) {
   fields.person.value = person;

@@ -70,8 +70,8 @@ function row(label, labels, change) {
   let asked = false;
   const ask = (again) => {
     asked = again;
-    merge.textContent = again ? "Really?" : "Merge";
-    merge.ariaLabel = again ? `Really merge ${label.name} into ${chosen().name}? It cannot be undone` : `Merge ${label.name}`;
+    merge.textContent = again ? `Merge “${label.name}” into “${chosen().name}”, for good?` : "Merge";
+    merge.ariaLabel = again ? `${merge.textContent} It cannot be undone` : `Merge ${label.name}`;
   };
   into.addEventListener("change", () => {
     merge.disabled = !into.value;

@@ -1,0 +1,93 @@
+"""From the labels so far to a model, while people go on: an export of the project, and ``warmstart fit`` beside the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from warmstart.labelling.exporting import export
+from warmstart.labelling.project import Project
+from warmstart.system.processes import isolated_children
+
+EXPORTED, TRAINED = "task", "model"
+"""folders in that of the project: its task, and the run that learned from it"""
+MINUTES = 1
+"""of a training"""
+_PATIENCE = 10.0
+"""seconds that a training has to end once it is asked to"""
+
+
+def learning_command(project: Project, manifest: str | Path) -> str:
+    """What learns from an export of the project."""
+    return f"warmstart {'fit' if project.type == 'classification' else 'race'} {shlex.quote(str(manifest))}"
+
+
+def after_labelling(project: Project) -> str:
+    """What comes after labelling, as a line of a terminal."""
+    folder, task = shlex.quote(str(project.folder)), project.folder / EXPORTED
+    writes = f"warmstart label --out {folder} --export {shlex.quote(str(task))}"
+    return f"next: {writes} && {learning_command(project, task / 'task.yaml')}"
+
+
+class Training:
+    """The export and the model of a project; methods may be called from several threads."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._folder = project.folder.resolve()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def export(self) -> dict[str, str]:
+        """Write the task beside the project, over an earlier one: where it is, and the command that learns from it.
+
+        Raises ``DataError`` if there are not yet labels that a model could learn from.
+        """
+        form = "ndjson" if self.project.type == "tagging" else "csv"
+        with self._lock:
+            manifest = export(self.project, self._folder / EXPORTED, form)["task"]  # type: ignore[arg-type]
+        return {"task": manifest, "command": learning_command(self.project, manifest)}
+
+    def start(self) -> None:
+        """Train, unless a training is under way. Raises ``DataError`` as ``export``."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        manifest = self.export()["task"]
+        command = [sys.executable, "-m", "warmstart", "fit", manifest, "--minutes", str(MINUTES), "--out", str(self._run)]
+        with self._lock, isolated_children(), (self._folder / "model.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=os.environ | {"COLUMNS": "1000"}
+            )
+
+    def status(self) -> dict[str, Any] | None:
+        """Whether a model is being trained, what it is worth, and the command that serves it; None if none was asked for."""
+        if self._process is None:
+            return None
+        if (code := self._process.poll()) is None:
+            words = "A model learns from the labels so far, for a minute or two; labelling goes on meanwhile."
+            return {"state": "running", "sentence": words, "command": ""}
+        if code:
+            lines = (self._folder / "model.log").read_text("utf-8", "replace").strip().splitlines()
+            return {"state": "failed", "sentence": " ".join(lines[-1:]) or f"The training ended with {code}.", "command": ""}
+        found = json.loads((self._run / "fit.json").read_text("utf-8"))
+        serve = f"warmstart serve {shlex.quote(str(self._run / 'bundle'))}" if found["recommended"] else ""
+        return {"state": "done", "sentence": " ".join(found["findings"][:2]), "command": serve}
+
+    def close(self) -> None:
+        """End a training that is under way."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+
+    @property
+    def _run(self) -> Path:
+        return self._folder / TRAINED
