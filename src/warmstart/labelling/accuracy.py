@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -187,16 +187,16 @@ def running_accuracy(outcomes: Outcomes, target: float | None = None, *, strict:
     count = len(outcomes.right)
     if count < FEWEST_FOR_FIGURES:
         return None
-    best = None
+    best, needed = None, list[float]()
     for number, start in enumerate(accuracy_starts(count), 1):
         half = _half_width(outcomes, start, (1 - _LEVEL) / (number * (number + 1)), strict=strict)
         value, wide = float(outcomes.values[start:].mean()), half(count - start)
         low, high = (float(np.clip(end, 0, 1)) for end in (value - wide, value + wide))
+        needed += [] if target is None else [_needed(half, count - start, value - target)]
         if best is None or low > best.low:
-            needed = {target: _needed(half, count - start, value - target)} if target is not None else {}
             inside = float(np.clip(value, low, high))  # a mean of X may lie outside [0, 1]
-            best = RunningAccuracy(inside, low, high, start + 1, count, count - start, needed)
-    return best
+            best = RunningAccuracy(inside, low, high, start + 1, count, count - start, {})
+    return best if target is None or best is None else replace(best, needed={target: min(needed)})
 
 
 def _half_width(outcomes: Outcomes, start: int, error: float, *, strict: bool) -> Callable[[int], float]:

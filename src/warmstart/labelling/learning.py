@@ -20,9 +20,7 @@ FEWEST_FOR_DOUBTS = 50
 _PATIENCE = 5.0
 """seconds"""
 _GROWTH = 1.1
-"""labels are doubted, and the strength is chosen, anew when there are so many times as many"""
-_CHECK_GROWTH = 1.05
-"""texts are left out in turn anew when there are so many times as many labels"""
+"""labels are doubted, the strength is chosen, and texts are left out in turn, anew when there are so many times as many"""
 
 
 class BackgroundLearner:
@@ -97,6 +95,6 @@ class BackgroundLearner:
             self._doubted_at = len(labels)
             self._strength, classes, probabilities = best_strength(self.vectors, texts, labels, self._seed)
             self.doubtful = tuple(texts[likely_wrong(labels, classes, probabilities)].tolist())
-        if len(labels) >= FEWEST_FOR_FIGURES and not self.checked <= len(labels) < _CHECK_GROWTH * self.checked:
+        if len(labels) >= FEWEST_FOR_FIGURES and not self.checked <= len(labels) < _GROWTH * self.checked:
             self.left_out = left_out_predictions(beliefs, self.vectors, texts, labels, self._seed, self._strength)
             self.checked = len(labels)
