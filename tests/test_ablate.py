@@ -19,9 +19,10 @@ from helpers.tasks import tune, write_task
 from warmstart.adapters import insert_adapter
 from warmstart.adapters.lora import LoraConfig
 from warmstart.cli import main
-from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.adapt.command import adapt
 from warmstart.data.encode import Encoded
 from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.inspection.passages import language_passages, passage_losses
 from warmstart.model.bundle import Bundle

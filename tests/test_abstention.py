@@ -11,7 +11,7 @@ from scipy import optimize, special, stats
 
 from helpers.figures import repeats
 from warmstart.errors import ConfigError
-from warmstart.finetuning.answering import split_calibration_questions
+from warmstart.experiment.answers import split_calibration_questions
 from warmstart.seeding import rng
 from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage, smallest_guarantee
 from warmstart.stats.proportions import clopper_pearson_bound

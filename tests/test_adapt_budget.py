@@ -14,13 +14,14 @@ import torch
 from helpers.bundles import language_bundle
 from helpers.tasks import cats, tune, write_task
 from warmstart.cli import main
-from warmstart.commands.adapt.command import AdaptConfig, adapt
-from warmstart.commands.adapt.result import AdaptResult
+from warmstart.commands.adapt.command import adapt
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import Pool
 from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
+from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.schemes import SchemeOptions

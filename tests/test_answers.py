@@ -13,9 +13,10 @@ import pytest
 from helpers.models import make_language_model
 from helpers.results import answers_result
 from warmstart.cli import main
-from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.adapt.command import adapt
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.finetuning.answering import split_calibration_questions
+from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.answers import split_calibration_questions
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord

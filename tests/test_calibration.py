@@ -15,10 +15,11 @@ from scipy.special import softmax
 from helpers.bundles import language_bundle
 from helpers.tasks import cats
 from warmstart.cli import main
-from warmstart.commands.adapt.command import AdaptConfig, adapt
-from warmstart.commands.adapt.result import ConfidenceResult
+from warmstart.commands.adapt.command import adapt
 from warmstart.data.task import Split
 from warmstart.errors import ModelError
+from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.confidence_result import ConfidenceResult
 from warmstart.finetuning.calibration import split_calibration_texts, threshold_for
 from warmstart.model.bundle import Calibration
 from warmstart.model.files import load_bundle, save

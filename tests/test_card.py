@@ -13,9 +13,10 @@ import torch
 from helpers.bundles import classifier, language_bundle
 from helpers.models import make_language_model
 from helpers.tasks import tune, write_task
-from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.adapt.command import adapt
 from warmstart.data.text_key import TextHashes
 from warmstart.errors import ConfigError, ModelError
+from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card, markdown_table
 from warmstart.model.files import load_bundle, save

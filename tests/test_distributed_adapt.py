@@ -19,8 +19,9 @@ from helpers.bundles import language_bundle
 from helpers.models import SENTENCES
 from helpers.processes import run_processes
 from helpers.tasks import cats, tune, write_task
-from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.adapt.command import adapt
 from warmstart.data.task import Task
+from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask

@@ -16,11 +16,12 @@ import torch.nn.functional as F
 from helpers.bundles import checked_here, classifier, language_bundle
 from helpers.tasks import cats, tune, write_task
 from warmstart.cli import main
-from warmstart.commands.adapt.command import AdaptConfig, adapt
-from warmstart.commands.adapt.result import AdaptResult, EnsembleResult
+from warmstart.commands.adapt.command import adapt
 from warmstart.data.budget import label_budget
 from warmstart.data.task import Split
 from warmstart.errors import ConfigError, DataError
+from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.ensemble import Averaged, FoldSoups, Soup
 from warmstart.finetuning.finetune import run_length, task_model, training_inputs

@@ -21,7 +21,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 SCORES = {"pretrained": 0.8, "TF-IDF": 0.72}
 WRITERS: dict[str, Callable[[Tokenizer, Path], object]] = {
-    "adapt": lambda tokenizer, folder: write_adapt_page(adapt_result(SCORES), None, language_bundle(tokenizer), Config(), folder),
+    "adapt": lambda tokenizer, folder: write_adapt_page(adapt_result(SCORES), language_bundle(tokenizer), Config(), folder),
     "answers": lambda _, folder: write_answers_page(answers_result(), Config(), folder),
     "continual": lambda _, folder: write_continual_page(continual_result({"none": 0.6}), Config(), folder),
     "curve": lambda _, folder: write_race_page(race_with(curve_of((16, 0.1, 0.02), (60, 0.06, 0.02))), Config(), folder),

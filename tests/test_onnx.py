@@ -21,12 +21,13 @@ from helpers.tasks import tune, write_task
 from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import fitted_baseline, run_baseline
 from warmstart.cli import main
-from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.adapt.command import adapt
 from warmstart.commands.export import ExportConfig, compare_forms, export_model, export_onnx
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import task_model
 from warmstart.finetuning.scheme import apply_scheme

@@ -12,12 +12,12 @@ from helpers.models import SENTENCES
 from warmstart.cli import main
 from warmstart.commands import COMMANDS
 from warmstart.commands import recipe as recipe_module
-from warmstart.commands.adapt.command import AdaptConfig
 from warmstart.commands.recipe import RecipeConfig, _has_result, read_recipe, recipe
 from warmstart.commands.tokenize import TokenizeConfig
 from warmstart.config import EFFECTLESS, NAMES_FILES, NAMES_TASKS, read_yaml
 from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError
+from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.runs.made_of import input_hashes
 from warmstart.runs.record import end_record, read_record_of, write_record
 

@@ -13,12 +13,13 @@ from helpers.bundles import language_bundle
 from helpers.models import SENTENCES
 from helpers.races import full_race
 from helpers.tasks import cats, tune
-from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.adapt.command import adapt
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
+from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.model.files import save
 from warmstart.studies.lab.command import StudyLabConfig, study_lab
 from warmstart.system.storage import PAGE_FILE

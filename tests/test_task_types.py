@@ -24,13 +24,14 @@ from warmstart.baselines import baselines_for
 from warmstart.baselines.choice import run_baseline
 from warmstart.baselines.simple import collapsed, constant_score
 from warmstart.cli import main
-from warmstart.commands.adapt.command import AdaptConfig, adapt
+from warmstart.commands.adapt.command import adapt
 from warmstart.commands.race.command import race
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode, encode_pieces
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
+from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.experiment.config import RaceConfig
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import fine_tune, task_model

@@ -19,7 +19,7 @@ from warmstart.system.cores import choose_waiting as _choose_waiting
 __version__ = "0.2.0"
 
 _HOMES = {
-    "AdaptConfig": "commands.adapt.command",
+    "AdaptConfig": "experiment.adaptation",
     "BackboneConfig": "backbone.config",
     "Bundle": "model.bundle",
     "ContinualConfig": "commands.continual.command",
@@ -99,7 +99,6 @@ if TYPE_CHECKING:
     from warmstart.adapters.insertion import merge_adapters as merge_adapters
     from warmstart.adapters.insertion import remove_adapters as remove_adapters
     from warmstart.backbone.config import BackboneConfig as BackboneConfig
-    from warmstart.commands.adapt.command import AdaptConfig as AdaptConfig
     from warmstart.commands.adapt.command import adapt as adapt
     from warmstart.commands.continual.command import ContinualConfig as ContinualConfig
     from warmstart.commands.continual.command import continual as continual
@@ -132,6 +131,7 @@ if TYPE_CHECKING:
     from warmstart.estimators.encoder import TextEncoder as TextEncoder
     from warmstart.estimators.regressor import TextRegressor as TextRegressor
     from warmstart.estimators.tagger import TokenTagger as TokenTagger
+    from warmstart.experiment.adaptation import AdaptConfig as AdaptConfig
     from warmstart.experiment.compare import compare as compare
     from warmstart.experiment.config import RaceConfig as RaceConfig
     from warmstart.experiment.fit_result import FitResult as FitResult

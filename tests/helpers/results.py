@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from helpers.tasks import cats
-from warmstart.commands.adapt.result import AdaptResult
 from warmstart.commands.continual.result import ContinualResult
 from warmstart.commands.quickstart import page as quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.data.audit import audit
 from warmstart.data.budget import LabelBudget
+from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.finetuning.answering import AnswerPredictions
 from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH

@@ -104,15 +104,15 @@ def estimate_sweep(
 
     ``prepare`` loads the backbone of a trial, and the texts as it reads them.
     """
-    estimators, costs, once = dict[str, Estimator](), dict[Place, RunCost](), dict[str, float]()
+    estimators, costs, once = dict[tuple[str, str], Estimator](), dict[Place, RunCost](), dict[tuple[str, str], float]()
     for trial in trials:
         method, place = trial.method, _place(trial)
         if not method.fine_tunes or place in costs:
             continue
-        if method.backbone not in estimators:
-            estimators[method.backbone] = Estimator(*prepare(trial), tune)
-        estimator = estimators[method.backbone]
+        if (read := (method.backbone, method.teacher)) not in estimators:
+            estimators[read] = Estimator(*prepare(trial), tune)
+        estimator = estimators[read]
         budget = label_budget(estimator.encoded.task, trial.labels, trial.selection, trial.seed)
         costs[place] = estimator.cost_within(method.scheme or "full", budget, selection_settings(trial))
-        once[method.backbone] = max(once.get(method.backbone, 0.0), costs[place].once)
+        once[read] = max(once.get(read, 0.0), costs[place].once)
     return SweepEstimate(costs, Counter(map(_place, trials)), sum(once.values()), jobs, task)

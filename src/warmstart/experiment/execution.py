@@ -49,7 +49,8 @@ from warmstart.stats.formatting import percent, points
 from warmstart.system.console import console
 from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
-from warmstart.tasks.scoring import score_test
+from warmstart.tasks.scoring import ScoredPredictions, score_test
+from warmstart.training.distributed import world
 from warmstart.training.peak_memory import track_peak_memory
 
 LEAST_TEXTS = 5
@@ -303,16 +304,22 @@ def _sizes(done: FineTuneResult, shared: Bundle) -> dict[str, Any]:
 
 
 def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> dict[str, Any]:
-    """The fields of a result that the test split gives; of a trial that only chooses, or without test texts, nothing is scored.
+    """The fields of a result that the test split gives; of a trial that only chooses, or without test texts, nothing is scored."""
+    if trial.chooses_rate or not len(task.test):
+        return {"score": math.nan, "resampled": ()}
+    found = score_trial(task, predictions, trial, context, learning_rate)
+    lost = trial.method.fine_tunes and collapsed(task, found.scores)
+    return {"score": found.score, "resampled": _rounded(found.resampled), "collapsed": lost}
+
+
+def score_trial(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> ScoredPredictions:
+    """The predictions of a trial for the test texts of its ``task``, scored; of processes that share a trial, one counts it.
 
     A split that the seed drew counts for the task's own, whose texts are in it or in training.
     """
-    if trial.chooses_rate or not len(task.test):
-        return {"score": math.nan, "resampled": ()}
-    method = scored_method(trial, context, learning_rate)
-    found = score_test(task, predictions, method, trial.seed, counted=task_of(context, None))
-    lost = trial.method.fine_tunes and collapsed(task, found.scores)
-    return {"score": found.score, "resampled": _rounded(found.resampled), "collapsed": lost}
+    method, counted = scored_method(trial, context, learning_rate), task_of(context, None)
+    scores = world().first_alone(lambda: score_test(task, predictions, method, trial.seed, counted).scores)
+    return ScoredPredictions(task, predictions, scores)
 
 
 def _rounded(resampled: np.ndarray) -> tuple[float, ...]:

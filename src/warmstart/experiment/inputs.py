@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from warmstart.data.audit import Audit
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.pool import Pool, task_pool
 from warmstart.data.task import Task, resplit
@@ -19,9 +21,12 @@ from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads.pooled import join_windows
 from warmstart.interop.encoders import find_model
+from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, model_digest
+from warmstart.model.history import seen_labels
 from warmstart.model.model import Model, swap_head
+from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 
 
@@ -37,7 +42,8 @@ def trial_task(trial: Trial, context: SweepContext) -> Task:
 
 def trial_budget(trial: Trial, context: SweepContext) -> LabelBudget:
     """The labelled texts that a trial may look at."""
-    return label_budget(trial_task(trial, context), trial.labels, trial.selection, trial.seed)
+    draw = trial.seed if trial.draw is None else trial.draw
+    return label_budget(trial_task(trial, context), trial.labels, trial.selection, draw).for_seed(trial.seed)
 
 
 @functools.lru_cache(maxsize=2)
@@ -115,3 +121,13 @@ def _prepare(
     encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
     shared = bundle_at(shared_backbone) if shared_backbone else bundle
     return bundle, shared, encoded
+
+
+def print_audit(found: Audit, backbones: Mapping[str, Bundle], task: str) -> Audit:
+    """The audit of a task of this name, printed; also which backbones, by path, have read its texts or seen its labels before."""
+    seen = tuple(path for path, bundle in backbones.items() if seen_labels(bundle, task))
+    known = tuple(sentence for path, bundle in backbones.items() for sentence in already_read(bundle.history, path, task))
+    found = replace(found, already_trained=seen, already_read=known)
+    for finding in found.findings():
+        console.print(f"audit ({finding.severity}): {finding.sentence}")
+    return found

@@ -168,7 +168,7 @@ def result_file(trial: Trial, context: SweepContext) -> Path:
 def scored_method(trial: Trial, context: SweepContext, learning_rate: float) -> ScoredMethod:
     """What the ledger calls a trial that chose this learning rate: everything but its seed and the texts of the task."""
     described = described_settings(trial.method.name, learning_rate, trial.labels, trial.selection)
-    trial = trial.model_copy(update={"seed": 0, "learning_rates": (learning_rate,)})
+    trial = trial.model_copy(update={"seed": 0, "learning_rates": (learning_rate,), "competes": True})
     key = result_key(*_what_counts(trial, context.model_copy(update={"digest": ""})))
     return context.scoring.method(described + ", splits of its seeds" * trial.resample, [key])
 
@@ -185,8 +185,8 @@ def _what_counts(trial: Trial, context: SweepContext) -> tuple[Trial, SweepConte
 
 
 def selection_settings(trial: Trial) -> SelectionSettings:
-    """How this trial's settings are chosen; its method is compared with others, so the texts that choose are always predicted."""
-    return SelectionSettings(trial.selection, trial.learning_rates, choose=True)
+    """How this trial's settings are chosen."""
+    return SelectionSettings(trial.selection, trial.learning_rates, choose=trial.competes)
 
 
 def trial_settings(trial: Trial, context: SweepContext) -> FineTuneConfig:

@@ -29,7 +29,7 @@ from warmstart.experiment.backends import check_backend
 from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import run_stack, run_trials
-from warmstart.experiment.inputs import bundle_at, prepared, texts_read_before
+from warmstart.experiment.inputs import bundle_at, prepared, print_audit, texts_read_before
 from warmstart.experiment.methods import (
     CONTINUED,
     OWN,
@@ -48,9 +48,7 @@ from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, T
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.schemes import make_scheme
-from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
-from warmstart.model.history import seen_labels
 from warmstart.model.model import swap_head
 from warmstart.runs.record import read_record_of, write_record
 from warmstart.runs.run import Run
@@ -331,17 +329,11 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
 
 
 def _audit(task: Task, config: RaceConfig) -> Audit:
-    """The audit of the data, printed; also which backbones have seen labels of the task before, and what each cuts off."""
-    seen, cut, known = list[str](), list[str](), list[str]()
-    for path in config.backbones:
-        bundle = bundle_at(path)
-        seen += [path] if seen_labels(bundle, task.name) else []
-        known += already_read(bundle.history, path, task.name)
-        cut += [f"{path}: {lost}"] if (lost := _cut_sentence(task, bundle, config.tune)) else []
-    result = replace(audit(task), already_trained=tuple(seen), already_read=tuple(known), cut=tuple(cut))
-    for finding in result.findings():
-        console.print(f"audit ({finding.severity}): {finding.sentence}")
-    return result
+    """The audit of the data, printed; also what each backbone cuts off."""
+    bundles = {path: bundle_at(path) for path in config.backbones}
+    lost = {path: _cut_sentence(task, bundle, config.tune) for path, bundle in bundles.items()}
+    cut = tuple(f"{path}: {sentence}" for path, sentence in lost.items() if sentence)
+    return print_audit(replace(audit(task), cut=cut), bundles, task.name)
 
 
 def _cut_sentence(task: Task, bundle: Bundle, tune: FineTuneConfig) -> str:

@@ -38,6 +38,8 @@ class Method(Config):
     """how many the backbone has"""
     scheme: str = ""
     """how the backbone is adapted"""
+    teacher: str = ""
+    """identifies the model that teaches it, beside the labels"""
     shared_backbone: Effectless[str] = ""
     """the backbone that all methods share, if this one's is that backbone after continued pretraining"""
     continued_pretraining_seconds: Effectless[float] = 0.0
@@ -50,13 +52,13 @@ class Method(Config):
     @property
     def id(self) -> str:
         """Identifies the method in files, whatever it is called: ``adapted/lora/1f5a...``."""
-        return "/".join(part for part in (self.family, self._own, self.backbone_digest[:16]) if part)
+        return "/".join(part for part in (self.family, self._own, self.teacher[:16], self.backbone_digest[:16]) if part)
 
     @property
     def id_over_tasks(self) -> str:
         """The same for every task, although pretraining on the task's own text makes a backbone of its own for each."""
         backbone = OWN_BACKBONE if self.own_pretraining else self.shared_backbone or self.backbone
-        return "/".join(part for part in (self.family, self._own, backbone) if part)
+        return "/".join(part for part in (self.family, self._own, self.teacher[:16], backbone) if part)
 
     @property
     def _own(self) -> str:
@@ -73,12 +75,16 @@ class Trial(Config):
 
     method: Method
     seed: int
+    draw: int | None = None
+    """the seed that draws the labels and the folds, where all seeds share those of one; None: its own"""
     learning_rates: tuple[float, ...] = ()
     """those that the method chooses from; none if it trains no network"""
     labels: int | None = None
-    """labelled texts, drawn by the seed: everything that anything looks at; None: all"""
+    """labelled texts that are drawn: everything that anything looks at; None: all"""
     selection: SelectionName = "holdout"
     """how settings are chosen within these labels"""
+    competes: bool = True
+    """its method is compared with others on the texts that choose, so that these are predicted even with ``none``"""
     resample: bool = False
     """on a split into training, validation and test texts that the seed draws"""
 

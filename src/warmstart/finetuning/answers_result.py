@@ -50,9 +50,19 @@ class AnswersResult(Shown, view="commands.adapt.page:answers_view"):
         return best_run(self.runs)
 
     @property
+    def saved(self) -> str:
+        """Which run is saved, and why."""
+        return f"The saved model is that of seed {self.best.seed}, the best one on validation."
+
+    @property
+    def notes(self) -> list[str]:
+        """What the intervals leave out, what the threshold guarantees, and how often the test split was scored."""
+        return [THIS_SPLIT, self.threshold.sentence(), *self.ledger.findings]
+
+    @property
     def findings(self) -> list[str]:
-        """The pretrained model against each other method, what its threshold guarantees, and how often test was scored."""
-        return [*self.comparison.findings(), THIS_SPLIT, self.threshold.sentence(), *self.ledger.findings]
+        """The pretrained model against each other method; then the ``notes``."""
+        return [*self.comparison.findings(), *self.notes]
 
     def risk_coverage(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Coverage and risk at each threshold on the test questions, for the first seed of each trained method."""

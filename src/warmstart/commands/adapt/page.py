@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warmstart.commands.adapt.result import ENSEMBLE_HEADER, TEACHING_HEADER, THRESHOLD_HEADER, AdaptResult, ConfidenceResult
 from warmstart.config import Config
+from warmstart.experiment.adaptation_result import ENSEMBLE_HEADER, TEACHING_HEADER, AdaptResult
+from warmstart.experiment.confidence_result import THRESHOLD_HEADER, ConfidenceResult
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import curve_rows
-from warmstart.report.after_saving import model_is_saved
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
@@ -29,28 +30,21 @@ EXAMPLES = 40
 """test questions shown with their answers"""
 
 
-def write_adapt_page(
-    result: AdaptResult, confidence: ConfidenceResult | None, bundle: Bundle, config: Config, folder: Path
-) -> Path:
+def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder: Path) -> Path:
     """Write the report of an adaptation run; returns its path. ``bundle`` is the network that is saved, or one of several."""
-    report = Report(
-        f"Adaptation: {result.task.name}",
-        headline(result.findings[0]),
-        result_tiles(result),
-        (
-            *comparison_sections(result),
-            _labels_section(result),
-            *([_teaching_section(result)] if result.teaching else []),
-            *([_ensemble_section(result)] if result.ensemble else []),
-            *([_confidence_section(confidence, result.caution_of_choice)] if confidence else []),
-            *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
-            audit_section(result.audit),
-            size_section(bundle),
-            *closing_sections(config),
-        ),
-        footer(),
-        next_step(result, f"`warmstart serve {folder}` shows the model in a browser"),
+    shown = adapt_view(result)
+    sections = (
+        *shown.sections,
+        *([_teaching_section(result)] if result.teaching else []),
+        *([_ensemble_section(result)] if result.ensemble else []),
+        *([_confidence_section(result.confidence, result.caution_of_choice)] if result.confidence else []),
+        *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
+        audit_section(result.audit),
+        size_section(bundle),
+        *closing_sections(config),
     )
+    following = next_step(result, f"`warmstart serve {folder}` shows the model in a browser")
+    report = replace(shown, tiles=result_tiles(result), sections=sections, footer=footer(), next_step=following)
     return write_report(report, folder)
 
 
@@ -166,23 +160,17 @@ def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:
 
 def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> Path:
     """Write the report of an adaptation to a task of answers; returns its path."""
-    with model_is_saved(folder / "bundle"):
-        first, task = result.comparison.rows[0], result.task
-        report = Report(
-            f"Answers: {task.name}",
-            headline(result.comparison.findings()[0]),
-            (
-                (f"{result.comparison.metric}, {first.name}", with_ends(first.interval, percent_interval)),
-                ("training questions", f"{len(task.train):,}"),
-                ("validation questions", f"{len(task.validation):,}"),
-                ("calibration questions", f"{len(result.held_out.correct):,}"),
-                ("test questions", f"{len(task.test):,}"),
-                ("seeds", str(len(first.scores))),
-            ),
-            (*_answers_sections(result), *closing_sections(config)),
-            f"{footer()} The saved model is that of seed {result.best.seed}.",
-        )
-        return write_report(report, folder)
+    first, task, shown = result.comparison.rows[0], result.task, answers_view(result)
+    tiles = (
+        (f"{result.comparison.metric}, {first.name}", with_ends(first.interval, percent_interval)),
+        ("training questions", f"{len(task.train):,}"),
+        ("validation questions", f"{len(task.validation):,}"),
+        ("calibration questions", f"{len(result.held_out.correct):,}"),
+        ("test questions", f"{len(task.test):,}"),
+        ("seeds", str(len(first.scores))),
+    )
+    sections = (*shown.sections, *closing_sections(config))
+    return write_report(replace(shown, tiles=tiles, sections=sections, footer=f"{footer()} {result.saved}"), folder)
 
 
 def answers_view(result: AnswersResult) -> Report:

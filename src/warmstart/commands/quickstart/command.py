@@ -14,8 +14,6 @@ from typing import Annotated
 from pydantic import Field
 
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.adapt.command import AdaptConfig, adapted_bundle, compare_methods, draw_budgets
-from warmstart.commands.adapt.result import AdaptResult
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain_on, tokenized
 from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.quickstart.result import QuickstartResult
@@ -27,6 +25,8 @@ from warmstart.data.files import text_lines
 from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoringRun
+from warmstart.experiment.adaptation import AdaptConfig, adapted_bundle, compare_methods, draw_budgets
+from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest, save

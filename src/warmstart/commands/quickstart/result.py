@@ -11,8 +11,8 @@ from warmstart.stats.comparison import compare_pairs
 from warmstart.stats.splits import ONE_SPLIT
 
 if TYPE_CHECKING:
-    from warmstart.commands.adapt.result import AdaptResult
     from warmstart.commands.pretrain.result import PretrainResult
+    from warmstart.experiment.adaptation_result import AdaptResult
 
 
 @dataclass(frozen=True)

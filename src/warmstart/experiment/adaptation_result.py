@@ -1,8 +1,7 @@
-"""The result of an adaptation: the comparison with baselines, the runs behind it, and how well the model is calibrated."""
+"""The result of an adaptation: the comparison with baselines, and the runs behind it. Needs no torch."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,22 +11,11 @@ import numpy as np
 
 from warmstart.data.budget import LabelBudget, SelectionName, labels_sentence
 from warmstart.data.test_ledger import LedgerSummary
+from warmstart.experiment.confidence_result import CONFIDENCE_LEVEL, ConfidenceResult
 from warmstart.finetuning.runs import DISTILLED, PRETRAINED, TEACHER, best_run
 from warmstart.notebook import Shown
-from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage, smallest_guarantee
-from warmstart.stats.calibration import (
-    apply_temperature,
-    calibration_error_change,
-    expected_calibration_error,
-    log_losses,
-    perfect_calibration_error,
-    reliability_bins,
-)
-from warmstart.stats.changes import Change
-from warmstart.stats.comparison import detection_text
-from warmstart.stats.formatting import figure_interval, percent, percent_value, time_span
-from warmstart.stats.power import detectable_from_interval
-from warmstart.stats.resampling import cluster_bootstrap
+from warmstart.stats.abstention import smallest_guarantee
+from warmstart.stats.formatting import percent, percent_value, time_span
 from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 
 if TYPE_CHECKING:
@@ -36,18 +24,12 @@ if TYPE_CHECKING:
     from warmstart.finetuning.ensemble import Averaged
     from warmstart.finetuning.selection import BudgetedRun
     from warmstart.finetuning.teacher import TeacherChoice
-    from warmstart.model.bundle import Calibration
     from warmstart.model.history import TeacherRecord
-    from warmstart.stats.calibration import ReliabilityBin
     from warmstart.stats.comparison import MethodTable, PairedComparison
     from warmstart.stats.scores import Scores
 
-TARGET_ERRORS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""error rates for which the report finds thresholds"""
-CONFIDENCE_LEVEL = 0.95
 ENSEMBLE_HEADER = ("model", "on the texts that choose", "on the test texts", "parameters", "milliseconds per text")
 TEACHING_HEADER = ("model", "on the test texts", "parameters", "milliseconds per text")
-THRESHOLD_HEADER = ("guaranteed error rate", "confidence threshold", "test texts labelled", "errors among them")
 
 
 @dataclass(frozen=True)
@@ -185,13 +167,6 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
         return next((pair for pair in self.comparison.compared() if pair.names[1] not in others), None)
 
     @property
-    def comparison_findings(self) -> list[str]:
-        """The pretrained model against each other method, or its score if there is none; then what the intervals leave out."""
-        first = self.comparison.rows[0]
-        found = self.comparison.findings() or [f"The {first.name} model reaches {first.interval} {self.comparison.metric}."]
-        return [*found, *self.one_split_caution]
-
-    @property
     def one_split(self) -> bool:
         """Whether the intervals hold for one split only, because seeds share too many training texts."""
         seeds = len(self.runs[PRETRAINED])
@@ -203,40 +178,41 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
         return [ONE_SPLIT] if self.one_split else []
 
     @property
+    def notes(self) -> list[str]:
+        """What the intervals leave out, what the labels were for, teacher and ensemble, and how often the test split was scored."""
+        return [*self.one_split_caution, *self.label_findings, *self.model_findings, *self.ledger.findings]
+
+    @property
     def findings(self) -> list[str]:
-        """The comparison, what the labels were for, teacher and ensemble, and how often the test split was scored."""
-        return [*self.comparison_findings, *self.label_findings, *self.model_findings, *self.ledger.findings]
+        """The pretrained model against each other method, or its score if there is none; then the ``notes``."""
+        first = self.comparison.rows[0]
+        found = self.comparison.findings() or [f"The {first.name} model reaches {first.interval} {self.comparison.metric}."]
+        return [*found, *self.notes]
 
     @property
     def ensemble_rows(self) -> list[tuple[str, ...]]:
         """Single seeds and all seeds as one model, side by side, under ``ENSEMBLE_HEADER``; empty if that was not wanted."""
         if self.ensemble is None:
             return []
-        single = ("single seeds, mean", self._single_scores, self.ensemble.parameters, self.ensemble.seconds)
-        rows = [single] + [(one.name, (one.score,), one.parameters, one.seconds) for one in self.ensemble.models]
-        tested = {row.name: percent(row.interval.mean) for row in self.comparison.rows}
-        return [
-            (
-                name,
-                percent(float(np.mean(chosen))) if len(chosen) and not np.isnan(chosen).any() else "-",
-                tested[self.method if name == single[0] else name],
-                f"{parameters:,}",
-                f"{1000 * seconds:.2f}",
-            )
-            for name, chosen, parameters, seconds in rows
-        ]
+        single = ("single seeds, mean", self.method, self._single_scores, (self.ensemble.parameters, self.ensemble.seconds))
+        rows = [single, *((one.name, one.name, (one.score,), (one.parameters, one.seconds)) for one in self.ensemble.models)]
+
+        def chosen_by(scores: tuple[float, ...]) -> str:
+            return percent(float(np.mean(scores))) if scores and not np.isnan(scores).any() else "-"
+
+        return [(name, chosen_by(scores), *self._tested(row, costs)) for name, row, scores, costs in rows]
 
     @property
     def teaching_rows(self) -> list[tuple[str, ...]]:
         """Teacher and student under ``TEACHING_HEADER``; empty without a teacher."""
-        tested = {row.name: percent(row.interval.mean) for row in self.comparison.rows}
         costs = self.teaching.costs if self.teaching else {}
         rows = {"teacher": TEACHER, "student without it": PRETRAINED, "student with it": DISTILLED} if costs else {}
-        return [
-            (name, tested[row], f"{parameters:,}", f"{1000 * seconds:.2f}")
-            for name, row in rows.items()
-            for parameters, seconds in [costs.get(row, costs[PRETRAINED])]
-        ]
+        return [(name, *self._tested(row, costs.get(row, costs[PRETRAINED]))) for name, row in rows.items()]
+
+    def _tested(self, name: str, costs: tuple[float, float]) -> tuple[str, str, str]:
+        """The test score of a row of the comparison, with its parameters, and its milliseconds for a text."""
+        score = next(row.interval.mean for row in self.comparison.rows if row.name == name)
+        return percent(score), f"{costs[0]:,}", f"{1000 * costs[1]:.2f}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but models and predictions as plain values, fit for JSON."""
@@ -317,129 +293,3 @@ class TeachingResult:
         unknown = choice.learned == "unknown" and self.own_labels
         more = f"The {self.own_labels:,} labelled texts that the teacher learned from are not counted above." if unknown else ""
         return [found, why[choice.learned], *([more] if more else [])]
-
-
-@dataclass(frozen=True)
-class ConfidenceResult:
-    """The confidence of a saved model on the test split, before and after calibration.
-
-    Letters: N test texts, C classes.
-    """
-
-    calibration: Calibration
-    probabilities: np.ndarray
-    """(N, C) before calibration"""
-    labels: np.ndarray
-    """(N,)"""
-    units: np.ndarray
-    """(N,) which texts are resampled together: each alone, or those of one group"""
-    selection: SelectionName = "holdout"
-    """what chose the settings; the temperature is fitted on the same predictions"""
-
-    @property
-    def correct(self) -> np.ndarray:
-        """(N,) whether the most probable class is the label; calibration changes none."""
-        return self.probabilities.argmax(axis=1) == self.labels
-
-    def confidences(self) -> dict[str, np.ndarray]:
-        """(N,) the highest probability of each text, rounded as bundles store it, before and after calibration."""
-        after = apply_temperature(self.probabilities, self.calibration.temperature)
-        return {
-            "before calibration": self.probabilities.max(axis=1).round(6),
-            "after calibration": after.max(axis=1).round(6),
-        }
-
-    def bins(self) -> dict[str, list[ReliabilityBin]]:
-        """The texts in bins of equal size by confidence, before and after calibration."""
-        return {name: reliability_bins(confidence, self.correct) for name, confidence in self.confidences().items()}
-
-    def risk_coverage(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coverage and risk at each threshold, after calibration."""
-        return risk_coverage(self.confidences()["after calibration"], self.correct)
-
-    @cached_property
-    def findings(self) -> list[str]:
-        """Whether the model is miscalibrated, what calibration changes, and what thresholds can guarantee."""
-        findings = [
-            " ".join([self._miscalibration(), *self._changes()]),
-            f"Averaged over all thresholds, {percent(area_under_risk_coverage(*self.risk_coverage()))} of the predicted labels are "
-            "wrong (AURC).",
-        ]
-        if self.calibration.held_out:
-            count, level = len(self.calibration.held_out), percent(CONFIDENCE_LEVEL, trim=True)
-            findings.append(
-                f"Thresholds found on {count} held-out texts that chose nothing guarantee an error rate with {level} confidence "
-                f"for new texts from the same distribution, but none below {percent(smallest_guarantee(count, CONFIDENCE_LEVEL))}, "
-                "which takes more texts."
-            )
-        return findings
-
-    def to_dict(self) -> dict[str, Any]:
-        """What calibration changes and what thresholds do, as plain values, fit for JSON."""
-        thresholds = self.threshold_table() if self.calibration.held_out else []
-        return {"findings": self.findings, "header": THRESHOLD_HEADER, "thresholds": thresholds}
-
-    def _miscalibration(self) -> str:
-        """What the temperature says, if its interval excludes 1."""
-        temperature, interval = self.calibration.temperature, self.calibration.interval
-        if interval is None:
-            why = {
-                "cross-validation": "all texts are classified correctly out of fold",
-                "holdout": "all validation texts are classified correctly",
-                "none": "no label chooses, which leaves no text to fit it on",
-            }
-            return f"No temperature was fitted, because {why[self.selection]}; no probability changes."
-        low, high = interval
-        out_of_fold = "out-of-fold predictions for the texts that learn"
-        fitted_on = out_of_fold if self.selection == "cross-validation" else "the validation texts"
-        fitted = f"the temperature fitted on {fitted_on} is {figure_interval(temperature, low, high, digits=2)}"
-        if low <= 1 <= high:
-            detected = detection_text([detectable_from_interval(low, high)], "a distance of {:.2f} from 1".format, "")
-            return f"No significant miscalibration: {fitted}, and the interval includes 1; {detected}."
-        return f"The model was {'overconfident' if low > 1 else 'underconfident'}: {fitted}."
-
-    def _changes(self) -> list[str]:
-        """What the temperature changes on the test texts."""
-        if self.calibration.interval is None:
-            return []
-        calibrated = apply_temperature(self.probabilities, self.calibration.temperature)
-        before, after = (log_losses(one, self.labels) for one in (self.probabilities, calibrated))
-        _, low, high = cluster_bootstrap(after - before, self.units)
-        loss = Change(float(before.mean()), float(after.mean()), low, high, "the test texts")
-        confidence, calibrated_confidence = self.confidences().values()
-        both = (confidence, calibrated_confidence)
-        errors = [percent_value(expected_calibration_error(one, self.correct)) for one in both]
-        by_chance = [percent_value(perfect_calibration_error(one)) for one in both]
-        sign = calibration_error_change(confidence, calibrated_confidence, self.correct, self.units)
-        verb = ("did not change significantly", "rose", "fell")[sign]
-        return [
-            loss.in_nats("With it, the log loss on the test texts"),
-            f"The expected calibration error there {verb}: {errors[0]} points before, {errors[1]} after; on as many texts a "
-            f"perfectly calibrated model would show {by_chance[0]} and {by_chance[1]}. No predicted label changes.",
-        ]
-
-    def threshold_table(self) -> list[tuple[str, str, str, str]]:
-        """What the threshold for each target does on the test texts, which it never saw; one row per ``TARGET_ERRORS``."""
-        confidence, correct = (np.array(column) for column in zip(*self.calibration.held_out, strict=True))
-        return [self._threshold_row(target, confidence, correct.astype(bool)) for target in TARGET_ERRORS]
-
-    def _threshold_row(self, target: float, confidence: np.ndarray, correct: np.ndarray) -> tuple[str, str, str, str]:
-        threshold = find_threshold(confidence, correct, target, CONFIDENCE_LEVEL).threshold
-        name = f"at most {percent(target, trim=True)}"
-        if math.isinf(threshold):
-            return name, "none", percent(0.0), "-"
-        labelled = self.confidences()["after calibration"] >= threshold
-        errors = percent((~self.correct[labelled]).mean()) if labelled.any() else "-"
-        return name, f"{threshold:.3f}", percent(labelled.mean()), errors
-
-
-def head_swap_lines(kept: int, parameters: int, new: Mapping[str, int], dropped: Sequence[str]) -> list[str]:
-    """What a model keeps when its head is swapped, one line each.
-
-    ``kept`` backbone tensors have ``parameters`` parameters; ``new`` maps the new head's tensors to their sizes.
-    """
-    return [
-        f"kept:    {kept} tensors of the backbone, {parameters:,} parameters",
-        f"new:     {', '.join(new)} ({sum(new.values()):,} parameters)",
-        f"dropped: {', '.join(dropped) or 'no tensor (the language head shares the weight of the embedding)'}",
-    ]

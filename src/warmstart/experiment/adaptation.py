@@ -1,0 +1,365 @@
+"""A pretrained model, adapted with several seeds, beside methods that need no pretraining: trials whose networks are kept.
+
+The trials are those of a race: a method, a seed, labels that it may look at. But the method in question is known before, so nothing
+is chosen among methods; each has one learning rate; and every training run is a step of the run's folder, with its weights.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field
+from tyro.conf import Positional, arg
+
+from warmstart.baselines import baselines_for
+from warmstart.baselines.simple import collapsed
+from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput, result_key, setting_paths
+from warmstart.data.audit import audit
+from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
+from warmstart.data.task import Split, Task
+from warmstart.data.test_ledger import ScoringRun, read_ledger
+from warmstart.errors import ConfigError, DataError
+from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult, TeachingResult
+from warmstart.experiment.estimate import estimate_sweep
+from warmstart.experiment.execution import baseline_within, score_trial
+from warmstart.experiment.inputs import print_audit
+from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
+from warmstart.experiment.trial import Method, Trial
+from warmstart.finetuning.calibration import calibrate
+from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.ensemble import (
+    STACKABLE,
+    FoldSoups,
+    average_probabilities,
+    average_weights,
+    check_ensemble,
+    seconds_per_text,
+)
+from warmstart.finetuning.estimate import cost_sentence
+from warmstart.finetuning.finetune import check_patience, head_config_for
+from warmstart.finetuning.inputs import EncodedTask
+from warmstart.finetuning.runs import DISTILLED, PRETRAINED, SCRATCH, TEACHER
+from warmstart.finetuning.selection import BudgetedRun, fine_tune_within
+from warmstart.finetuning.teacher import Lesson, TeacherChoice, TeacherConfig
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import model_digest
+from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord
+from warmstart.model.model import Model, parameter_counts, swap_head
+from warmstart.runs.run import Run, provenance
+from warmstart.stack.stack import Stack
+from warmstart.stats.comparison import MethodResult, MethodTable
+from warmstart.stats.formatting import merged_notes, percent
+from warmstart.system.console import console
+from warmstart.tasks import task_type_of
+from warmstart.tasks.scoring import ScoredPredictions
+from warmstart.training.distributed import world
+from warmstart.training.trackers import TRACKERS, Mirror
+
+
+class AdaptConfig(Config):
+    """Swap a model's head, fine-tune it on labels over several seeds, and compare it with methods that need no pretraining."""
+
+    model: Positional[FileInput[str]]
+    """the pretrained model: a bundle, the folder of a run, or the name of an encoder: minilm, e5 or smollm2"""
+    task: Positional[TaskInput[str]]
+    """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
+    out: Effectless[str] = "runs/adapt"
+    """folder of the run"""
+    tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
+    seeds: int = Field(3, gt=0)
+    """number of seeds; fewer than three give wide intervals"""
+    seed: int = Field(0, ge=0)
+    """the first seed"""
+    scratch: bool = True
+    """also train the same network from scratch"""
+    baselines: bool = True
+    """also run the majority label and TF-IDF + logistic regression"""
+    labels: int | None = Field(None, gt=0)
+    """number of labelled texts that anything may look at, to learn or to choose; each seed draws its own; default: all"""
+    selection: SelectionName | None = None
+    """what chooses the settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none.
+    default: cross-validation with --labels or without validation texts, also below 300, where a race takes none: out-of-fold
+    predictions give the temperature; otherwise the validation split as a holdout"""
+    calibration_fraction: float = Field(0.0, ge=0, lt=1)
+    """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
+    give a guarantee; of a task of answers 0 means a half"""
+    ensemble: Advanced[Literal["none", "mean", "soup"]] = "none"
+    """all seeds as one model, saved if it is no worse than a single seed on the texts that choose: the mean of their probabilities
+    (a stack), or one network with the mean of their weights (a soup); with --labels all seeds then learn from those of the first"""
+    distil: Advanced[Annotated[TeacherConfig, arg(name="")]] = TeacherConfig()
+    drop_leaks: bool = False
+    """drop training texts that are also in validation or test, and validation texts that are also in test"""
+    drop_near_leaks: Advanced[bool] = False
+    """drop these, and texts that are nearly the same as one of validation or test"""
+    tracker: Effectless[Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]]] = ()
+    """show every training run in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
+    scratch_epochs: Advanced[float] = Field(75, gt=0)
+    """answers: passes of the same network from scratch, which needs more of them"""
+    target_error: Advanced[float] = Field(0.1, gt=0, lt=1)
+    """answers: largest error rate among the answers given; below the threshold for it, the model abstains"""
+    confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
+    """answers: probability with which that error rate is guaranteed"""
+
+    @property
+    def one_draw(self) -> bool:
+        """Whether all seeds learn from the same labels, even if ``labels`` are drawn."""
+        return self.ensemble != "none" or self.distil.teacher is not None
+
+    @property
+    def chosen_selection(self) -> SelectionName:
+        """What chooses the settings, by name."""
+        return selection_or_default(self.selection, self.labels)
+
+
+def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[int, LabelBudget]:
+    """The labels that each seed may look at, beside those ``set_apart``; with ``--labels`` each draws its own.
+
+    So the intervals also cover other choices of texts. With ``one_draw`` all have the labels and the folds of the first. Raises
+    ``ConfigError`` or ``DataError`` if the labels cannot choose.
+    """
+    labels, seeds = config.labels and config.labels - set_apart, range(config.seed, config.seed + config.seeds)
+    if config.ensemble != "none":
+        check_ensemble(config.ensemble, task.type, config.seeds, chooses=config.chosen_selection != "none")
+    if config.distil.teacher and config.chosen_selection == "none":
+        raise ConfigError(
+            "--teacher needs texts that choose, because a teacher can make a student worse; use --selection holdout or "
+            "cross-validation"
+        )
+    try:
+        draws = {seed: config.seed if config.one_draw else seed for seed in seeds}
+        budgets = {seed: label_budget(task, labels, config.chosen_selection, draws[seed]).for_seed(seed) for seed in seeds}
+        if config.chosen_selection != "none" or config.baselines:
+            for budget in budgets.values():
+                budget.folds  # noqa: B018  too few labels are refused before training, not after
+    except DataError as error:
+        apart = f", of which {set_apart} are set apart for calibration" if set_apart else ""
+        without = "; with --no-baselines nothing has to choose" if config.chosen_selection == "none" and config.baselines else ""
+        raise ConfigError(f"--labels {config.labels}{apart}: {error}{without}" if labels else str(error)) from None
+    check_patience(budgets[config.seed].task, config.tune)
+    return budgets
+
+
+def compare_methods(
+    bundle: Bundle,
+    budgets: Mapping[int, LabelBudget],
+    config: AdaptConfig,
+    asks: tuple[ScoringRun, Run],
+    lesson: Lesson | None = None,
+) -> AdaptResult:
+    """Run every method within the budget of each seed; ``asks`` is who scores, and the run that keeps what is trained.
+
+    With a ``lesson`` the pretrained model also learns from its teacher, and the texts that choose say which of both is saved.
+    Collective: several processes share the training runs.
+    """
+    task, first = budgets[config.seed].whole, budgets[config.seed].task
+    swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
+    encoded = EncodedTask.of(task, swapped, bundle.tokenizer)
+    windows = config.tune.window_settings if task_type_of(task).pooled else None
+    audited = audit(first, bundle.tokenizer, bundle.model.backbone.config.max_length, windows=windows)
+    audited = print_audit(audited, {config.model: bundle}, task.name)
+    _print_head_swap(bundle.model, swapped)
+    trials = _Trials(bundle, budgets, config, asks)
+    taught = replace(encoded, soft=lesson.soft_texts(swapped, bundle.tokenizer, task)) if lesson else encoded
+    trials.add_networks(encoded, taught, lesson)
+    teaching = trials.teaching(lesson) if lesson else None
+    method = DISTILLED if teaching and teaching.choice.kept else PRETRAINED
+    ensemble = trials.ensemble(method) if config.ensemble != "none" else None
+    if config.baselines:
+        trials.add_baselines()
+    return AdaptResult(
+        task=first,
+        comparison=world().first_alone(lambda: trials.table(method)),
+        runs=trials.runs,
+        scores={name: tuple(one.scores for one in found) for name, found in trials.scored.items()},
+        audit=audited,
+        available=len(task.train),
+        budgets=budgets,
+        selection=config.chosen_selection,
+        ledger=world().first_alone(lambda: read_ledger(task)),
+        method=method,
+        ensemble=ensemble,
+        teaching=teaching,
+    )
+
+
+class _Trials:
+    """The trials of an adaptation, in the order in which they are scored; the networks are kept."""
+
+    def __init__(
+        self, bundle: Bundle, budgets: Mapping[int, LabelBudget], config: AdaptConfig, asks: tuple[ScoringRun, Run]
+    ) -> None:
+        self.bundle, self.budgets, self.config, (scoring, self.run) = bundle, budgets, config, asks
+        self.first = budgets[config.seed]
+        self.task = self.first.whole
+        context = SweepContext.of(self.task, config.task, Path(config.out), config.tune)
+        self.context = context.model_copy(update={"held": HeldTask.of(self.task), "scoring": scoring})
+        self.runs = dict[str, tuple[BudgetedRun, ...]]()
+        self.scored = dict[str, tuple[ScoredPredictions, ...]]()
+        self._methods = dict[str, tuple[Method, EncodedTask]]()
+        self._folds = defaultdict[str, FoldSoups](FoldSoups)
+        self._notes = dict[str, list[str]]()
+
+    def add_networks(self, encoded: EncodedTask, taught: EncodedTask, lesson: Lesson | None) -> None:
+        """Of each seed the pretrained one, also ``taught``, and one from scratch: a frozen backbone would stay random there."""
+        scheme, digest = self.config.tune.scheme, model_digest(self.config.model)
+        given = Method(name=scheme, family="adapted", scheme=scheme, backbone=self.config.model, backbone_digest=digest)
+        self._methods[PRETRAINED] = given, encoded
+        if lesson:
+            teacher = result_key(lesson.teacher.digest, lesson.config)
+            self._methods[DISTILLED] = given.model_copy(update={"name": DISTILLED, "teacher": teacher}), taught
+        if self.config.scratch:
+            self._methods[SCRATCH] = given.model_copy(update={"name": SCRATCH, "family": "scratch", "scheme": ""}), encoded
+        reads = {method.id: texts for method, texts in self._methods.values()}
+        planned = [self._trial(method, seed) for method, _ in self._methods.values() for seed in self.budgets]
+        if len(self.budgets) > 1:
+            of = estimate_sweep(planned, self.config.tune, 1, self.task.name, lambda one: (self.bundle, reads[one.method.id]))
+            console.print(cost_sentence(f"{len(planned)} runs", of.seconds, of.memory))
+        mirror = Mirror(self.config.tracker, Path(self.config.out), dict(setting_paths(self.config.to_dict())))
+        for name in self._methods:
+            watch = self._folds[name].add if self.config.ensemble != "none" and name != SCRATCH else None
+            kept = {"watch": watch, "run": self.run, "mirror": mirror}
+            found = [self._trained(name, seed, kept) for seed in self.budgets]
+            self.runs[name], self.scored[name] = zip(*found, strict=True)
+
+    def add(self, method: Method, predictions: Any) -> None:
+        """A single model, by its predictions for the test texts."""
+        self.scored[method.name] = (self._scored(self._trial(method, self.config.seed), predictions),)
+
+    def add_baselines(self) -> None:
+        """What needs no network."""
+        for name in [name for name, baseline in baselines_for(self.task).items() if not baseline.race_only]:
+            self._add_baseline(Method(name=name, family="baseline"))
+
+    def _add_baseline(self, method: Method) -> None:
+        """One of them, fitted once if all seeds have the same labels, by one of the processes."""
+        drawn = self.config.labels is not None and not self.config.one_draw
+        trials = [self._trial(method, seed) for seed in (self.budgets if drawn else [self.config.seed])]
+        runs = (run for _, run, _ in (baseline_within(trial, self.context) for trial in trials))
+        found = world().first_alone(lambda: [(run.test, run.note) for run in runs])
+        self.scored[method.name] = tuple(self._scored(trial, test) for trial, (test, _) in zip(trials, found, strict=True))
+        self._notes[method.name] = [note for _, note in found]
+
+    def teaching(self, lesson: Lesson) -> TeachingResult:
+        """The teacher beside the student without and with it; the teacher's predictions for the test texts are scored."""
+        teacher, texts, budget = lesson.teacher, self.task.test.texts, self.first
+        method = Method(name=TEACHER, family="baseline", backbone_digest=teacher.digest)
+        self.add(method, world().first_alone(lambda: teacher.predict(texts)))
+        without, taught = ([run.choosing for run in self.runs[name]] for name in (PRETRAINED, DISTILLED))
+        choice = TeacherChoice.of(budget, without, taught, teacher.learned(budget))
+        student = Bundle(self.runs[DISTILLED][0].final.model, self.bundle.tokenizer, self.task.labels)
+        costs = {
+            TEACHER: (teacher.parameters, teacher.seconds(texts)),
+            PRETRAINED: (parameter_counts(student.model)["total"], seconds_per_text(student, texts)),
+        }
+        return TeachingResult(choice, lesson.record(choice.learned), teacher.own_labels, costs)
+
+    def ensemble(self, name: str) -> EnsembleResult:
+        """What all seeds of a method predict together, scored."""
+        (method, encoded), runs, wanted = self._methods[name], self.runs[name], self.config.ensemble
+        networks = [self._network(run) for run in runs]
+        models = [average_weights(encoded, self.first, networks, self._folds[name])]
+        if encoded.task.type in STACKABLE:
+            models.insert(0, average_probabilities(encoded, self.first, runs, networks))
+        seconds = seconds_per_text(networks[0], self.task.test.texts)
+        for one in models:
+            self.add(method.model_copy(update={"name": one.name, "family": "stack", "scheme": ""}), one.test_predictions)
+        return EnsembleResult(wanted, tuple(models), parameter_counts(networks[0].model)["total"], seconds)
+
+    def table(self, first: str) -> MethodTable:
+        """All methods, the one that is saved first."""
+        names = [first, *(name for name in self.scored if name != first)]
+        return MethodTable(self.task.metric, tuple(map(self._row, names)), rival=SCRATCH)
+
+    def _trial(self, method: Method, seed: int) -> Trial:
+        config = self.config
+        return Trial(
+            method=method,
+            seed=seed,
+            draw=config.seed if config.one_draw else None,
+            learning_rates=(config.tune.train.learning_rate,) if method.fine_tunes else (),
+            labels=config.labels and len(self.budgets[seed]),
+            selection=config.chosen_selection,
+            competes=False,
+        )
+
+    def _trained(self, name: str, seed: int, kept: Mapping[str, Any]) -> tuple[BudgetedRun, ScoredPredictions]:
+        (method, encoded), title = self._methods[name], f"{name}, seed {seed}"
+        trial, scratch = self._trial(method, seed), method.family == "scratch"
+        choice, settings = replace(selection_settings(trial), title=title, **kept), trial_settings(trial, self.context)
+        run = fine_tune_within(self.bundle, encoded, self.budgets[seed], settings, choice, scratch=scratch)
+        test = self._scored(trial, run.final.test_predictions)
+        console.print(f"{title}: {self.task.metric} {percent(test.score)} in {run.seconds:.0f} s")
+        return run, test
+
+    def _scored(self, trial: Trial, predictions: Any) -> ScoredPredictions:
+        return score_trial(self.task, predictions, trial, self.context, *trial.learning_rates)
+
+    def _network(self, run: BudgetedRun) -> Bundle:
+        """The network of one seed, as a member of a stack."""
+        settings, task = self.config.tune.to_dict(), TaskRecord.of(self.first.task)
+        record = AdaptRecord(task=task, settings=settings, seed=run.seed, provenance=provenance())
+        return Bundle(run.final.model, self.bundle.tokenizer, self.task.labels, (*self.bundle.history, record))
+
+    def _row(self, name: str) -> MethodResult:
+        """The scores of each run, also on resamples of the test split."""
+        scored, runs = self.scored[name], self.runs.get(name, ())
+        lost = sum(collapsed(self.task, one.scores) for one in scored) if runs else 0
+        notes = [f"{lost} of {len(runs)} runs collapsed"] if lost else merged_notes(self._notes.get(name, []))
+        return MethodResult(
+            name,
+            tuple(one.score for one in scored),
+            seconds=float(np.mean([run.seconds for run in runs])) if runs else 0.0,
+            trainable=runs[0].final.trainable if runs else 0,
+            note="; ".join(notes),
+            resampled=np.array([one.resampled for one in scored]),
+            bounded=task_type_of(self.task).bounded,
+            collapsed=lost > 0,
+        )
+
+
+def adapted_bundle(
+    origin: Bundle, result: AdaptResult, config: AdaptConfig, loaded: Task, calibration_texts: Split | None = None
+) -> Bundle | Stack:
+    """The best run, or what was averaged over all, with its history; its confidence is calibrated.
+
+    ``loaded`` is the task as it was read, before any text was dropped or set apart.
+    """
+    best, task = result.best, result.task
+    record = AdaptRecord(
+        task=TaskRecord.of(task, loaded, calibration_texts),
+        audit=tuple(map(FindingRecord.of, result.audit.findings())),
+        settings=config.tune.to_dict(),
+        seed=best.seed,
+        test=ScoresRecord.of(result.best_scores.to_dict()),
+        validation=result.validation_scores,
+        chosen=bool(result.caution_of_choice),
+        budget=(*result.label_findings, *result.model_findings),
+        comparison=ComparisonRecord.of(result.comparison, [*result.one_split_caution, *result.ledger.findings]),
+        teacher=result.teaching.record if result.teaching and result.teaching.choice.kept else None,
+        provenance=provenance(),
+    )
+    kept = result.averaged
+    model = kept.model if kept else Bundle(best.final.model, origin.tokenizer, task.labels)
+    history = (record,) if isinstance(model, Stack) else (*origin.history, record)
+    model = replace(model, history=history)
+    if not task_type_of(task).one_label:
+        return model
+    choosing = kept.choosing if kept else best.choosing
+    return replace(model, calibration=calibrate(model, result.budgets[best.seed], choosing, calibration_texts))
+
+
+def _print_head_swap(before: Model, after: Model) -> None:
+    """What a model keeps, gains and loses when its head is swapped, one line each."""
+    old, new = before.weights(), after.weights()
+    kept = [name for name in old if name.startswith("backbone.")]
+    sizes = {name: tensor.numel() for name, tensor in new.items() if name not in kept}
+    dropped = [name for name in old if name not in kept] or ["no tensor (the language head shares the weight of the embedding)"]
+    parameters = sum(parameter.numel() for parameter in before.backbone.parameters())
+    console.print(f"kept:    {len(kept)} tensors of the backbone, {parameters:,} parameters")
+    console.print(f"new:     {', '.join(sizes)} ({sum(sizes.values()):,} parameters)")
+    console.print(f"dropped: {', '.join(dropped)}")
