@@ -68,9 +68,9 @@ def test_each_draw_chooses_by_its_own_scores() -> None:
     found = race(VALIDATION, TEST)
     assert found.recommended.name == found.best.name == "full"
     assert found.score_of_best.mean == pytest.approx((0.85 + 0.86 + 0.5) / 3)
-    assert found.findings[0] == "Use full, chosen in 2 of 3 draws, each by its own labels."
-    assert "what each draw chose reaches 73.7% (" in found.findings[1]
-    assert "(full in 2 of 3 draws, majority in 1)" in found.findings[1]
+    assert found.findings[0] == "Use full. 3 simulated users with 50 labels each let these choose: 2 chose full, 1 majority."
+    assert "what they chose reaches 73.7% on average (95% interval of that average " in found.findings[1]
+    assert found.findings[1].endswith("; a single user should expect 0 to 100%.")
     held = next(one for one in found.findings if "no method is significantly better than the majority label, which" in one)
     assert held.startswith("In 1 of 3 draws no method")
     assert re.search(r"which is chosen instead; \d\d\.\d points would have been detected with 80% power\. If each draw", held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import expit
 
 from helpers.figures import repeats, show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
@@ -135,6 +136,35 @@ def test_intervals_over_seeds_and_texts_hold_the_truth() -> None:
             assert alone.mean() < own.mean()
             assert 0.935 <= own.mean() <= 0.99
             assert 0.935 <= paired.mean() <= 0.99
+
+
+@pytest.mark.proofs
+def test_what_a_single_user_gets_is_covered() -> None:
+    """The accuracy of the next user on endless texts lies in the prediction interval of at least 94% of experiments.
+
+    Of at least 90% if draws are skewed as an exponential distribution. The interval of the mean holds it far less often, the less
+    the more draws there are. Texts of logistic difficulty with heavy tails, 300 experiments each. With few draws, and with texts
+    that vary more than draws, more than 95% are held.
+    """
+    chance, all_texts = np.random.default_rng(4), np.random.default_rng(5).standard_t(5, 20_000)
+    for draws, texts, spread, skewed in ((3, 300, 0.1, False), (5, 300, 0.4, False), (5, 500, 0.4, True), (10, 500, 0.4, False)):
+        held, of_mean, widths = [], [], []
+        for _ in range(300):
+            luck = 1 - chance.exponential(1.0, draws + 1) if skewed else chance.standard_normal(draws + 1)
+            skill, hard = 1.0 + spread * luck, chance.standard_t(5, texts)
+            right = chance.random((draws, texts)) < expit(skill[:draws, None] + hard)
+            truth = float(expit(skill[-1] + all_texts).mean())
+            found = MethodScores.from_texts("", right.astype(float))
+            held.append(found.of_one_user.low <= truth <= found.of_one_user.high)
+            of_mean.append(found.over_both.low <= truth <= found.over_both.high)
+            widths.append(found.of_one_user.high - found.of_one_user.low)
+        show(
+            f"{draws} draws, spread {spread}{', skewed' * skewed}: the next user is held in {100 * np.mean(held):.1f}% (width "
+            f"{100 * np.mean(widths):.0f} points), by the interval of the mean in {100 * np.mean(of_mean):.1f}%",
+            draws=draws, texts=texts, spread=spread, skewed=skewed, held=float(np.mean(held)), of_mean=float(np.mean(of_mean)),
+        )  # fmt: skip
+        assert np.mean(held) >= (0.90 if skewed else 0.94)
+        assert np.mean(of_mean) < np.mean(held)
 
 
 @pytest.mark.proofs

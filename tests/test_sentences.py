@@ -48,9 +48,9 @@ SAID: dict[str, tuple[Callable[[], Sequence[str]], list[str]]] = {
     "race": (
         lambda: race_result({"pretrained": 0.8, "TF-IDF + logistic regression": 0.72}).findings,
         [
-            "Use pretrained, chosen in 3 of 3 draws, each by its own labels.",
-            "On the test texts, what each draw chose reaches 81.0% (78.5 to 83.5), over 3 seeds and the test texts (pretrained); "
-            "no test text played a part in the choice.",
+            "Use pretrained. 3 simulated users with 60 labels each let these choose: all chose pretrained.",
+            "On test texts that none of them had seen, what they chose reaches 81.0% on average (95% interval of that average 78.5 "
+            "to 83.5, over 3 seeds and the test texts); a single user should expect 76 to 86%.",
             "Only 20 labels choose, which is few.",
         ],
     ),

@@ -33,7 +33,6 @@ from warmstart.experiment.choice import (
     TransferGain,
     choice_findings,
     chooses_by_loss,
-    list_choices,
     scores_beside,
     transfer_gain,
 )
@@ -46,6 +45,7 @@ from warmstart.stats.formatting import (
     file_size,
     percent,
     percent_interval,
+    percent_range,
     points,
     points_interval,
     sentence_case,
@@ -216,6 +216,11 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         return self.choice.score_of_recommended.within(*metric_range(self.task.metric))
 
     @property
+    def of_one_user(self) -> Interval:
+        """If every seed drew its own labels: what a single user with as many, who chooses alike, should expect."""
+        return self.draws.scores.of_one_user.within(*metric_range(self.task.metric))
+
+    @property
     def gap_of_recommended(self) -> Difference:
         """The test score of the recommended method less that of the best, or of what the draws chose; neither flattered."""
         if self.ranking.drawn:
@@ -274,11 +279,12 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     def _choice_of_draws(self) -> list[str]:
         """The recommendation if every seed drew its own labels, which also chose."""
-        draws, interval = self.draws, self.score_of_best
+        draws, interval, user = self.draws, self.score_of_best, self.of_one_user
+        expect = f"; a single user should expect {percent_range(user.low, user.high, digits=0)}%" if user.low < user.high else ""
         return [
-            draws.recommendation,
-            f"On the test texts, what each draw chose reaches {percent_interval(interval.mean, interval.low, interval.high)}, over "
-            f"{self.sources} ({list_choices(draws.chosen)}); no test text played a part in the choice.",
+            draws.recommendation(self.labels),
+            f"On test texts that none of them had seen, what they chose reaches {percent(interval.mean)} on average (95% interval "
+            f"of that average {percent_range(interval.low, interval.high)}, over {self.sources}){expect}.",
             *self._bought_by_transfer(),
             *draws.held_back,
             *draws.cheapest,
@@ -378,6 +384,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "transfer": self.transfer.to_dict() if self.transfer else None,
             "best": self.best.name,
             "score_of_best": self.score_of_best.to_dict(),
+            "score_of_one_user": self.of_one_user.to_dict() if self.ranking.drawn else None,
             "recommended": self.recommended.name,
             "score_of_recommended": self.score_of_recommended.to_dict(),
             "best_id": self.best.method.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -81,15 +82,24 @@ class Draws:
         """Whether simulations hold that at most 5% of draws choose a method where nothing can be learned: for probabilities."""
         return bool(gains_of(self.methods))
 
-    @property
-    def recommendation(self) -> str:
-        """The method to use, as a complete sentence."""
+    def recommendation(self, labels: int) -> str:
+        """The method to use, and how many users with so many ``labels`` chose it: complete sentences."""
         best, draws = self.recommended, len(self.chosen)
         most = f"{sum(one.method == best.method for one in self.chosen)} of {draws} draws"
         if best.name != MAJORITY_LABEL:
-            return f"Use {best.name}, chosen in {most}, each by its own labels."
+            several = f"{draws} simulated users with {labels:,} labels each"
+            users = several if draws > 1 else f"A simulated user with {labels:,} labels"
+            return f"Use {best.name}. {users} let these choose: {self._counts}."
         found = f"no method is significantly better than the majority label (5% level); {self._limit}"
         return f"Label more texts first: in {most}, {found}."
+
+    @property
+    def _counts(self) -> str:
+        """``"all chose lora"``, or ``"4 chose lora, 1 TF-IDF"``."""
+        first, *rest = Counter(one.name for one in self.chosen).most_common()
+        if not rest:
+            return f"{'all' if len(self.chosen) > 1 else 'it'} chose {first[0]}"
+        return ", ".join([f"{first[1]} chose {first[0]}", *(f"{count} {name}" for name, count in rest)])
 
     @property
     def labels_of_choice(self) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from warmstart.stats.intervals import Interval, percentiles, t_interval
+from warmstart.stats.intervals import Interval, percentiles, t_interval, t_quantile
 from warmstart.stats.multiple_testing import holm
 from warmstart.stats.noise import ROUNDING, Noise, moderated_noise
 from warmstart.stats.power import possible_noise, rescaled, smallest_detectable
@@ -78,6 +78,22 @@ class MethodScores:
         means = self.resampled.mean(axis=0)
         low, high = percentiles(means)
         return Interval(float(np.mean(self.scores)), float(low), float(high), float(means.std(ddof=1)), len(means))
+
+    @property
+    def of_one_user(self) -> Interval:
+        """What a single further seed should expect, such as a user with other labelled texts: a 95% prediction interval.
+
+        m +- sqrt((t(S - 1) s sqrt(1 + 1 / S))^2 + (z V)^2): s is the spread over seeds, V^2 the variance over resamples of texts of
+        one seed, m (1 - m) / N for an accuracy (Hahn 1969). The interval of the mean shrinks with more seeds, this one does not.
+        No interval with one seed, or if every seed has other test texts. Simulation: tests/test_noise.py:
+        ``test_what_a_single_user_gets_is_covered``.
+        """
+        found = self.over_seeds
+        if math.isnan(found.low):
+            return found
+        seeds = (found.high - found.mean) * math.sqrt(len(self.scores) + 1)
+        half = math.hypot(seeds, t_quantile(0.95, math.inf) * math.sqrt(float(self.resampled.var(axis=1, ddof=1).mean())))
+        return Interval(found.mean, found.mean - half, found.mean + half, found.spread, found.count)
 
     @property
     def over_both(self) -> Interval:
