@@ -34,7 +34,7 @@ def test_every_stage_has_its_next_command(tmp_path: Path, tokenizer: Tokenizer) 
     (tmp_path / "my mails" / "one.txt").write_text("A text.")
     assert commands(tmp_path)[0].startswith("warmstart pretrain 'my mails' ")
     (tmp_path / "labelled.csv").write_text("text,label\na,b\n")
-    assert commands(tmp_path) == ["warmstart init labelled.csv --unlabelled 'my mails'"]
+    assert commands(tmp_path) == ["warmstart fit labelled.csv --unlabelled 'my mails'"]
     (tmp_path / "task.yaml").write_text("name: mails\ntrain: labelled.csv\ntest: 0.2\n")
     pretrain, race = commands(tmp_path)
     assert pretrain.startswith("warmstart pretrain 'my mails' --for task.yaml")
@@ -56,6 +56,20 @@ def test_minimal_pairs_are_for_a_model_that_has_read_text(tmp_path: Path, tokeni
     assert commands(tmp_path)[0] == "warmstart evaluate runs/lm --pairs blimp"
 
 
+def test_what_a_fit_saved_labels_texts(tmp_path: Path) -> None:
+    """Also if it is made of several models."""
+    (tmp_path / "runs" / "fit" / "bundle").mkdir(parents=True)
+    (tmp_path / "runs" / "fit" / "bundle" / "stack.json").touch()
+    assert [one.split()[:3] for one in commands(tmp_path)] == [["warmstart", way, "runs/fit"] for way in ("predict", "serve")]
+
+
+def test_a_project_of_labels_goes_on(tmp_path: Path) -> None:
+    """Where there is a folder in which texts are labelled."""
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "project.sqlite").touch()
+    assert commands(tmp_path) == ["warmstart label --out labels"]
+
+
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     """A damaged model, a file that is no Unicode, a link that leads nowhere, other YAML."""
     (tmp_path / "runs" / "broken" / "bundle").mkdir(parents=True)
@@ -75,5 +89,5 @@ def test_the_suggestions_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "labelled.csv").write_text("text,label\na,b\n")
     assert main([]) == 0
     said = capsys.readouterr().out
-    assert "warmstart init labelled.csv" in said
+    assert "warmstart fit labelled.csv" in said
     assert "warmstart --help" in said

@@ -37,6 +37,8 @@ class Found:
     """runs whose model has learned a task"""
     pretrained: list[str] = field(default_factory=list)
     """runs whose model has read text alone"""
+    projects: list[str] = field(default_factory=list)
+    """folders in which texts are labelled"""
     pairs: list[str] = field(default_factory=list)
     """files of minimal pairs, or folders with such files"""
 
@@ -59,11 +61,13 @@ def next_steps(folder: Path) -> list[tuple[str, str]]:
         )
     elif table := _quoted(found.tables):
         more = f" --unlabelled {text}" if (text := _quoted(found.texts)) else ""
-        steps.append(("describe your labelled table", f"warmstart init {table}{more}"))
+        steps.append(("make the best model of your labels", f"warmstart fit {table}{more}"))
     elif text := _quoted(found.texts):
         if not found.pretrained:
             steps.append(("pretrain on your text", f"warmstart pretrain {text} --objective masked --minutes 10 --out runs/lm"))
         steps.append(("label some of it", f"warmstart label {text} --out labels"))
+    if project := _quoted(found.projects):
+        steps.append(("go on labelling", f"warmstart label --out {project}"))
     if found.pretrained and (pairs := _quoted(found.pairs)):
         steps.insert(0, ("does the right sentence of each pair score higher?", f"warmstart evaluate {backbone} --pairs {pairs}"))
     if found.pretrained and not steps:
@@ -110,8 +114,12 @@ def _file(found: Found, file: Path, start: Path) -> None:
 def _folder(found: Found, folder: Path, start: Path) -> None:
     name = os.path.relpath(folder, start)
     kind = _head(folder / "bundle" / "bundle.json") or _head(folder / "bundle.json")
-    if kind:
+    if (folder / "bundle" / "stack.json").is_file() or (folder / "stack.json").is_file():
+        found.adapted.append(name)
+    elif kind:
         (found.pretrained if kind == "language-modeling" else found.adapted).append(name)
+    elif (folder / "project.sqlite").is_file():
+        found.projects.append(name)
     elif (folder / "task.yaml").is_file():
         found.manifests.append(os.path.join(name, "task.yaml"))
     else:

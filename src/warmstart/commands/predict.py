@@ -50,8 +50,8 @@ class PredictConfig(TableFlags):
     top: int = Field(3, gt=0)
     """number of labels to give with their probabilities, the most probable ones"""
     target_error: float | None = Field(None, gt=0, lt=1)
-    """abstain below the confidence threshold that guarantees at most this error rate (labels need a model adapted with
-    --calibration-fraction)"""
+    """abstain below the confidence threshold that guarantees at most this error rate (labels need a model of fit, or one
+    adapted with --calibration-fraction)"""
     confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
     """probability with which that error rate is guaranteed"""
     corpus: FileInput[Advanced[tuple[str, ...]]] = ()

@@ -2,7 +2,8 @@
 
 The temperature is fitted on the predictions that chose the settings, out of fold or for the texts set apart, so it guarantees
 nothing. A threshold gives a guarantee, so it needs texts that chose nothing: ``adapt --calibration-fraction`` splits them off the
-validation split, or off a budget of labels.
+validation split, or off a budget of labels. ``fit`` has none to spare and takes those left out in its folds, which chose its
+method; simulation: tests/test_fit.py: ``test_the_texts_left_out_guarantee_what_the_model_answers_alone``.
 """
 
 from __future__ import annotations

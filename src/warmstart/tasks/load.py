@@ -16,6 +16,7 @@ with a task, and ``drop_leaks`` removes leaks.
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -224,22 +225,36 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
     metric = spec.metric or task_type.metrics[0]
     task = Task(
         spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.type,
-        label_descriptions=_descriptions(spec, labels), reading=reading_of(spec.train[0]),
+        label_descriptions=_descriptions(spec.label_descriptions, labels, "'label_descriptions'"),
+        reading=reading_of(spec.train[0]),
     )  # fmt: skip
     _check_train_covers(task)
     return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
 
 
-def _descriptions(spec: TaskSpec, labels: Sequence[str]) -> dict[str, str]:
+def read_descriptions(file: Path, labels: Sequence[str]) -> dict[str, str]:
+    """Label -> what it means, from a YAML mapping, or lines or a csv of a label and its description; a first line may say "label".
+
+    Raises ``ConfigError`` for another file, and for a description of no label.
+    """
+    if file.suffix in (".yaml", ".yml"):
+        found = {str(label): str(words) for label, words in read_yaml(file).items()}
+    else:
+        delimiter = "," if file.suffix == ".csv" else "\t"
+        rows = [row for row in csv.reader(file.read_text(encoding="utf-8-sig").splitlines(), delimiter=delimiter) if any(row)]
+        if odd := [row for row in rows if len(row) != 2]:
+            raise ConfigError(f"each line of {file} must have a label and its description, but one is {delimiter.join(odd[0])!r}")
+        found = {label.strip(): words.strip() for label, words in rows if label.strip() != "label" or "label" in labels}
+    return _descriptions(found, labels, str(file))
+
+
+def _descriptions(found: Mapping[str, str], labels: Sequence[str], where: str) -> dict[str, str]:
     """The descriptions of labels. Raises ``ConfigError`` for one of no label, or one without words."""
-    found = spec.label_descriptions
     if unknown := sorted(found.keys() - {*labels}):
-        raise ConfigError(
-            f"'label_descriptions' must describe labels of the task, but '{unknown[0]}' is not one of {', '.join(labels)}"
-        )
+        raise ConfigError(f"{where} must describe labels of the task, but '{unknown[0]}' is not one of {', '.join(labels)}")
     if blank := sorted(name for name, words in found.items() if not words.strip()):
-        raise ConfigError(f"each of 'label_descriptions' must have words, but that of '{blank[0]}' is empty; remove it")
-    return found
+        raise ConfigError(f"each of {where} must have words, but that of '{blank[0]}' is empty; remove it")
+    return dict(found)
 
 
 def save_task(task: Task, folder: str | Path) -> Path:

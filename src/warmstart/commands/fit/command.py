@@ -31,7 +31,7 @@ from warmstart.stack.files import save_model
 from warmstart.system.console import console
 from warmstart.system.storage import atomic_write
 from warmstart.tasks.guess import Guess, guess_task
-from warmstart.tasks.load import load_task, read_spec
+from warmstart.tasks.load import load_task, read_descriptions, read_spec
 
 FIT_FILE = "fit.json"
 SHARE_OF_TRIALS = 0.7
@@ -48,6 +48,9 @@ class FitConfig(LabelledTableFlags):
     """files of more texts without labels"""
     test: FileInput[str | None] = None
     """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
+    labels_file: FileInput[str | None] = None
+    """what labels mean in words, for methods that read their names: lines of a label, a tab and its description, a csv of these two
+    columns, or YAML (label: description)"""
     minutes: float = Field(3, gt=0)
     """time for all of it, about"""
     encoders: FileInput[tuple[str, ...]] = ()
@@ -63,6 +66,8 @@ class FitConfig(LabelledTableFlags):
 def fit_data(config: FitConfig) -> FitResult:
     """Read the texts and labels, compare, fit, save and report; the ``fit`` command."""
     task = read_labelled(config)
+    if config.labels_file:
+        task = replace(task, label_descriptions=read_descriptions(Path(config.labels_file), task.labels))
     encoders, note = _encoders(config.encoders)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
     with _quiet():
