@@ -53,6 +53,7 @@ _HOMES = {
     "detectable_from_interval": "power",
     "detectable_proportion": "power",
     "detection_power": "power",
+    "difference_from_disagreements": "proportions",
     "difference_to_choice": "differences",
     "distance_from_normal": "goodness_of_fit",
     "expected_calibration_error": "calibration",
@@ -89,6 +90,7 @@ _HOMES = {
     "t_interval": "intervals",
     "temperature_interval": "calibration",
     "texts_needed": "power",
+    "texts_needed_range": "power",
     "texts_to_tell": "power",
     "selected_accuracy": "selected",
     "selected_f1": "selected",
@@ -164,10 +166,12 @@ if TYPE_CHECKING:
     from warmstart.stats.power import rescaled as rescaled
     from warmstart.stats.power import smallest_detectable as smallest_detectable
     from warmstart.stats.power import texts_needed as texts_needed
+    from warmstart.stats.power import texts_needed_range as texts_needed_range
     from warmstart.stats.power import texts_to_tell as texts_to_tell
     from warmstart.stats.proportions import ProportionDifference as ProportionDifference
     from warmstart.stats.proportions import binomial_test as binomial_test
     from warmstart.stats.proportions import clopper_pearson_bound as clopper_pearson_bound
+    from warmstart.stats.proportions import difference_from_disagreements as difference_from_disagreements
     from warmstart.stats.proportions import mean_proportion as mean_proportion
     from warmstart.stats.proportions import paired_proportions as paired_proportions
     from warmstart.stats.proportions import sign_test as sign_test

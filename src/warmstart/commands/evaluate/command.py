@@ -12,7 +12,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.commands.evaluate.page import pairs_section
-from warmstart.commands.evaluate.result import against_result, pairs_result
+from warmstart.commands.evaluate.result import against_result, disagreements_result, pairs_result
 from warmstart.config import Advanced, Effectless, FileInput, TaskInput
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
@@ -41,6 +41,7 @@ from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.storage import atomic_write, make_folder
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
+from warmstart.tasks.disagreements import measure_disagreements
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import predictions_and_cut
 from warmstart.tasks.scoring import score_test, score_test_answers
@@ -60,6 +61,9 @@ class EvaluateConfig(ThreadsConfig):
     """for an adapted model, the manifest of a task (YAML); for a language model, a file or folder of text"""
     against: FileInput[str | None] = None
     """another adapted model: which of the two is better on texts like those of the task, and how certain is that?"""
+    disagreements: FileInput[str | None] = None
+    """with --against and texts without labels (a file instead of the task): a table that is written with the texts on which the two
+    disagree, for you to label some from its top; the same command then tells which model is better"""
     pairs: FileInput[str | None] = None
     """minimal pairs, of which a language model should score the right sentence higher: a file or folder of BLiMP's, Marvin and
     Linzen's, Gulordava's, Linzen's, or a table of good and bad"""
@@ -80,6 +84,8 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     """The ``evaluate`` command."""
     if (config.task is None) == (config.pairs is None):
         raise ConfigError("after the model, name a task or a text that it is scored on, or give minimal pairs with --pairs")
+    if config.disagreements and not config.against:
+        raise ConfigError("--disagreements are those of two models; name the second with --against")
     if config.pairs is not None:
         if config.against:
             raise ConfigError("--against compares adapted models on a task, and --pairs judges one language model; remove one")
@@ -101,13 +107,20 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     models = {place: load_predictor(place) for place in (config.model, against)}
     check_rivals(models)
     one, other = models[config.model], models[against]
+    names = (model_name(config.model), model_name(against))
+    if names[0] == names[1]:
+        names = (config.model, against)
+    if config.disagreements:
+        texts = [text for text in dict.fromkeys(documents_of([Source(path=path, document="line")])) if text.strip()]
+        disagree = measure_disagreements(names, (one, other), texts, Path(config.disagreements))
+        result = disagreements_result(disagree)  # without a page: the command is run again and again
+        for sentence in result.findings:
+            console.print(sentence)
+        return result
     answering = isinstance(one, Bundle) and one.answers_record is not None
     task = load_answer_task(path) if answering else load_task(path)
     methods = _methods(config)
     folder = Run.open(config.out or AGAINST_FOLDER, config).folder
-    names = (model_name(config.model), model_name(against))
-    if names[0] == names[1]:
-        names = (config.model, against)
     found = measure_models(names, (one, other), task, methods)
     notes = [f"{name}: {said}" for name, model in zip(names, (one, other), strict=True) for said in _model_knows(model, task)]
     result = against_result(task.name, found, [*notes, *read_ledger(task).findings])

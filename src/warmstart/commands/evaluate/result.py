@@ -17,19 +17,23 @@ from warmstart.stats.formatting import (
     p_value,
     percent,
     percent_interval,
+    percent_range,
     percent_value,
     points,
     points_interval,
 )
+from warmstart.stats.intervals import Z_95
 from warmstart.stats.multiple_testing import holm
 from warmstart.stats.power import detectable_proportion, texts_to_tell
 from warmstart.stats.proportions import paired_proportions, wilson_interval
 
 if TYPE_CHECKING:
     from warmstart.inspection.measured_pairs import PairsMeasured
+    from warmstart.tasks.disagreements import Disagreements
     from warmstart.tasks.two_models import ModelsCompared
 
 PAIRS_HEADER = ("group", "pairs", "accuracy (95% over pairs)", "trigram")
+LABEL_DISAGREEMENTS = "`evaluate A TEXTS --against B --disagreements FILE` asks for labels of those texts alone that can tell."
 AGAINST_HEADER = ("texts", "number", "difference (95%)")
 LEAST_LEAD = 0.01
 """for a smaller lead, as many texts are named as would show this one"""
@@ -131,6 +135,7 @@ def against_result(task: str, found: ModelsCompared, notes: Sequence[str]) -> St
         figures | {"differing": found.differing},
         Summary(header, rows) if rows else None,
         found,
+        "" if found.sign or found.metric != "accuracy" else LABEL_DISAGREEMENTS,
     )
 
 
@@ -139,9 +144,7 @@ def verdict(sign: int, names: tuple[str, str], mean: float, low: float, high: fl
     ahead = names[0] if sign > 0 else names[1]
     least, most = sorted((sign * low, sign * high))
     digits = 0 if abs(mean) >= 2 * LEAST_LEAD else 1
-    return (
-        f"{ahead} is better by {percent_value(abs(mean), digits)} ({percent_value(least, digits)} to {percent_value(most, digits)})"
-    )
+    return f"{ahead} is better by {percent_value(abs(mean), digits)} ({percent_range(least, most, digits=digits)})"
 
 
 def _against_findings(found: ModelsCompared) -> list[str]:
@@ -200,3 +203,48 @@ def _against_rows(found: ModelsCompared) -> tuple[list[Sequence[str]], pl.DataFr
         values = (name, right.shape[1], shares[0].value, shares[1].value, gap.mean, gap.low, gap.high)
         numbers.append(dict(zip(("part", "texts", "one", "other", "difference", "low", "high"), values, strict=True)))
     return rows, pl.DataFrame(numbers)
+
+
+def disagreements_result(found: Disagreements) -> StudyResult:
+    """Which texts to label, or what their labels say."""
+    one, other = found.names
+    share = found.differing / found.texts
+    shown = f"{one} and {other} disagree on {found.differing:,} of {found.texts:,} texts ({percent(share)})"
+    figures: dict[str, float] = {"texts": found.texts, "differing": found.differing, "labelled": found.labelled}
+    title = f"{one} against {other} where they disagree"
+    if not found.differing:
+        return StudyResult(title, [f"{shown}: on texts like these, neither is better."], {}, figures, None, found)
+    if found.difference is None:
+        ends = [points(Z_95 * (share * half / found.differing) ** 0.5)[1:] for half in (share, 1.0)]
+        todo = f"Label as many of them as you like in {found.file}, from its top, and run the same command again."
+        findings = [
+            f"{shown}; only these can tell which is better.",
+            f"{todo} All of their labels give the difference to about ± {ends[0]}, as many labels of random texts to ± {ends[1]}.",
+        ]
+        return StudyResult(title, findings, {}, figures, None, found)
+    difference = found.difference
+    ahead, behind, sign = (one, other, 1) if difference.mean >= 0 else (other, one, -1)
+    least, most = sorted((sign * difference.low, sign * difference.high))
+    lead = f"{ahead} is right on {percent_value(abs(difference.mean))} more than {behind} ({percent_range(least, most)})"
+    neither = found.labelled - sum(found.alone)
+    findings = [
+        f"Of 100 such texts, {lead}."
+        if difference.sign
+        else f"Not yet clear: of 100 such texts, {lead}.{_more_disagreements(found, difference.mean)}",
+        f"{shown}; of {found.labelled:,} with a label, {one} is right on {found.alone[0]:,}, {other} on {found.alone[1]:,}, "
+        f"neither on {neither:,} (exact sign test: p {p_value(difference.p)}).",
+        f"The 95% interval is about {share**-0.5:.1f} times narrower than with as many labels of random texts.",
+    ]
+    figures |= {"difference": difference.mean, "low": difference.low, "high": difference.high, "p": difference.p}
+    return StudyResult(title, findings, {}, figures, None, found)
+
+
+def _more_disagreements(found: Disagreements, lead: float) -> str:
+    """How many more labels would tell, in a sentence."""
+    share = found.differing / found.texts
+    needed = texts_to_tell(share, max(abs(lead), share * LEAST_LEAD)) * share  # 2.8 standard errors of q r, with var(r) near 1
+    if needed <= found.labelled:
+        return ""
+    if needed > found.differing:
+        return f" Labels of all {found.differing:,} texts on which they disagree may not tell; give more texts."
+    return f" If the lead is real, labels of about {rounded(math.ceil(needed) - found.labelled)} more of these texts would tell."
