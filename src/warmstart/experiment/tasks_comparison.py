@@ -12,8 +12,8 @@ import polars as pl
 
 from warmstart.experiment.comparison import Comparison, plain_frame
 from warmstart.notebook import Shown
-from warmstart.stats.comparison import SIGNIFICANT, detection_text
-from warmstart.stats.formatting import p_value, sentence_case
+from warmstart.stats.comparison import SIGNIFICANT
+from warmstart.stats.formatting import sentence_case
 from warmstart.stats.task_ranks import TaskRanks, rank_over_tasks
 
 
@@ -45,16 +45,14 @@ class TasksComparison(Shown, view="commands.race.page:tasks_view"):
     def findings(self) -> list[str]:
         """Which methods differ over all tasks, then for each task the recommendation, then how often each test split was scored."""
         names, ranks, tasks = [*self.names.values()], self.ranks, len(self.races)
-        tests = f"over {tasks} tasks (Friedman test by permutation, p {p_value(ranks.p)})"
-        limit = detection_text([ranks.detectable], "{:.1f}".format, " ranks", most=len(names) - 1)
         worse = [name for name, p in zip(names[1:], ranks.p_pairs[0, 1:], strict=True) if p < SIGNIFICANT]
+        test = f"sign-flip tests on signed ranks, corrected for {ranks.pairs} pairs"
         findings = [
             f"{sentence_case(names[0])} has the best mean rank, {ranks.mean[0]:.1f} of {len(names)} methods, over {tasks} tasks.",
-            f"The methods differ significantly {tests}."
-            if ranks.p < SIGNIFICANT
-            else f"No significant difference between the methods {tests}.",
-            f"Mean ranks that differ by more than {ranks.critical_difference:.1f} are significantly different at 5% (Nemenyi's "
-            f"test); {limit}. Significantly worse than {names[0]}: {', '.join(worse) or 'none'}.",
+            f"Significantly worse than {names[0]}: {', '.join(worse)} ({test})."
+            if worse
+            else f"No method is significantly worse than {names[0]} ({test})."
+            + f" With fewer than {ranks.fewest_tasks} tasks none of so many can be." * (tasks < ranks.fewest_tasks),
         ]
         if left_out := sorted({one.name for race in self.races for one in race.ranking.methods} - {*names}):
             findings.append(f"Left out, because not every task has a score for them: {', '.join(left_out)}.")
@@ -82,8 +80,6 @@ class TasksComparison(Shown, view="commands.race.page:tasks_view"):
         """Everything as plain values, fit for JSON."""
         return {
             "findings": self.findings,
-            "p": self.ranks.p,
-            "critical_difference": self.ranks.critical_difference,
             **{name: table.to_dicts() for name, table in self.tables.items()},
             "tasks": [race.to_dict() for race in self.races],
         }

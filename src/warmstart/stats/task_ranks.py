@@ -1,9 +1,10 @@
-"""Methods compared over several tasks: mean ranks, and whether they differ by more than chance.
+"""Methods compared over several tasks: mean ranks, and which pairs differ by more than chance.
 
 On one task, seeds and test texts are the sources of chance; over tasks, the tasks themselves are. Each task counts once, by its
-mean scores, and only the order of the methods counts, because points on different tasks do not compare (Demšar 2006).
+mean scores (Demšar 2006). A pair is tested on its own differences alone: in a test by mean ranks, as Nemenyi's, what the other
+methods do decides whether two of them differ (Benavoli, Corani and Mangili 2016).
 
-Letters: N tasks, K methods, R permutations.
+Letters: N tasks, K methods, P pairs, R sign flips.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from warmstart.seeding import rng
-from warmstart.stats.intervals import percentiles
-from warmstart.stats.power import POWER
+from warmstart.stats.multiple_testing import holm
 
-PERMUTATIONS = 10_000
+FLIPS = 10_000
+"""sign flips that are drawn where there are more"""
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,8 @@ class TaskRanks:
 
     ranks: np.ndarray
     """(N, K) of each method on each task"""
-    p: float
-    """probability that mean ranks differ at least as much if the methods are equally good (the Friedman test)"""
-    critical_difference: float
-    """two methods whose mean ranks differ by more are significantly different at 5%, whichever pair is chosen (Nemenyi's test)"""
     p_pairs: np.ndarray
-    """(K, K) of each pair of methods, corrected for the choice of the pair"""
+    """(K, K) of each pair of methods, corrected for the number of pairs"""
 
     @property
     def mean(self) -> np.ndarray:
@@ -40,19 +37,17 @@ class TaskRanks:
         return np.asarray(self.ranks.mean(axis=0))
 
     @property
-    def detectable(self) -> float:
-        """The smallest true difference of two mean ranks that is found with a probability of at least 80%; infinite if none is.
+    def pairs(self) -> int:
+        """How many pairs of methods are compared."""
+        return math.comb(self.ranks.shape[1], 2)
 
-        critical difference + z_{0.8} sqrt(K (K + 1) / (6 N)): the standard error is that of equal methods, and methods that differ
-        have a smaller one (Demšar 2006, section 3.2.2). Simulation: tests/test_task_ranks.py:
-        ``test_the_detectable_difference_of_ranks_is_detected``.
+    @property
+    def fewest_tasks(self) -> int:
+        """With fewer tasks, no pair of so many methods can differ significantly, even if one wins on every task.
+
+        N of which 2^(1 - N) times the number of pairs is at most 5%.
         """
-        from scipy.special import ndtri
-
-        tasks, methods = self.ranks.shape
-        if self.critical_difference >= methods - 1:  # not even the best on every task differs from the worst
-            return math.inf
-        return self.critical_difference + float(ndtri(POWER)) * math.sqrt(methods * (methods + 1) / (6 * tasks))
+        return math.ceil(1 + math.log2(self.pairs / 0.05))
 
     def wins(self, one: int, other: int) -> tuple[int, int, int]:
         """On how many tasks method ``one`` is better than ``other``, equal and worse."""
@@ -63,38 +58,33 @@ class TaskRanks:
 def rank_over_tasks(scores: Sequence[Sequence[float]], seed: int = 0) -> TaskRanks:
     """The ranks of K methods on N tasks from ``scores`` (N, K), higher is better; NaN counts as worst.
 
-    Friedman's test and Nemenyi's critical difference (Demšar 2006, section 3.2.2), by permutation instead of their
-    approximations for large N, so that the level holds for a few tasks and for ties: if all methods are equally good, every order
-    of a task's ranks is equally likely. With R = 10,000 permutations of the ranks within tasks,
-
-        p = (1 + #{permutations whose sum of squared mean ranks is at least as large}) / (1 + R)
-
-    and the critical difference is the 95% quantile of the largest difference of two mean ranks.
-    Simulation: tests/test_task_ranks.py: ``test_equal_methods_are_seldom_called_different``.
+    For each pair the signed ranks of its differences (Wilcoxon 1945): if two methods are equally good, each difference could as
+    well have the other sign. p is the share of all 2^N sign flips, or of ``FLIPS`` random ones, whose sum is as far from 0,
+    corrected for the number of pairs (Holm 1979). Simulation: tests/test_task_ranks.py:
+    ``test_equal_methods_are_seldom_called_different``.
 
     >>> found = rank_over_tasks([[0.9, 0.8]] * 3)
-    >>> found.mean.tolist(), round(found.p, 2)  # three wins of three are not significant
+    >>> found.mean.tolist(), float(found.p_pairs[0, 1])  # three wins of three are not significant
     ([1.0, 2.0], 0.25)
     """
     from scipy.stats import rankdata
 
-    table = np.asarray(scores, dtype=float)
+    table = np.nan_to_num(np.asarray(scores, dtype=float), nan=-1e300)
     assert table.ndim == 2, "scores are one row per task, one column per method"
     assert min(table.shape) >= 2, "a comparison over tasks needs at least two tasks and two methods"
-    ranks = np.asarray(rankdata(-np.nan_to_num(table, nan=-np.inf), axis=1))
-    generator = rng(seed, "task ranks")
-    permuted = np.array([generator.permuted(ranks, axis=1).mean(axis=0) for _ in range(PERMUTATIONS)])  # (R, K)
-    mean, rounding = ranks.mean(axis=0), 1e-9
-    ranges = np.ptp(permuted, axis=1)
-    differences = np.abs(mean[:, None] - mean[None, :])
-    return TaskRanks(
-        ranks,
-        p=_fraction_reached((permuted**2).sum(axis=1), float((mean**2).sum()) - rounding),
-        critical_difference=float(percentiles(ranges, (0.95,))[0]),
-        p_pairs=np.vectorize(lambda found: _fraction_reached(ranges, found - rounding))(differences),
-    )
+    one, other = np.triu_indices(table.shape[1], 1)
+    differences = table[:, one] - table[:, other]  # (N, P)
+    signed = np.sign(differences) * rankdata(np.abs(differences), axis=0)
+    flipped = np.abs(_flips(len(table), seed) @ signed)  # (R, P); the first flips nothing
+    p = (flipped >= flipped[0] - 1e-9).mean(axis=0)
+    p_pairs = np.ones((table.shape[1],) * 2)
+    p_pairs[one, other] = p_pairs[other, one] = holm(p.tolist())
+    return TaskRanks(np.asarray(rankdata(-table, axis=1)), p_pairs)
 
 
-def _fraction_reached(permuted: np.ndarray, found: float) -> float:
-    """The fraction of the permuted statistics (R,) that reach the one found, itself included."""
-    return float((1 + (permuted >= found).sum()) / (1 + len(permuted)))
+def _flips(tasks: int, seed: int) -> np.ndarray:
+    """(R, N) signs: all that there are, or none flipped and ``FLIPS`` random ones."""
+    if 2**tasks <= FLIPS:
+        return 1.0 - 2.0 * (np.arange(2**tasks)[:, None] >> np.arange(tasks) & 1)
+    drawn = rng(seed, "sign flips").choice([-1.0, 1.0], (FLIPS, tasks))
+    return np.concatenate([np.ones((1, tasks)), drawn])

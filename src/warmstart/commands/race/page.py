@@ -178,16 +178,13 @@ def tasks_view(result: TasksComparison) -> Report:
 def _tasks_sections(result: TasksComparison) -> tuple[Section, Section]:
     """The ranks of the methods, then how often each beats each other."""
     names, ranks = [*result.names.values()], result.ranks
-    caption = (
-        "Mean rank over tasks (bar) and rank on each task (crosses); 1 is the best. Methods with a mean rank in the grey band, "
-        f"{ranks.critical_difference:.1f} wide, are not significantly worse than the best (Nemenyi's test)."
-    )
+    caption = "Mean rank over tasks (bar) and rank on each task (crosses); 1 is the best."
     pairs = [
         (row["method"], row["other"], f"{row['wins']}", f"{row['ties']}", f"{row['losses']}", p_value(row["p_corrected"]))
         for row in result.tables["pairs"].to_dicts()
     ]
     header = ("method", "other", "wins", "ties", "losses", "corrected p")
-    told = "On how many tasks each method has the higher mean score; corrected p is that of the pair's mean ranks."
+    told = "On how many tasks each method has the higher mean score; corrected p is that of the signed ranks of its differences."
     figure = Figure("ranks", caption, ranks_chart(names, ranks))
     return (
         Section("Ranks", result.findings, (figure, Table(task_header(result), task_rows(result)))),
