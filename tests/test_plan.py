@@ -68,7 +68,7 @@ def test_more_seeds_detect_less_and_cost_more(place: Path, pilot: Comparison, ca
         if row.power:
             assert row.power[0] < 0.8 < row.power[1]
     low, high = next(row.power for row in found.rows if row.power)
-    assert f"it lies between {low:.0%} and {high:.0%} in 9 of 10 cases." in found.findings[3]
+    assert f"it lies between {low:.0%} and {high:.0%} in 9 of 10 cases; " in found.findings[3]
     assert "a larger race on" in capsys.readouterr().err
 
 

@@ -14,10 +14,20 @@ from warmstart.experiment.pilot import Pilot
 from warmstart.stats.comparison import detectable_points, too_few_seeds
 from warmstart.stats.formatting import file_size, percent, percent_value
 from warmstart.stats.noise import Noise
-from warmstart.stats.power import POWER, detection_power, power_range, rescaled, smallest_detectable, texts_needed
+from warmstart.stats.power import (
+    POWER,
+    detection_power,
+    power_range,
+    rescaled,
+    smallest_detectable,
+    texts_needed,
+    texts_needed_range,
+)
 
 REACHABLE = 10
 """times the pilot's test texts: a plan that takes more is said beside one that does not"""
+WITHIN_REACH = 4
+"""times the planned test texts: a range that ends beyond is said to have no end within reach"""
 MOST_SEEDS = 1000
 """more seeds are not looked for"""
 
@@ -34,6 +44,15 @@ class PlannedSeeds(NamedTuple):
     """of all trials, one at a time, at the pace of the pilot"""
     power: tuple[float, float] | None = None
     """between which the power with these seeds and texts lies, with a probability of 90%"""
+    texts_range: tuple[int | None, int | None] = (None, None)
+    """between which the texts lie that are really needed, with a probability of 90%; None: no number suffices"""
+
+    @property
+    def texts_ends(self) -> str:
+        """-> ``"340 to 580"``; without an end if that is more than ``WITHIN_REACH`` times the texts."""
+        low, high = self.texts_range
+        within = high is not None and self.texts is not None and high <= WITHIN_REACH * self.texts
+        return f"{low or self.texts or 0:,} to {f'{high:,}' if within else 'none within reach'}"
 
 
 @dataclass(frozen=True)
@@ -87,7 +106,8 @@ class PlanResult:
             if first := enough[0].power:
                 yield (
                     f"That power is a mean: the {self.pilot_seeds} seeds of the pilot leave it open how much seeds differ. With "
-                    f"{enough[0].seeds} seeds and {enough[0].texts:,} test texts it lies between {_ends(first)} in 9 of 10 cases."
+                    f"{enough[0].seeds} seeds and {enough[0].texts:,} test texts it lies between {_ends(first)} in 9 of 10 cases; "
+                    f"the test texts that are really needed are {enough[0].texts_ends}."
                 )
         if hidden := [f"{row.seeds}" for row in self.rows if row.texts is None]:
             yield f"With {' or '.join(hidden)} seeds no number of test texts is enough to detect {wanted}."
@@ -98,7 +118,7 @@ class PlanResult:
         return (
             "seeds",
             "smallest detectable, points",
-            f"test texts for {percent_value(self.see)} points",
+            f"test texts for {percent_value(self.see)} points (90% range)",
             "power (90% range)",
             "minutes",
         )
@@ -109,7 +129,7 @@ class PlanResult:
             (
                 f"{row.seeds}",
                 detectable_points(row.detectable, bounded=self.bounded),
-                f"{row.texts:,}" if row.texts else "none",
+                f"{row.texts:,} ({row.texts_ends})" if row.texts else "none",
                 f"{percent(self.power, 0)} ({_ends(row.power, 'to')})" if row.power else "-",
                 f"{row.minutes:.1f}",
             )
@@ -145,7 +165,8 @@ def make_plan(pilot: Pilot, see: float, seeds: Sequence[int], power: float = POW
         noise = pilot.noise_with(count)
         texts = texts_needed(noise, pilot.texts, see, power, error_rate)
         leaves = power_range(rescaled(noise, count, texts / pilot.texts), see, error_rate) if texts else None
-        return PlannedSeeds(count, smallest_detectable(noise, power, error_rate), texts, pilot.minutes(count), leaves)
+        span = texts_needed_range(noise, pilot.texts, see, power, error_rate)
+        return PlannedSeeds(count, smallest_detectable(noise, power, error_rate), texts, pilot.minutes(count), leaves, span)
 
     def reachable(count: int) -> bool:
         return detection_power(rescaled(pilot.noise_with(count), count, REACHABLE), see, error_rate) >= power

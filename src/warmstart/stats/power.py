@@ -237,6 +237,23 @@ def texts_needed(noise: Noise, texts: int, difference: float, power: float = POW
     return math.ceil(high)
 
 
+def texts_needed_range(
+    noise: Noise, texts: int, difference: float, power: float = POWER, error_rate: float = 0.05, level: float = 0.9
+) -> tuple[int | None, int | None]:
+    """Between which the number of texts that is needed lies with this probability, if the noises of ``possible_noise`` are likely.
+
+    ``texts_needed`` (Cohen 1988) with the quantiles of their seed variance, each taken as known. Simulation:
+    tests/test_plan_power.py: ``test_plans_from_single_pilots_come_true``.
+
+    >>> low, high = texts_needed_range(possible_noise(Noise(1e-4, 2e-5, 3), 2), 500, 0.04)
+    >>> (low or 0) < 500, high is None  # three seeds may hide the difference from any number of texts
+    (True, True)
+    """
+    ends = np.quantile(noise.of_seeds, [(1 - level) / 2, (1 + level) / 2])
+    low, high = (texts_needed(replace(noise, of_seeds=float(end)), texts, difference, power, error_rate) for end in ends)
+    return low, high
+
+
 def texts_to_tell(differing: float, difference: float) -> int:
     """The number of texts on which a true difference of two classifiers is significant with a probability of 80%.
 
