@@ -127,7 +127,7 @@ def test_drop_leaks() -> None:
     assert drop_leaks(CLEAN).train.texts == CLEAN.train.texts
 
 
-LONGER = "one of many sentences that all have the same beginning and then go on {} until they end"
+LONGER = "one of many sentences that all have the same beginning and then go on {} until they end" + " without ever changing" * 4
 NEAR = replace(
     CLEAN,
     train=split(*filled("a"), (LONGER.format("here"), 1), ("short ones differ", 0)),
@@ -155,6 +155,25 @@ def test_near_leaks() -> None:
     assert audit(repaired).near_leaks == ()
     copy = audit(replace(NEAR, test=split(*filled("c"), (LONGER.format("HERE!"), 1))))
     assert (copy.leaks[0].count, copy.near_leaks) == (1, ()), "a copy is no near leak"
+
+
+def test_short_texts_of_one_template_are_alike() -> None:
+    """A slot with another word or number makes no copy: this is noted, and nothing is dropped."""
+    task = replace(
+        CLEAN,
+        train=split(*filled("a"), ("set an alarm for 7 am", 1), ("What is the capital of Chad ?", 0)),
+        test=split(*filled("c"), ("set an alarm for 8 am", 1), ("What is the capital of Peru ?", 0)),
+    )
+    found = audit(task)
+    assert [(finding.severity, finding.sentence) for finding in found.findings()] == [
+        (
+            "note",
+            "2 short texts of test (9.1%) are like one of train but for a few words, such as 'set an alarm for 8 am' and "
+            "'set an alarm for 7 am': alike, not copies.",
+        )
+    ]
+    assert found.near_leaks == ()
+    assert drop_leaks(task, near=True).train.texts == task.train.texts
 
 
 def test_pretraining_text() -> None:

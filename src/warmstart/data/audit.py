@@ -2,8 +2,7 @@
 
 It counts empty texts, duplicates within a split, leaks between splits, texts with more than one label, examples per label and words
 per text; with a tokenizer also tokens that are cut off or unknown, with plain text also the test texts that occur in it.
-``data/text_key.py`` says when two texts are the same, ``data/near_duplicates.py`` when they are nearly the same: this is counted
-apart, between splits only. ``drop_leaks`` removes leaks.
+``data/leaks.py`` finds texts that are in two splits. ``drop_leaks`` removes leaks.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
 
 from warmstart.data.encode import encode
 from warmstart.data.label_cells import MISSING
-from warmstart.data.near_duplicates import near_duplicates
+from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks, first_texts, near_not_same
 from warmstart.data.task import Split, Task, plain_text
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
@@ -85,45 +83,6 @@ class SplitAudit:
 
 
 @dataclass(frozen=True)
-class Leak:
-    """Texts that are in two splits."""
-
-    split: str
-    """the split whose texts are counted: of the two, the one that is scored later"""
-    other: str
-    """the split that also contains them"""
-    count: int
-    example: str
-
-
-@dataclass(frozen=True)
-class NearLeak:
-    """Texts of which another split has nearly the same, but not the same."""
-
-    split: str
-    """the split whose texts are counted: of the two, the one that is scored later"""
-    other: str
-    count: int
-    example: str
-    like: str
-    """the text of the other split that the example is like"""
-
-
-@dataclass(frozen=True)
-class GroupLeak:
-    """Groups, such as authors, that are in two splits."""
-
-    split: str
-    """the split whose texts are counted: of the two, the one that is scored later"""
-    other: str
-    groups: int
-    texts: int
-    """of ``split``, in these groups"""
-    example: str
-    """one of the groups"""
-
-
-@dataclass(frozen=True)
 class PretrainingOverlap:
     """Test texts that occur in plain text, such as a model is pretrained on."""
 
@@ -158,7 +117,9 @@ class Audit(Shown, view="report.notebook:audit_view"):
     """pairs of splits without a common text are left out"""
     conflicts: tuple[Conflict, ...]
     near_leaks: tuple[NearLeak, ...] = ()
-    """the same of texts that are nearly in two splits"""
+    """the same of long texts that are nearly in two splits"""
+    alike: tuple[NearLeak, ...] = ()
+    """the same of short ones, which differ in a word or two, as those of one template do"""
     group_leaks: tuple[GroupLeak, ...] = ()
     """pairs of splits without a common group are left out"""
     pretraining: PretrainingOverlap | None = None
@@ -230,6 +191,13 @@ class Audit(Shown, view="report.notebook:audit_view"):
                 f"{_number_of(near.count, 'text')} of {near.split} ({percent(near.count / examples[near.split])}) "
                 f"{'is' if near.count == 1 else 'are'} nearly the same as a text of {near.other}, such as {_short(near.example)} "
                 f"and {_short(near.like)}.",
+            )
+        for near in self.alike:
+            yield Finding(
+                "note",
+                f"{_number_of(near.count, 'short text')} of {near.split} ({percent(near.count / examples[near.split])}) "
+                f"{'is' if near.count == 1 else 'are'} like one of {near.other} but for a few words, such as "
+                f"{_short(near.example)} and {_short(near.like)}: alike, not copies.",
             )
         for shared in self.group_leaks:
             yield Finding(
@@ -341,16 +309,16 @@ def audit(
         for name, split in task.splits().items()
         if len(split)  # a budget of labels may have no validation texts
     )
-    leaks = [_leak(task, keys, scored, other) for other, scored in combinations(keys, 2)]
-    near = [_near_leak(task, keys, scored, other) for other, scored in combinations(keys, 2)]
+    leaks, near, groups = find_leaks(task, keys)
     return Audit(
         task=task.name,
         max_length=max_length,
         splits=splits,
-        leaks=tuple(leak for leak in leaks if leak.count),
+        leaks=leaks,
         conflicts=_conflicts(task, keys),
-        near_leaks=tuple(leak for leak in near if leak.count),
-        group_leaks=tuple(leak for other, scored in combinations(keys, 2) if (leak := _group_leak(task, scored, other))),
+        near_leaks=tuple(leak for leak in near if not leak.alike),
+        alike=tuple(leak for leak in near if leak.alike),
+        group_leaks=groups,
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
         windows=windows,
         same_labels=_same_labels(task.labels),
@@ -414,39 +382,6 @@ def _token_counts(split: Split, tokenizer: Tokenizer | None, max_length: int | N
     )
 
 
-def _leak(task: Task, keys: dict[str, list[str]], scored: str, other: str) -> Leak:
-    present = set(keys[other]) - {""}
-    leaked = [index for index, key in enumerate(keys[scored]) if key in present]
-    return Leak(scored, other, len(leaked), task.splits()[scored].texts[leaked[0]] if leaked else "")
-
-
-def _group_leak(task: Task, scored: str, other: str) -> GroupLeak | None:
-    groups, others = (task.splits()[name].groups for name in (scored, other))
-    if groups is None or others is None or not (shared := sorted({*groups.tolist()} & {*others.tolist()})):
-        return None
-    return GroupLeak(scored, other, len(shared), int(np.isin(groups, shared).sum()), shared[0])
-
-
-def _near_leak(task: Task, keys: dict[str, list[str]], scored: str, other: str) -> NearLeak:
-    texts, others = (_first_texts(keys[name], task.splits()[name].texts) for name in (scored, other))
-    like = _near_not_same(texts, others)
-    near = [index for index, key in enumerate(keys[scored]) if key in like]
-    first = keys[scored][near[0]] if near else ""
-    return NearLeak(scored, other, len(near), texts.get(first, ""), others.get(like.get(first, ""), ""))
-
-
-def _first_texts(keys: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
-    """Each key and the first text that has it, so that copies are compared once."""
-    return dict(zip(reversed(keys), reversed(texts), strict=True))
-
-
-def _near_not_same(texts: dict[str, str], others: dict[str, str]) -> dict[str, str]:
-    """The key of each text of which ``others`` has nearly the same, but not the same -> the key of the one most like it."""
-    new, old = [key for key in texts if key not in others], list(others)
-    like = near_duplicates([text_words(texts[key]) for key in new], [text_words(others[key]) for key in old])
-    return {key: old[number] for key, number in zip(new, like.tolist(), strict=True) if number >= 0}
-
-
 def _pretraining_overlap(texts: Sequence[str], documents: Iterable[str]) -> PretrainingOverlap:
     words = [text_words(text) for text in texts]
     exact, near = occurrences(words, map(text_words, documents))
@@ -475,8 +410,8 @@ def _conflicts(task: Task, keys: dict[str, list[str]]) -> tuple[Conflict, ...]:
 def drop_leaks(task: Task, *, near: bool = False) -> Task:
     """The task without training and validation texts that are in test, and without training texts that are in validation.
 
-    With ``near`` also without texts that are nearly the same as one of these. Test never changes, so its scores still compare with
-    those of others. Raises ``DataError`` if no validation example is left, or no training example of some label.
+    With ``near`` also without long texts that are nearly the same as one of these. Test never changes, so its scores still compare
+    with those of others. Raises ``DataError`` if no validation example is left, or no training example of some label.
     """
     validation = _without(task.validation, task.test, near)
     train = _without(_without(task.train, task.test, near), validation, near)
@@ -491,7 +426,7 @@ def _without(split: Split, other: Split, near: bool) -> Split:
     """The split without the texts that are in ``other`` too; empty texts stay."""
     texts, others = (tuple(map(plain_text, one.texts)) for one in (split, other))
     keys, other_keys = list(map(text_key, texts)), list(map(text_key, others))
-    like = _near_not_same(_first_texts(keys, texts), _first_texts(other_keys, others)) if near else {}
+    like = near_not_same(first_texts(keys, texts), first_texts(other_keys, others))[0] if near else {}
     dropped = {*other_keys, *like} - {""}
     kept = [index for index, key in enumerate(keys) if key not in dropped]
     return split.take(np.array(kept, dtype=np.int64))
