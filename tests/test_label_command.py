@@ -68,7 +68,9 @@ def test_a_project_goes_on_with_its_settings(pool: Path, tmp_path: Path, capsys:
     kept = ProjectSettings(str(tmp_path.resolve()), 0.8, {"random": 1.0}, proof="strict", judge="Ann")
     assert "Changed" not in capsys.readouterr().err
     assert run(tmp_path) == 0
-    assert "Changed" not in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"Settings: vectors {tmp_path.resolve()}, target 0.8, mixture random=1, proof strict, judge Ann." in said
+    assert "Changed" not in said
     with Project.open(tmp_path / "p") as project:
         assert project.settings == kept
     assert run(tmp_path, "--vectors", "words", "--target", "0.9", "--mixture", "random=0.5", "uncertain=0.5", "--judge", "Ann") == 0

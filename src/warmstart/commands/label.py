@@ -5,7 +5,7 @@ The project, its files and their import and export are in ``labelling``; the pag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -296,19 +296,23 @@ def _export(project: Project, config: LabelConfig) -> None:
 
 
 def project_sentence(project: Project) -> str:
-    """What the project holds."""
+    """What the project holds, and the settings with which it goes on."""
+    kept = ", ".join(f"{name} {_words(value)}" for name, value in vars(project.settings).items() if value not in ("", None, {}))
     return (
         f"{project.folder}: {len(project.labelled()):,} of {len(project.texts):,} texts are labelled, with "
-        f"{len(project.labels())} labels; {len(project.disagreements()):,} disagreements."
+        f"{len(project.labels())} labels; {len(project.disagreements()):,} disagreements. Settings: {kept}."
     )
 
 
 def changed_sentence(name: str, value: Any, before: Any) -> str:
     """That a setting of the project is another one."""
-    then, now = (
-        " ".join(f"{key}={share:g}" for key, share in one.items()) if isinstance(one, dict) else one for one in (before, value)
-    )
-    return f"Changed for this project: {name} was {then or 'the default'} and is {now or 'the default'} from now on."
+    return f"Changed for this project: {name} was {_words(before)} and is {_words(value)} from now on."
+
+
+def _words(value: Any) -> str:
+    """A setting as it is written on the command line."""
+    shares = value.items() if isinstance(value, Mapping) else ()
+    return " ".join(f"{name}={share:g}" for name, share in shares) or str(value or "the default")
 
 
 def pool_sentences(found: PoolTexts) -> list[str]:
