@@ -30,7 +30,7 @@ TOO_WIDE = 0.4
 """an interval that is wider says nothing"""
 MOST_LINES = 12
 """on a terminal"""
-SHOWN_ERRORS, SHOWN_FINDINGS = 5, 3
+SHOWN_ERRORS, SHOWN_FINDINGS, SHOWN_MISSING = 5, 3, 4
 
 
 class OutOfFold(NamedTuple):
@@ -191,7 +191,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             sentences.append(self.answers_alone or "The labels do not suffice yet to let it answer alone.")
         sentences += filter(None, [self.outlook])
         if self.missing:
-            sentences.append(f"The time was too short for {', '.join(self.missing)}; --minutes gives more.")
+            others = f" and {len(self.missing) - SHOWN_MISSING} others" if len(self.missing) > SHOWN_MISSING else ""
+            sentences.append(f"The time was too short for {', '.join(self.missing[:SHOWN_MISSING])}{others}; --minutes gives more.")
         return sentences
 
     @property
