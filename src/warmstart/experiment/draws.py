@@ -10,7 +10,7 @@ from functools import cached_property
 from warmstart.experiment.choice import as_each_seed_sees, gains_of, list_choices, most_chosen, not_refused, with_all_seeds
 from warmstart.experiment.ranking import EQUAL_SECONDS, RankedMethod
 from warmstart.stats.choice import LossGains, choose_within_draw, detectable_lead
-from warmstart.stats.comparison import USEFUL, detection_text
+from warmstart.stats.comparison import SIGNIFICANT, USEFUL, detection_text
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, picked
 from warmstart.stats.formatting import percent
 
@@ -32,7 +32,7 @@ class Draws:
 
     @cached_property
     def chosen(self) -> list[RankedMethod]:
-        """The best of each draw on its texts that choose; the majority label if nothing is significantly better."""
+        """The best of each draw on its texts that choose; the majority label if nothing is better (``choose_within_draw``)."""
         return [self._chosen(seen, tested=True) for seen in self._seen]
 
     @cached_property
@@ -68,19 +68,21 @@ class Draws:
 
     @property
     def _limit(self) -> str:
-        """How much better than the majority label a method had to be, to be detected: a clause."""
-        gains = [self._gains(seen) for seen in self._seen]
-        if known := [one.detectable for one in gains if one]:
-            unit = " nats per text below that of the label frequencies"
-            return f"a log loss {detection_text(known, '{:.2f}'.format, unit)}"
+        """How much better than the majority label a score had to be, to be detected: a clause."""
         places = [(seen, _majority_label(seen)) for seen in self._seen]
         sizes = [detectable_lead([one.validation_scores for one in seen], i) for seen, i in places if i is not None]
         return detection_text(sizes, most=USEFUL)
 
+    @cached_property
+    def unproven(self) -> int:
+        """In how many draws the methods do not show, at the 5% level, that anything can be learned; 0 without probabilities."""
+        known = [(self._gains(seen), _majority_label(seen)) for seen in self._seen]
+        return sum(gains.p_of_no_signal(i) >= SIGNIFICANT for gains, i in known if gains and i is not None)
+
     @property
-    def rate_is_known(self) -> bool:
-        """Whether simulations hold that at most 5% of draws choose a method where nothing can be learned: for probabilities."""
-        return bool(gains_of(self.methods))
+    def doubtful(self) -> bool:
+        """Whether that is so in most draws."""
+        return 2 * self.unproven > len(self.chosen)
 
     def recommendation(self, labels: int) -> str:
         """The method to use, and how many users with so many ``labels`` chose it: complete sentences."""
@@ -89,9 +91,26 @@ class Draws:
         if best.name != MAJORITY_LABEL:
             several = f"{draws} simulated users with {labels:,} labels each"
             users = several if draws > 1 else f"A simulated user with {labels:,} labels"
-            return f"Use {best.name}. {users} let these choose: {self._counts}."
+            decided = f"Use {best.name}. {users} let these choose: {self._counts}."
+            return self._doubt(labels) if self.doubtful else decided
         found = f"no method is significantly better than the majority label (5% level); {self._limit}"
-        return f"Label more texts first: in {most}, {found}."
+        return f"Label more texts first: in {most}, {self._no_gain or found}."
+
+    @property
+    def _no_gain(self) -> str:
+        """Why a draw takes the majority label, where methods have probabilities: a clause; empty otherwise."""
+        return "no method predicts the labels better than their frequencies do" if gains_of(self.methods) else ""
+
+    def _doubt(self, labels: int) -> str:
+        """What to do if most draws do not show that anything can be learned: complete sentences."""
+        draws, constant = len(self.chosen), _majority_label(self.methods)
+        frequent = "" if constant is None else percent(self.methods[constant].test_scores.over_seeds.mean)
+        return (
+            f"{labels:,} labels do not show that anything can be learned: in {self.unproven} of {draws} draws no method beats the "
+            f"label frequencies beyond chance (5% level). If you must decide now, take {self.recommended.name}: on the test texts "
+            f"what each draw chose reaches {percent(self.scores.over_seeds.mean)}, the most frequent label {frequent}. More labels "
+            "will tell."
+        )
 
     @property
     def _counts(self) -> str:
@@ -117,9 +136,10 @@ class Draws:
             return []
         score = picked([one.test_scores for one in self.untested]).over_seeds.mean
         limit = f"; {self._limit}" * (self.recommended.name != MAJORITY_LABEL)  # which says so already
+        tested = f"no method is significantly better than the majority label, which is chosen instead{limit}"
+        why = f"{self._no_gain}, and the majority label is chosen" if self._no_gain else tested
         return [
-            f"In {count} of {len(self.chosen)} draws no method is significantly better than the majority label, which is chosen "
-            f"instead{limit}. If each draw chose its best method, they would reach {percent(score)} "
+            f"In {count} of {len(self.chosen)} draws {why}. If each draw chose its best method, they would reach {percent(score)} "
             f"({list_choices(self.untested)})."
         ]
 

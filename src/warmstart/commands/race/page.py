@@ -53,11 +53,9 @@ ERRORS_OF_RULE = (
 RULE_OF_DRAWS = (
     "Every seed drew its own labelled texts and stands for a user who has no others. It chooses the method that is best on these "
     "texts without having learned from them: by log loss where the metric is accuracy, otherwise by score (of equals the first in "
-    "the order in which they run); but the majority label unless the methods show that there is something to learn (5% level, "
-    "corrected for their number)."
+    "the order in which they run); but the majority label where no method predicts better than the label frequencies, or without "
+    "probabilities where none is significantly better (5% level, corrected for their number)."
 )
-KNOWN_RATE = " Where there is nothing to learn, at least 95% of draws choose that label."
-"""simulated in tests/test_draws.py, for methods with probabilities"""
 COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
     "time": ("seconds per run", lambda one: one.seconds),
     "parameters": ("trained parameters", lambda one: one.runs[0].trainable),
@@ -97,7 +95,9 @@ def write_race_page(result: Comparison, config: Config, folder: Path) -> Path:
 def headline_of(result: Comparison) -> str:
     """The recommendation and what transfer bought, in fewer than twenty words; with long names the recommendation alone."""
     if result.recommended.name == MAJORITY_LABEL:
-        return "Label more texts first: no method is significantly better than the majority label."
+        return "Label more texts first: no method is better than the majority label."
+    if result.ranking.drawn and result.draws.doubtful:
+        return f"{result.labels:,} labels do not show that anything can be learned; to decide now, take {result.recommended.name}."
     return headline(f"Use {result.recommended.name}{f': {result.transfer.headline}' if result.transfer else ''}.")
 
 
@@ -238,7 +238,7 @@ def _ranking_section(result: Comparison) -> Section:
         "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
-    rule = RULE_OF_DRAWS + KNOWN_RATE * result.draws.rate_is_known if result.ranking.drawn else _rule(result)
+    rule = RULE_OF_DRAWS if result.ranking.drawn else _rule(result)
     header = method_header(result)
     first = [name for name in header if name == "method" or name not in PART_COLUMNS]
     second = [name for name in header if name in PART_COLUMNS]
