@@ -1,7 +1,7 @@
 """How honest and how good ``warmstart fit`` is: ``python -m benchmarks.fits [--sets NAME …] [--draws 20] [--labels 100]``.
 
 Each cell is a user with some labels of a set, drawn at random, and 1,000 texts of it without labels: what ``fit`` expects of the
-method that it chooses, and what each method, fitted to the same labels, is right on among other texts, which the fit never sees.
+method that it chooses, and what each method, fitted to the same labels, is right on among 1,000 other texts, which choose nothing.
 Cells are kept in ``runs/fits`` and resumed; the last lines are the table.
 """
 
@@ -29,17 +29,17 @@ from warmstart.tasks.load import load_task
 
 DRAWN = tuple(name for name in SETS if not name.endswith("-train"))
 """the other sets share their texts with one of these"""
-UNLABELLED = 1000
+UNLABELLED = OTHERS = 1000
+"""texts of the same training split, which is one population; the test split of some sets is another"""
 
 
 def cell(name: str, draw: int, labels: int, encoders: Sequence[str], runs: Path) -> dict[str, Any]:
     """One user: the expected accuracy of what the fit chooses, and the true one of every method."""
     task = load_task(prepare(name, runs))
-    order = rng(draw, f"labels of a user of {name}").permutation(len(task.train))
-    mine, rest = task.train.take(order[:labels]), task.train.take(order[labels : labels + UNLABELLED])
-    names = [task.labels[label] for label in mine.labels]
-    test = list(task.test.texts), [task.labels[label] for label in task.test.labels]
-    data = Task.from_lists(list(mine.texts), names, test=test, unlabelled=list(rest.texts))
+    order = np.split(rng(draw, f"labels of a user of {name}").permutation(len(task.train)), (labels, labels + UNLABELLED))
+    mine, rest, others = (task.train.take(part[:OTHERS]) for part in order)
+    names = [[task.labels[label] for label in part.labels] for part in (mine, others)]
+    data = Task.from_lists([*mine.texts], names[0], test=([*others.texts], names[1]), unlabelled=[*map(str, rest.texts)])
     with tempfile.TemporaryDirectory() as folder:
         config = RaceConfig(
             task=data.name, backbones=encoders, scratch=False, schemes=(), selection="none", seeds=REPETITIONS, out=folder
