@@ -82,8 +82,10 @@ def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitte
     assert "seed 0" not in said, "nothing of each trial"
     assert len(found.headline.split()) <= 25
     assert not [word for word in BANNED if word in " ".join(lines).lower()]
-    for part in (f"Use {found.best.name}", "of 100 new texts", 'always "', "best with", "next: warmstart predict"):
+    for part in (f"Use {found.best.name}", "40 labels are too few to say", 'always "', "best with", "next: warmstart predict"):
         assert part in said, part
+    sure = replace(found, tested=Estimate(0.86, 0.81, 0.9))
+    assert sure.headline == f"Use {found.best.name}: right on 86 of 100 new texts (likely 81 to 90)."
 
 
 def test_the_page_shows_the_surest_mistakes_and_every_label(fitted: tuple[Path, FitResult, str]) -> None:
@@ -251,6 +253,7 @@ def test_what_more_labels_would_bring_is_said_where_it_is_known(fitted: tuple[Pa
     assert (found.more[0], found.more[1].low <= found.more[1].value <= found.more[1].high) == (20, True)
     known, wide = (replace(found, more=(20, Estimate(0.03, low, high))) for low, high in ((-0.01, 0.05), (-0.3, 0.3)))
     assert known.outlook == "20 more labels: about 3 of 100 more right (likely 0 to 5)."
+    assert replace(found, more=(20, Estimate(0.001, 0, 0.05))).outlook.startswith("20 more labels: hardly any of 100 more right")
     assert wide.outlook == ""
 
 

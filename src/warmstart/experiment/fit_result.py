@@ -132,7 +132,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         if not self.more or self.more[1].high - self.more[1].low > TOO_WIDE:
             return ""
         count, (gain, low, high) = self.more
-        return f"{count:,} more labels: about {of_100(gain)} of 100 more right (likely {of_100(max(0.0, low))} to {of_100(high)})."
+        about = f"about {of_100(gain)}" if round(100 * gain) else "hardly any"
+        return f"{count:,} more labels: {about} of 100 more right (likely {of_100(max(0.0, low))} to {of_100(high)})."
 
     @property
     def majority(self) -> tuple[str, float]:
@@ -145,15 +146,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """What to do, how good it is, against what; at most 25 words."""
         if not self.learned:
             return f"Label more texts first: no method does better than always saying {self.majority[0]}."
-        return f"Use {self.best.name}: right on {self._expected}."
-
-    @property
-    def _expected(self) -> str:
-        """``"86 of 100 new texts (likely 81 to 90)"``."""
         value, low, high = self.tested or self.selected.expected
         if high - low > TOO_WIDE:
-            return f"some {of_100(value)} of 100 new texts, but {len(self.left_out)} labels are too few to say"
-        return f"{of_100(value)} of 100 new texts (likely {of_100(low)} to {of_100(high)})"
+            return f"Use {self.best.name}; {len(self.left_out)} labels are too few to say how often it is right."
+        return f"Use {self.best.name}: right on {of_100(value)} of 100 new texts (likely {of_100(low)} to {of_100(high)})."
 
     @property
     def how(self) -> str:
