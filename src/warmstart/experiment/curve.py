@@ -232,7 +232,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         corrected = dict(zip(leads, corrected_p_values([*leads.values()]), strict=True))
         significant = [n for n, p in corrected.items() if p < SIGNIFICANT]
         rivals = ("the best pretrained method", "the strongest rival without pretraining")
-        findings = self._verdicts(rivals, leads, significant, len(leads))
+        findings = self._verdicts(rivals, leads, significant, len(leads), transfer=True)
         by = "by the lowest calibrated log loss" if all(one.by_loss for one in gains.values()) else "by the best score"
         who = f"in each draw within its labels, {by} on texts not learned from" if self.drawn else "on validation"
         pairs = {n: " against ".join(most_chosen(side).name for side in (one.transfer, one.rivals)) for n, one in gains.items()}
@@ -260,17 +260,27 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return found + self._stops_paying(other, [n for n in sizes if better and n > max(better)])
 
     def _verdicts(
-        self, names: tuple[str, str], leads: Mapping[int, Difference], significant: Sequence[int], comparisons: int
+        self,
+        names: tuple[str, str],
+        leads: Mapping[int, Difference],
+        significant: Sequence[int],
+        comparisons: int,
+        *,
+        transfer: bool = False,
     ) -> list[str]:
-        """With how many labels the first is better than the second, where it is worse, and where neither is significant."""
+        """With how many labels the first is better than the second, where it is worse, and where neither is significant.
+
+        What a run of this size can find is said once, of what transfer bought.
+        """
         (first, other), sizes = names, [*leads]
         if not any(lead.claimable for lead in leads.values()):
             return [f"One seed cannot show whether {first} and {other} differ; use more seeds."]
         bounded = metric_range(self.task.metric) == (0, 1)
         rest = [n for n in sizes if n not in significant]
-        limits = limits_of([leads[n] for n in rest], comparisons, bounded=bounded) if rest else ""
+        said = not transfer and self._transfer()
+        limits = "" if said or not rest else f" {limits_of([leads[n] for n in rest], comparisons, bounded=bounded)}"
         if not significant:
-            return [f"No significant difference between {first} and {other} at any number of labels. {limits}"]
+            return [f"No significant difference between {first} and {other} at any number of labels.{limits}"]
         findings = []
         for verdict, sign in (("better", 1), ("worse", -1)):
             if found := [n for n in sizes if n in significant and sign * leads[n].mean > 0]:
@@ -279,9 +289,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
                     text += f" with {found[0]:,}, {_points(leads[found[-1]])} with {found[-1]:,}"
                 findings.append(f"With {list_sizes(found, sizes)} labels, {first} is {verdict} than {other}: {text}.")
         if rest:
-            findings.append(
-                f"No significant difference between {first} and {other} with {list_sizes(rest, sizes)} labels. {limits}"
-            )
+            findings.append(f"No significant difference between {first} and {other} with {list_sizes(rest, sizes)} labels.{limits}")
         return findings
 
     def _stops_paying(self, other: Method, beyond: Sequence[int]) -> list[str]:
