@@ -199,3 +199,12 @@ def test_plain_is_json() -> None:
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["rows"][2]["low"] is None
     assert plain["rows"][0]["mean"] == pytest.approx(0.85)
+
+
+def test_a_lead_that_is_rounded_away_is_level() -> None:
+    """In whichever direction."""
+    scores = np.array([0.7, 0.71, 0.69])
+    for lead in (-0.0003, 0.0003):
+        moved = scores + lead * np.array([1, 2, 0])
+        one, other = (MethodResult(name, tuple(values.tolist())) for name, values in (("a", moved), ("b", scores)))
+        assert "a is level with b" in compare_pair(one, other).sentence

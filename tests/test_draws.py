@@ -70,7 +70,7 @@ def test_each_draw_chooses_by_its_own_scores() -> None:
     assert found.recommended.name == found.best.name == "full"
     assert found.score_of_best.mean == pytest.approx((0.85 + 0.86 + 0.5) / 3)
     assert found.findings[0] == "Use full. 3 simulated users with 50 labels each let these choose: 2 chose full, 1 majority."
-    assert "what they chose reaches 73.7% on average (95% interval of that average " in found.findings[1]
+    assert "what the draws chose reaches 73.7% on average (95% interval of that average " in found.findings[1]
     assert found.findings[1].endswith("; a single user should expect 0 to 100%.")
     held = next(one for one in found.findings if "no method is significantly better than the majority label, which" in one)
     assert held.startswith("In 1 of 3 draws no method")
@@ -188,8 +188,8 @@ def test_any_gain_decides_and_a_test_says_whether_it_is_beyond_chance() -> None:
     assert small.recommended.name == "full"
     assert small.findings[0] == (
         "50 labels do not show that anything can be learned: in 3 of 3 draws no method beats the label frequencies beyond chance "
-        "(5% level). If you must decide now, take full: on the test texts what each draw chose reaches 77.0%, the most frequent "
-        "label 50.0%. More labels will tell."
+        "(5% level). If you must decide now, take full; the most frequent label reaches 50.0% on the test texts. More labels "
+        "will tell."
     )
     assert headline_of(small) == "50 labels do not show that anything can be learned; to decide now, take full."
     large = gaining(VALIDATION, {"majority": 0.0, "NB": 0.1, "TF-IDF": 0.2, "full": 0.4})

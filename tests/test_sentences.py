@@ -49,7 +49,7 @@ SAID: dict[str, tuple[Callable[[], Sequence[str]], list[str]]] = {
         lambda: race_result({"pretrained": 0.8, "TF-IDF + logistic regression": 0.72}).findings,
         [
             "Use pretrained. 3 simulated users with 60 labels each let these choose: all chose pretrained.",
-            "On test texts that none of them had seen, what they chose reaches 81.0% on average (95% interval of that average 78.5 "
+            "On test texts that no draw has seen, what the draws chose reaches 81.0% on average (95% interval of that average 78.5 "
             "to 83.5, over 3 seeds and the test texts); a single user should expect 76 to 86%.",
             "Only 20 labels choose, which is few.",
         ],
@@ -59,7 +59,7 @@ SAID: dict[str, tuple[Callable[[], Sequence[str]], list[str]]] = {
         [
             "Stack has the best mean rank, 3.0 of 14 methods, over 2 tasks.",
             "No method is significantly worse than stack (sign-flip tests on signed ranks, corrected for 91 pairs). "
-            "With fewer than 12 tasks none of so many can be.",
+            "With so many methods that takes at least 12 tasks.",
         ],
     ),
     "adapt": (

@@ -187,6 +187,11 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         sizes = [1 if i == primary else len(others) - (primary is not None) for i in range(len(others))]
         return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found, primary), sizes, strict=True)]
 
+    @property
+    def has_primary(self) -> bool:
+        """Whether one of the differences is what transfer bought, whose p-value is not corrected."""
+        return self._primary([row.ranked for row in self.differences]) is not None
+
     def _primary(self, others: Sequence[RankedMethod]) -> int | None:
         """The method of ``others`` whose difference is what transfer bought, the one question; None if none is."""
         if not self.transfer or {one.method for one in self.transfer.transfer} != {one.method for one in self._best_of_seeds}:
@@ -283,7 +288,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         expect = f"; a single user should expect {percent_range(user.low, user.high, digits=0)}%" if user.low < user.high else ""
         return [
             draws.recommendation(self.labels),
-            f"On test texts that none of them had seen, what they chose reaches {percent(interval.mean)} on average (95% interval "
+            f"On test texts that no draw has seen, what the draws chose reaches {percent(interval.mean)} on average (95% interval "
             f"of that average {percent_range(interval.low, interval.high)}, over {self.sources}){expect}.",
             *self._bought_by_transfer(),
             *draws.held_back,

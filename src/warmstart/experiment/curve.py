@@ -29,7 +29,7 @@ from warmstart.experiment.choice import (
     transfer_gain,
 )
 from warmstart.notebook import Shown
-from warmstart.stats.comparison import SIGNIFICANT, limits_of
+from warmstart.stats.comparison import RUN_FINDS, SIGNIFICANT, limits_of
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
 from warmstart.stats.formatting import percent, percent_interval, percent_value, points_interval
@@ -277,7 +277,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
             return [f"One seed cannot show whether {first} and {other} differ; use more seeds."]
         bounded = metric_range(self.task.metric) == (0, 1)
         rest = [n for n in sizes if n not in significant]
-        said = not transfer and self._transfer()
+        said = not transfer and any(RUN_FINDS in one for one in self._transfer())
         limits = "" if said or not rest else f" {limits_of([leads[n] for n in rest], comparisons, bounded=bounded)}"
         if not significant:
             return [f"No significant difference between {first} and {other} at any number of labels.{limits}"]

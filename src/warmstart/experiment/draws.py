@@ -107,9 +107,8 @@ class Draws:
         frequent = "" if constant is None else percent(self.methods[constant].test_scores.over_seeds.mean)
         return (
             f"{labels:,} labels do not show that anything can be learned: in {self.unproven} of {draws} draws no method beats the "
-            f"label frequencies beyond chance (5% level). If you must decide now, take {self.recommended.name}: on the test texts "
-            f"what each draw chose reaches {percent(self.scores.over_seeds.mean)}, the most frequent label {frequent}. More labels "
-            "will tell."
+            f"label frequencies beyond chance (5% level). If you must decide now, take {self.recommended.name}; the most frequent "
+            f"label reaches {frequent} on the test texts. More labels will tell."
         )
 
     @property

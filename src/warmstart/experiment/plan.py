@@ -49,10 +49,11 @@ class PlannedSeeds(NamedTuple):
 
     @property
     def texts_ends(self) -> str:
-        """-> ``"340 to 580"``; without an end if that is more than ``WITHIN_REACH`` times the texts."""
+        """-> ``"340 to 580"``; ``"at least 340"`` if the upper end is more than ``WITHIN_REACH`` times the texts."""
         low, high = self.texts_range
         within = high is not None and self.texts is not None and high <= WITHIN_REACH * self.texts
-        return f"{low or self.texts or 0:,} to {f'{high:,}' if within else 'none within reach'}"
+        least = f"{low or self.texts or 0:,}"
+        return f"{least} to {high:,}" if within else f"at least {least}"
 
 
 @dataclass(frozen=True)

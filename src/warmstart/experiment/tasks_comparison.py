@@ -52,7 +52,7 @@ class TasksComparison(Shown, view="commands.race.page:tasks_view"):
             f"Significantly worse than {names[0]}: {', '.join(worse)} ({test})."
             if worse
             else f"No method is significantly worse than {names[0]} ({test})."
-            + f" With fewer than {ranks.fewest_tasks} tasks none of so many can be." * (tasks < ranks.fewest_tasks),
+            + f" With so many methods that takes at least {ranks.fewest_tasks} tasks." * (tasks < ranks.fewest_tasks),
         ]
         if left_out := sorted({one.name for race in self.races for one in race.ranking.methods} - {*names}):
             findings.append(f"Left out, because not every task has a score for them: {', '.join(left_out)}.")

@@ -51,6 +51,8 @@ class LossGains:
         from scipy.stats import norm
 
         alone, scale = self._alone(constant), 2 * self.texts / FOLD_VARIANCE
+        if not alone:
+            return 1.0
         return cauchy_combination([float(norm.sf(math.sqrt(scale * max(gain, 0.0)))) for gain in alone])
 
     @property

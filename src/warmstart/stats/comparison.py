@@ -29,6 +29,8 @@ from warmstart.stats.noise import ROUNDING
 from warmstart.stats.power import POWER, detectable_from_interval
 
 SIGNIFICANT = 0.05
+RUN_FINDS = "A run of this size finds"
+"""begins the sentence of ``limits_of``"""
 USEFUL = 0.5
 """a detectable difference of a score between 0 and 1 is not worth printing from here on: it is half of the range"""
 SMALL = 0.02
@@ -115,11 +117,11 @@ class PairedComparison:
             if self.significant:
                 return f"{first} is {self._verdict(other, by)}, {uncertainty})."
             ends = points_range(self.difference.low, self.difference.high)
-            limits = limits_of([self.difference], self.comparisons, bounded=self.bounded)
+            limits = limits_of([self.difference], self.comparisons, bounded=self.bounded, rescale=not self.splits)
             alone = self.difference.low * self.difference.high > 0  # significant if it were not one of several
             few = f", which is not enough as one of {self.comparisons} comparisons" * alone
             lead = f"{'behind' if self.difference.mean < 0 else 'ahead of'} {other} by {by.lstrip('+-')}"
-            lead = f"level with {other}" if by == points(0.0) else lead
+            lead = f"level with {other}" if by.lstrip("+-") == points(0.0).lstrip("+-") else lead
             return f"Undecided: {one} is {lead} (95% interval {ends}, {uncertainty}){few}. {limits}"
         if self.seeds == 0:
             return f"No difference between {one} and {other}: {by} on {self.texts}, and on every resample of them."
@@ -149,12 +151,12 @@ class PairedComparison:
         return f" about other seeds (95% interval {ends}, over {sources_of_chance(self.seeds, self.texts)})"
 
 
-def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
+def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: bool, rescale: bool = True) -> str:
     """What a run of this size can find, and whether differences without significance are small: complete sentences.
 
     Of several differences, from the smallest to the largest. They are small if each 95% interval lies within 2 points of 0. Of
     ``bounded`` scores, 50 points or more are left out, and seeds are said to be too few. With ten seeds the variance over seeds is
-    rescaled; other test texts would still be other ones.
+    rescaled; other test texts would still be other ones. Splits overlap, so that theirs cannot be: then ``rescale`` is false.
 
     -> ``"A run of this size finds a lead of 24.1 points in 4 of 5 cases; with 10 seeds about 6."``
     """
@@ -163,9 +165,11 @@ def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: b
     sizes, seeds = [found.detectable(comparisons) for found in differences], differences[0].noise.seeds
     if too_few := too_few_seeds(max(sizes), seeds, bounded=bounded):
         return sentence_case(f"{too_few}.")
-    more = max(found.detectable(comparisons, MANY_SEEDS) for found in differences) if 1 < seeds < MANY_SEEDS else math.inf
+    more = (
+        max(found.detectable(comparisons, MANY_SEEDS) for found in differences) if rescale and 1 < seeds < MANY_SEEDS else math.inf
+    )
     better = f"; with {MANY_SEEDS} seeds about {percent_value(more, 0 if more >= SMALL else 1)}" if more < 0.8 * max(sizes) else ""
-    return f"{small}A run of this size finds a lead of {_sizes(sizes)} in 4 of 5 cases{better}."
+    return f"{small}{RUN_FINDS} a lead of {_sizes(sizes)} in 4 of 5 cases{better}."
 
 
 def detection_limit(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:

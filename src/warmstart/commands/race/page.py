@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from warmstart.config import Config
-from warmstart.experiment.choice import most_chosen
+from warmstart.experiment.choice import gains_of, most_chosen
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.draws import MAJORITY_LABEL
@@ -95,7 +95,8 @@ def write_race_page(result: Comparison, config: Config, folder: Path) -> Path:
 def headline_of(result: Comparison) -> str:
     """The recommendation and what transfer bought, in fewer than twenty words; with long names the recommendation alone."""
     if result.recommended.name == MAJORITY_LABEL:
-        return "Label more texts first: no method is better than the majority label."
+        significantly = "" if gains_of(result.ranking.methods) else "significantly "
+        return f"Label more texts first: no method is {significantly}better than the majority label."
     if result.ranking.drawn and result.draws.doubtful:
         return f"{result.labels:,} labels do not show that anything can be learned; to decide now, take {result.recommended.name}."
     return headline(f"Use {result.recommended.name}{f': {result.transfer.headline}' if result.transfer else ''}.")
@@ -267,9 +268,10 @@ def _differences_section(result: Comparison) -> Section:
         paired = "paired by split and seed, with a correction for the overlap of the splits (Nadeau and Bengio 2003)"
     drawn = result.ranking.drawn
     against = "what each draw chose within its labels" if drawn else f"{result.best.name}, the best on validation"
+    primary = ", but for that of the one question, what transfer bought" * result.has_primary
     text = (
         f"Every method against {against}, in points on the test split: {paired}; p-values "
-        "corrected for the number of methods (Holm 1979), but for that of the one question, what transfer bought. "
+        f"corrected for the number of methods (Holm 1979){primary}. "
         f"Smallest detectable: the true difference that is significant with {percent(POWER, 0)} probability."
     )
     if result.ranking.seeds > 1 and not drawn:
