@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from helpers.bundles import checked_here
 from warmstart.cli import main
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.evaluate.result import against_result
-from warmstart.errors import DataError
+from warmstart.errors import ConfigError, DataError
 from warmstart.report.headline import headline
 from warmstart.report.result import StudyResult
 from warmstart.stack.files import save_stack
@@ -32,8 +34,9 @@ def compared(both: int, first: int, second: int, neither: int) -> ModelsCompared
     scores = (float(one.mean()), float(other.mean()))
     found = paired_proportions([one], [other])
     return ModelsCompared(
-        ("tuned", "plain"), "accuracy", scores, found, right, len(one), f"{len(one)} test texts", [("all", np.ones(len(one), bool))]
-    )
+        ("tuned", "plain"), "accuracy", scores, found, right, len(one), f"{len(one)} test texts",
+        parts=[("all", np.ones(len(one), bool))],
+    )  # fmt: skip
 
 
 def first_finding(found: ModelsCompared) -> str:
@@ -176,9 +179,39 @@ def test_only_disagreements_are_labelled(tmp_path: Path) -> None:
     ]
     todo.write_text("\n".join([header, *(f"{row}{('cat', 'a dog', '')[min(i // 2, 2)]}" for i, row in enumerate(rows))]) + "\n")
     assert findings()[0].startswith("Not yet clear: of 100 such texts, one is right on 0.0 more than two (-2")
-    todo.write_text(f"{header}\nanother text,cat\n")
-    with pytest.raises(DataError, match="1 of 1 are others"):
+    todo.write_text("\n".join([header, *(f"{row}cat" for row in [*rows, rows[0].replace("the", "a")][2:])]) + "\n")
+    with pytest.raises(DataError, match="must hold the 50 texts on which these two models disagree, but 3 are others or missing"):
         findings()
+    todo.write_text("\n".join([header, *rows, f"{rows[0]}cat", f"{rows[0]}a dog"]) + "\n")
+    with pytest.raises(DataError, match="row 52 must have the label of the same text above, but has a dog"):
+        findings()
+    pool.write_text("\n \n")
+    with pytest.raises(DataError, match=r"pool\.txt must hold texts, but has none"):
+        findings()
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"disagreements": "todo.xlsx"}, "must end in .csv, but is todo.xlsx"),
+        ({"task": "task.yaml"}, "task.yaml is a manifest; name a file of texts"),
+        ({"out": "runs/a"}, "no report, so that --out has no use"),
+        ({"against": None}, "name the second with --against"),
+    ],
+)
+def test_disagreements_are_a_csv_of_texts_alone(settings: dict[str, str | None], why: str) -> None:
+    """What else is named is refused before a model is read."""
+    given = {"model": "a", "task": "pool.txt", "against": "b", "disagreements": "todo.csv"} | settings
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        evaluate(EvaluateConfig.build(given))
+
+
+def test_disagreements_are_advised_where_they_can_tell() -> None:
+    """Not of answers or choices, and not where no text differs."""
+    unclear = compared(160, 22, 16, 2)
+    assert "--disagreements" in against_result("mails", unclear, []).next_step
+    for other in (replace(unclear, classified=False), compared(160, 0, 0, 40), compared(380, 55, 25, 40)):
+        assert not against_result("mails", other, []).next_step
 
 
 @pytest.mark.proofs

@@ -200,6 +200,19 @@ def test_a_file_says_what_labels_mean(tmp_path: Path, name: str, text: str) -> N
         read_descriptions(tmp_path / name, ("cat", "dog"))
 
 
+def test_descriptions_are_read_as_they_are_written(tmp_path: Path) -> None:
+    """A quotation mark after a tab is a character; no words, and bytes that are not UTF-8, are refused."""
+    file = tmp_path / "labels.tsv"
+    file.write_text('cat\t"a pet\nother\tanything else\n')
+    assert read_descriptions(file, ("cat", "other")) == {"cat": '"a pet', "other": "anything else"}
+    file.write_bytes("cat\tété\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"labels\.tsv.*must be UTF-8"):
+        read_descriptions(file, ("cat", "other"))
+    (tmp_path / "labels.yaml").write_text("cat:\n")
+    with pytest.raises(ConfigError, match="must have words, but that of 'cat' is empty"):
+        read_descriptions(tmp_path / "labels.yaml", ("cat", "other"))
+
+
 def test_descriptions_of_labels_reach_the_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the command's flag."""
     monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)

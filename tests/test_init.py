@@ -110,6 +110,16 @@ def test_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert load_task(out).unlabelled[0].document == "file"
 
 
+def test_the_next_command_learns_the_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``fit`` is for one label per text; a path with a space is quoted."""
+    rows(text=TEXTS, label=[0.5, 1.5, 2.25, 3.5, 4.5, 5.5]).write_csv(tmp_path / "m.csv")
+    out = str(tmp_path / "my task.yaml")
+    assert main(["init", str(tmp_path / "m.csv"), "--out", out, "--type", "regression"]) == 0
+    said = capsys.readouterr().err
+    assert f"warmstart audit '{out}'" in said
+    assert f"warmstart race '{out}'" in said
+
+
 def test_a_terminal_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most five questions; an empty answer keeps the guess."""
     rows(a=TEXTS, b=TEXTS[::-1], kind=LABELS).write_csv(tmp_path / "mails.csv")

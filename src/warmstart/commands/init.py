@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,7 +20,7 @@ from warmstart.system.console import console, print_table
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import Guess, guess_task, path_from
-from warmstart.tasks.load import TaskSpec, build_task
+from warmstart.tasks.load import TaskSpec, build_task, learning_command
 
 SHOWN_ROWS, SHOWN_LABELS, SHOWN_CHARACTERS = 3, 20, 50
 
@@ -68,7 +69,7 @@ def write_manifest(config: InitConfig) -> Task:
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(out, _commented(manifest, task).encode())
     console.print(f"manifest: {out}")
-    console.print(f"next: warmstart audit {out}\n      warmstart fit {out}")
+    console.print(f"next: warmstart audit {shlex.quote(str(out))}\n      {learning_command(task.type, out)}")
     return task
 
 

@@ -267,7 +267,7 @@ def _shares(mixture: Sequence[str]) -> dict[str, float]:
 
 def _export(project: Project, config: LabelConfig) -> None:
     from warmstart.labelling.exporting import export, formula_texts
-    from warmstart.labelling.training import learning_command
+    from warmstart.tasks.load import learning_command
 
     form = config.form or ("ndjson" if project.type == "tagging" else "csv")
     written = export(project, config.export or "", form, config.export_test, safe_csv=config.safe_csv)
@@ -289,7 +289,7 @@ def _export(project: Project, config: LabelConfig) -> None:
             "A fifth of the labelled texts is held out for test. If some were chosen because the model was unsure of them, scores "
             "are not those of new texts; --export-test random writes a test split of texts that were drawn at random."
         )
-    console.print(f"next: {learning_command(project, written['task'])}")
+    console.print(f"next: {learning_command(project.type, written['task'])}")
 
 
 # ------------------------------------------------------------------------------------------------ sentences

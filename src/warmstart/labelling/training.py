@@ -14,6 +14,7 @@ from typing import Any
 from warmstart.labelling.exporting import export
 from warmstart.labelling.project import Project
 from warmstart.system.processes import isolated_children
+from warmstart.tasks.load import learning_command
 
 EXPORTED, TRAINED = "task", "model"
 """folders in that of the project: its task, and the run that learned from it"""
@@ -23,16 +24,11 @@ _PATIENCE = 10.0
 """seconds that a training has to end once it is asked to"""
 
 
-def learning_command(project: Project, manifest: str | Path) -> str:
-    """What learns from an export of the project."""
-    return f"warmstart {'fit' if project.type == 'classification' else 'race'} {shlex.quote(str(manifest))}"
-
-
 def after_labelling(project: Project) -> str:
     """What comes after labelling, as a line of a terminal."""
     folder, task = shlex.quote(str(project.folder)), project.folder / EXPORTED
     writes = f"warmstart label --out {folder} --export {shlex.quote(str(task))}"
-    return f"next: {writes} && {learning_command(project, task / 'task.yaml')}"
+    return f"next: {writes} && {learning_command(project.type, task / 'task.yaml')}"
 
 
 class Training:
@@ -52,7 +48,7 @@ class Training:
         form = "ndjson" if self.project.type == "tagging" else "csv"
         with self._lock:
             manifest = export(self.project, self._folder / EXPORTED, form)["task"]  # type: ignore[arg-type]
-        return {"task": manifest, "command": learning_command(self.project, manifest)}
+        return {"task": manifest, "command": learning_command(self.project.type, manifest)}
 
     def start(self) -> None:
         """Train, unless a training is under way. Raises ``DataError`` as ``export``."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from warmstart.data.annotations import read_annotations, refuse_rows
+from warmstart.data.source import Source
+from warmstart.data.tables import read_table
 from warmstart.errors import DataError
 from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
@@ -72,15 +74,20 @@ def _write(file: Path, texts: Sequence[str]) -> None:
 
 
 def _read(file: Path, differing: Mapping[str, tuple[str, str]], known: Sequence[str]) -> dict[str, str]:
-    """The label of each text that has one."""
+    """The label of each text that has one. Raises ``DataError`` unless the table holds exactly the texts in ``differing``."""
+    table = read_table(Source(path=str(file)), file, "csv")
+    given = {text.strip() for text in table["text"] if text} if "text" in table.columns else set()
+    if others := len(given ^ differing.keys()):
+        raise DataError(
+            f"{file} must hold the {len(differing):,} texts on which these two models disagree, but {others:,} are others or "
+            "missing; it was written for other models or texts: name a file that is not there yet"
+        )
     rows, _, wrong = read_annotations(file, "label")
     refuse_rows(wrong)
-    labels = {row.text.strip(): row.label for row in rows if isinstance(row.label, str)}
-    if others := sum(text not in differing for text in labels):
-        raise DataError(
-            f"{file} must hold texts on which the two models disagree, but {others} of {len(labels)} are others; name a file "
-            "that is not there yet"
-        )
+    labels = dict[str, str]()
+    for row in rows:
+        if isinstance(row.label, str) and labels.setdefault(row.text.strip(), row.label) != row.label:
+            raise DataError(f"{row.where} must have the label of the same text above, but has {row.label}; correct one of them")
     if unknown := sorted({*labels.values()} - {*known}):
         raise DataError(f"the labels in {file} must be {', '.join(known)}, but '{unknown[0]}' is not one of them; correct it")
     return labels

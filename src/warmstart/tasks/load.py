@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -235,13 +236,19 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
 def read_descriptions(file: Path, labels: Sequence[str]) -> dict[str, str]:
     """Label -> what it means, from a YAML mapping, or lines or a csv of a label and its description; a first line may say "label".
 
-    Raises ``ConfigError`` for another file, and for a description of no label.
+    Raises ``ConfigError`` for another file, and for a description of no label; ``DataError`` for one that is not UTF-8.
     """
     if file.suffix in (".yaml", ".yml"):
-        found = {str(label): str(words) for label, words in read_yaml(file).items()}
+        found = {str(label): "" if words is None else str(words) for label, words in read_yaml(file).items()}
     else:
         delimiter = "," if file.suffix == ".csv" else "\t"
-        rows = [row for row in csv.reader(file.read_text(encoding="utf-8-sig").splitlines(), delimiter=delimiter) if any(row)]
+        try:
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"cannot read {file}: {error}; it must be UTF-8") from None
+        plain = delimiter == "\t"  # in which a quotation mark is a character like others
+        read = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL)
+        rows = [row for row in read if any(row)]
         if odd := [row for row in rows if len(row) != 2]:
             raise ConfigError(f"each line of {file} must have a label and its description, but one is {delimiter.join(odd[0])!r}")
         found = {label.strip(): words.strip() for label, words in rows if label.strip() != "label" or "label" in labels}
@@ -255,6 +262,11 @@ def _descriptions(found: Mapping[str, str], labels: Sequence[str], where: str) -
     if blank := sorted(name for name, words in found.items() if not words.strip()):
         raise ConfigError(f"each of {where} must have words, but that of '{blank[0]}' is empty; remove it")
     return dict(found)
+
+
+def learning_command(task_type: str, manifest: str | Path) -> str:
+    """What learns from a manifest, as a line of a terminal; ``fit`` is for one label per text."""
+    return f"warmstart {'fit' if task_type == 'classification' else 'race'} {shlex.quote(str(manifest))}"
 
 
 def save_task(task: Task, folder: str | Path) -> Path:

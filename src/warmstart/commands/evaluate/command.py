@@ -84,8 +84,8 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     """The ``evaluate`` command."""
     if (config.task is None) == (config.pairs is None):
         raise ConfigError("after the model, name a task or a text that it is scored on, or give minimal pairs with --pairs")
-    if config.disagreements and not config.against:
-        raise ConfigError("--disagreements are those of two models; name the second with --against")
+    if config.disagreements:
+        _check_disagreements(config, config.disagreements)
     if config.pairs is not None:
         if config.against:
             raise ConfigError("--against compares adapted models on a task, and --pairs judges one language model; remove one")
@@ -102,6 +102,17 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     return scores
 
 
+def _check_disagreements(config: EvaluateConfig, file: str) -> None:
+    if not config.against:
+        raise ConfigError("--disagreements are those of two models; name the second with --against")
+    if Path(file).suffix.lower() != ".csv":
+        raise ConfigError(f"--disagreements writes a csv, so its name must end in .csv, but is {file}")
+    if Path(str(config.task)).suffix.lower() in (".yaml", ".yml"):
+        raise ConfigError(f"--disagreements is for texts without labels, but {config.task} is a manifest; name a file of texts")
+    if config.out:
+        raise ConfigError("--disagreements writes its table and no report, so that --out has no use; remove it")
+
+
 def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     """Which of two models is better on texts like those of a task; the details are a ``ModelsCompared``."""
     models = {place: load_predictor(place) for place in (config.model, against)}
@@ -111,7 +122,9 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     if names[0] == names[1]:
         names = (config.model, against)
     if config.disagreements:
-        texts = [text for text in dict.fromkeys(documents_of([Source(path=path, document="line")])) if text.strip()]
+        texts = [*dict.fromkeys(text.strip() for text in documents_of([Source(path=path, document="line")]))]
+        if not texts:
+            raise DataError(f"{path} must hold texts, but has none; name another file")
         disagree = measure_disagreements(names, (one, other), texts, Path(config.disagreements))
         result = disagreements_result(disagree)  # without a page: the command is run again and again
         for sentence in result.findings:

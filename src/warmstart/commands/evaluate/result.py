@@ -12,6 +12,7 @@ import polars as pl
 from warmstart.inspection.minimal_pairs import PairGroup, compare_groups, mean_accuracy
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import detection_text, limit_clause
+from warmstart.stats.extrapolation import round_labels
 from warmstart.stats.formatting import (
     of_100,
     p_value,
@@ -135,7 +136,7 @@ def against_result(task: str, found: ModelsCompared, notes: Sequence[str]) -> St
         figures | {"differing": found.differing},
         Summary(header, rows) if rows else None,
         found,
-        "" if found.sign or found.metric != "accuracy" else LABEL_DISAGREEMENTS,
+        LABEL_DISAGREEMENTS if found.classified and found.metric == "accuracy" and found.differing and not found.sign else "",
     )
 
 
@@ -178,15 +179,10 @@ def _more(found: ModelsCompared) -> str:
     needed = texts_to_tell(found.differing, lead) - found.texts
     if needed <= 0:
         return ""
+    more = round_labels(needed)
     if lead > abs(found.difference.mean):
-        return f" A lead of {points(lead, 0)[1:].removesuffix('s')} would take about {rounded(needed)} more labelled texts to show."
-    return f" If the lead is real, about {rounded(needed)} more labelled texts would tell in 4 of 5 cases."
-
-
-def rounded(count: int) -> str:
-    """``1234`` -> ``"1,200"``: two figures."""
-    digits = max(0, len(str(count)) - 2)
-    return f"{round(count, -digits):,}"
+        return f" A lead of {points(lead, 0)[1:].removesuffix('s')} would take about {more} more labelled texts to show."
+    return f" If the lead is real, about {more} more labelled texts would tell in 4 of 5 cases."
 
 
 def _against_rows(found: ModelsCompared) -> tuple[list[Sequence[str]], pl.DataFrame]:
@@ -246,5 +242,6 @@ def _more_disagreements(found: Disagreements, lead: float) -> str:
     if needed <= found.labelled:
         return ""
     if needed > found.differing:
-        return f" Labels of all {found.differing:,} texts on which they disagree may not tell; give more texts."
-    return f" If the lead is real, labels of about {rounded(math.ceil(needed) - found.labelled)} more of these texts would tell."
+        return f" Labels of all {found.differing:,} texts on which they disagree may not tell; give more texts and another FILE."
+    more = round_labels(math.ceil(needed) - found.labelled)
+    return f" If the lead is real, labels of about {more} more of these texts would tell."
