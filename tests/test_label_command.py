@@ -60,8 +60,11 @@ def test_labels_are_imported_and_exported_without_a_server(
         assert [label.name for label in project.labels()] == ["a", "b", "c"]
 
 
-def test_a_project_goes_on_with_its_settings(pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_project_goes_on_with_its_settings(
+    pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Vectors, target, mixture and judge are the project's; one that a start changes is said, and nothing else is touched."""
+    monkeypatch.setattr("warmstart.model.files.load_bundle", lambda _: None)
     labels = pool.with_name("labels.ndjson")
     first = ("--vectors", tmp_path, "--target", "0.8", "--mixture", "random=1", "--judge", "Ann ", "--proof", "strict")
     assert run(tmp_path, pool, "--labels", "a", "b", "--import", labels, *first) == 0
@@ -183,6 +186,7 @@ MISTAKES = {
     "POOL --labels a --host 0.0.0.0": "with --host 0.0.0.0 others can reach the server, so it needs a token",
     "POOL --labels a --guidelines none.md": "cannot read none.md",
     "POOL --labels a --guidelines LATIN": "LATIN must be text in utf-8",
+    "POOL --labels a --vectors nope": "there is no bundle at nope: a folder with bundle.json was expected",
     "--labels a --add": "--add takes the new texts of files into a project; name the files",
     "missing.txt --labels a": "no such file or folder: missing.txt",
     "LONG --labels a": "line 2 of LONG must have at most 1,048,576 bytes",
@@ -216,6 +220,7 @@ def test_what_a_project_cannot_change_is_refused(pool: Path, tmp_path: Path, cap
     assert run(tmp_path, pool, "--import", pool.with_name("labels.ndjson")) == 0
     for words, message in {
         "--type tagging": "the type of a project stays, and this one is classification",
+        "--vectors nope": "there is no bundle at nope: a folder with bundle.json was expected",
         "--task task.yaml": "no such file: task.yaml",
         "--import labels.txt": "labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files",
         "--export-test random": "a test split needs at least 50 labelled texts that were drawn at random, but there are 0",
@@ -223,6 +228,8 @@ def test_what_a_project_cannot_change_is_refused(pool: Path, tmp_path: Path, cap
         assert run(tmp_path, *words.split()) == 2, words
         assert message in capsys.readouterr().err, words
         assert not (tmp_path / "p" / LOCK).exists(), words
+    with Project.open(tmp_path / "p") as project:
+        assert project.settings.vectors == ""
 
 
 @contextmanager
@@ -286,3 +293,16 @@ def test_a_taken_port_is_said_before_the_vectors_are_made(
         assert main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p"), "--port", port]) == 2
     assert f"cannot listen at 127.0.0.1, port {port}" in capsys.readouterr().err
     assert not (tmp_path / "p" / LOCK).exists()
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_a_session_is_closed_even_if_nothing_can_be_said_of_it(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a training would outlive the server."""
+    session = pytest.importorskip("warmstart.labelling.session", reason="the server needs the extra 'serve'")
+    closed = list[object]()
+    monkeypatch.setattr("warmstart.serve.running.run", lambda *_: None)
+    monkeypatch.setattr(session.Training, "close", lambda training: closed.append(training))
+    monkeypatch.setattr(session.LabelSession, "status", lambda _: {})
+    with pytest.raises(KeyError):
+        main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p"), "--port", "0"])
+    assert len(closed) == 1

@@ -6,8 +6,9 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -88,6 +89,10 @@ def test_an_export_is_a_task(form: Any, tmp_path: Path) -> None:
             project.answer(draw.id, person, 1, 1.0, comment=" half of it ")
         project.add_label("never used", "anna")
         assert export(project, tmp_path / "out", form) == {"task": str(tmp_path / "out" / "task.yaml"), "train": 20}
+        ledger = tmp_path / "out" / "task.ledger.jsonl"
+        ledger.touch()
+        export(project, tmp_path / "out", form)
+        assert ledger.exists(), "who exports again has seen the scores of before"
     task, file = load_task(tmp_path / "out"), tmp_path / "out" / f"train.{form}"
     assert (task.name, task.labels, len(task.train), len(task.test)) == ("topics", ("sport", "news"), 12, round(TEST_FRACTION * 20))
     assert len(task.validation) == 4
@@ -113,6 +118,38 @@ def test_fit_learns_from_all_that_is_exported(tmp_path: Path) -> None:
     task = read_labelled(FitConfig(data=written["task"]))
     assert (len(task.train), len(task.validation), len(task.test)) == (30, 0, 0)
     assert {*task_pool(task).texts} - {*map(str, task.train.texts)} == {f"text {number}" for number in range(30, 40)}
+
+
+class Process:
+    """Of a training: it runs until it has a code."""
+
+    begun: ClassVar = list[list[str]]()
+    code: int | None = None
+
+    def __init__(self, command: list[str], **_: Any) -> None:
+        time.sleep(0.1)
+        self.begun.append(command)
+
+    def poll(self) -> int | None:
+        return self.code
+
+
+def test_two_who_train_at_once_start_one_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a task of its own: that of an export, which people may edit, stays. A model that is gone is said."""
+    monkeypatch.setattr("subprocess.Popen", Process)
+    with new(tmp_path / "p", [f"text {number}" for number in range(40)]) as project:
+        for text in range(30):
+            say(project, text, 1 + text % 2)
+        training = Training(project)
+        edited = Path(training.export()["task"]).with_name("notes.txt")
+        edited.touch()
+        with ThreadPoolExecutor(2) as people:
+            [*people.map(lambda _: training.start(), range(2))]
+        assert edited.exists()
+        assert [str(tmp_path.resolve() / "p" / "model-task" / "task.yaml") in command for command in Process.begun] == [True]
+        monkeypatch.setattr(Process, "code", 0)
+        gone = f"The model is no longer in {tmp_path.resolve() / 'p' / 'model'}."
+        assert training.status() == {"state": "failed", "sentence": gone, "command": ""}
 
 
 @pytest.mark.journeys

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from warmstart.errors import ConfigError
+from warmstart.labelling import learning
 from warmstart.labelling import session as session_module
 from warmstart.labelling.project import Project
 from warmstart.labelling.selection import Mixture
@@ -255,6 +256,19 @@ def test_merged_labels_count_as_one_everywhere(session: LabelSession) -> None:
     assert known.right.all()
 
 
+def test_a_fit_that_began_before_a_merge_leaves_no_predictions_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They name labels that mean something else now."""
+    places = np.arange(40.0).reshape(-1, 1)
+    learner = learning.BackgroundLearner(places, lambda: {text: 1 + text % 2 for text in range(40)}, 0, 0)
+    learner.close()
+    learner.learn()
+    assert learner.left_out is not None
+    learner.forget()
+    monkeypatch.setattr(learning, "left_out_predictions", lambda *_: learner.forget())
+    learner.learn()
+    assert (learner.left_out, learner.checked) == (None, 0)
+
+
 def test_words_are_tagged_without_a_model(tmp_path: Path) -> None:
     """Texts are drawn at random and diverse; people's agreement is by word."""
     session = open_session(begin(tmp_path / "project", 30, "tagging"), {"doubtful": 0.0, "overlap": 1.0})
@@ -265,8 +279,7 @@ def test_words_are_tagged_without_a_model(tmp_path: Path) -> None:
             assert item is not None
             session.answer(person, item["draw"], [0, 1, 1, 2, 0, 0][: len(item["words"])], 1.0)
     status = session.status()
-    assert status["accuracy"] is None
-    assert status["model"] is None
+    assert (status["accuracy"], status["model"], status["sentence"]) == (None, None, "")
     assert status["agreement"]["alpha"] == 1
     session.close()
 

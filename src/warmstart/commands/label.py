@@ -6,6 +6,7 @@ The project, its files and their import and export are in ``labelling``; the pag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -60,7 +61,8 @@ class LabelConfig(AccessSettings, TableFlags):
     """how the next text is drawn, such as random=0.5 uncertain=0.3 diverse=0.2 (the default); doubtful=0.05 and overlap=0.1 are
     shares of all turns, for likely wrong labels and for second answers"""
     vectors: str | None = None
-    """a model whose frozen vectors the learner reads; default, and "words": vectors made from the words of the pool"""
+    """a model whose frozen vectors the learner reads, or "words": vectors made from the words of the pool; default: as before, at
+    first words"""
     imports: Annotated[tuple[str, ...], arg(name="import")] = ()
     """labels to read, without a server: csv, ndjson, or what Label Studio, doccano, Prodigy, Argilla or spaCy export"""
     export: str | None = None
@@ -82,6 +84,11 @@ def label(config: LabelConfig) -> None:
     from warmstart.labelling.selection import Mixture
 
     Mixture.of(_shares(config.mixture))
+    if config.vectors and config.vectors != WORD_VECTORS:  # a model that cannot be loaded is not recorded
+        from warmstart.interop.encoders import find_model
+        from warmstart.model.files import load_bundle
+
+        load_bundle(find_model(config.vectors))
     rules = config.rules()
     if config.add and not config.pool:
         raise ConfigError("--add takes the new texts of files into a project; name the files, or leave --add out")
@@ -105,14 +112,14 @@ def label(config: LabelConfig) -> None:
             console.print(f"To label on: warmstart label --out {config.out}; to write a task: the same with --export FOLDER.")
         if config.export is not None or config.imports:
             return
-        with listen(config.host, config.port) as listening:  # an address that is taken is said before the vectors are made
-            session = LabelSession.open(project, config.seed)
+        with (  # an address that is taken is said before the vectors are made
+            listen(config.host, config.port) as listening,
+            closing(LabelSession.open(project, config.seed)) as session,
+        ):
             try:
                 run(make_label_app(session, rules), listening, config.host)
             finally:
-                console.print(session.status()["sentence"])
-                console.print(after_labelling(project))
-                session.close()
+                console.print(*filter(None, [session.status()["sentence"], after_labelling(project)]), sep="\n")
 
 
 def _project(config: LabelConfig) -> Project:

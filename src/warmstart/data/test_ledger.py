@@ -17,6 +17,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -112,6 +113,12 @@ def findings_by_task(names: Sequence[str], ledgers: Sequence[LedgerSummary]) -> 
 def ledger_file(task: ScoredTask) -> Path | None:
     """Where the ledger of a task is; None: the task was made in memory."""
     return task.manifest.with_name(f"{task.manifest.stem}{SUFFIX}") if task.manifest else None
+
+
+def copy_ledgers(folder: Path, aside: Path) -> None:
+    """Copy the ledgers in the folder of a task, which may not exist, to where a later one is written that replaces it."""
+    for ledger in folder.glob(f"*{SUFFIX}"):
+        shutil.copy(ledger, aside)
 
 
 def read_ledger(task: ScoredTask) -> LedgerSummary:

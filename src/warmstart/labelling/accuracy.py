@@ -170,7 +170,7 @@ def tells(found: Estimate) -> bool:
 def newest_sentence(found: Estimate | None) -> str:
     """What today's model is worth."""
     if found is None:
-        return f"The first figure comes with {FEWEST_FOR_FIGURES} labels."
+        return f"The first figure comes with {FEWEST_FOR_FIGURES} labels given on this page."
     if not tells(found):
         return "Too few labels to say how good today's model is."
     ends = percent_range(found.low, found.high, digits=0)

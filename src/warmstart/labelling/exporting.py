@@ -23,6 +23,7 @@ from typing import Any, Literal
 import yaml
 
 from warmstart.data.files import text_lines
+from warmstart.data.test_ledger import copy_ledgers
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.project import Project
 from warmstart.system.storage import atomic_folder
@@ -41,7 +42,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def as_bytes(project: Project, form: LabelForm = "csv") -> bytes:
     """All labelled texts as one file in UTF-8; the tags of a text stand in its csv with spaces between, as its words do."""
-    return _file_bytes(_rows(project, sorted(project.labelled())), form)
+    with project.unchanged:
+        rows = _rows(project, sorted(project.labelled()))
+    return _file_bytes(rows, form)
 
 
 def formula_texts(project: Project) -> int:
@@ -57,6 +60,7 @@ def export(
 ) -> dict[str, Any]:
     """Write the labelled texts and a manifest; the number of texts of each split, and the manifest's path.
 
+    An earlier export in the folder is replaced, but not the ledgers of test splits.
     ``safe_csv`` writes ``'`` before cells that a spreadsheet may run as formulas; other cells come back exactly.
 
     Raises ``DataError`` if fewer than two labels are in use, if a label has too few texts to be split, or if there are fewer than
@@ -67,22 +71,23 @@ def export(
         raise ConfigError("tags are lists, which csv cannot hold; give --form ndjson")
     if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / "task.yaml").exists())):
         raise ConfigError(f"labels are written into a new folder, or over an earlier export, but {target} is neither; name another")
-    counted = project.labelled()
     given = task_splits(project.task) if project.task else {}
-    tested = random_texts(project) if test == "random" and not given else []
+    with project.unchanged:  # people may label, undo and merge meanwhile
+        tested = random_texts(project) if test == "random" and not given else []
+        train = sorted(project.labelled().keys() - set(tested))
+        splits = {"train": _rows(project, train), "test": _rows(project, tested), **given}
+        labels = _used(project, splits["train"])
     if test == "random" and not given and len(tested) < LEAST_TEST:
         raise DataError(
             f"a test split needs at least {LEAST_TEST} labelled texts that were drawn at random, but there are {len(tested)}; "
             "label more, or leave --export-test out"
         )
-    train = sorted(counted.keys() - set(tested))
-    splits = {"train": _rows(project, train), "test": _rows(project, tested), **given}
     _check_labels(splits)
-    labels = _used(project, splits["train"])
     if safe_csv and form == "csv":
         splits = {name: [{key: _no_formula(cell) for key, cell in row.items()} for row in rows] for name, rows in splits.items()}
         labels = [*map(_no_formula, labels)]
     written = {name: rows for name, rows in splits.items() if rows}
+    counted = {*train, *tested}
     rest = [text for number, text in enumerate(project.texts) if number not in counted]
     ending = "csv" if form == "csv" else "ndjson"
     manifest = {
@@ -95,6 +100,7 @@ def export(
         "labels": labels,
     }
     with atomic_folder(target) as aside:
+        copy_ledgers(target, aside)
         for name, rows in written.items():
             (aside / f"{name}.{ending}").write_bytes(_file_bytes(rows, form))
         if rest:

@@ -36,7 +36,7 @@ class BackgroundLearner:
         self.checked = 0
         """labels that these models, together, learned from"""
         self._labelled, self._version, self._seed = labelled, version, seed
-        self._doubted_at, self._strength = 0, LEARNER_STRENGTHS[0]
+        self._doubted_at, self._strength, self._meaning = 0, LEARNER_STRENGTHS[0], 0
         self._news, self._idle, self._ended = threading.Event(), threading.Event(), False
         self._told = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
@@ -55,7 +55,9 @@ class BackgroundLearner:
 
     def forget(self) -> None:
         """Labels mean something else: what was predicted for texts that were left out holds no more."""
-        self.left_out, self.checked = None, 0
+        with self._told:
+            self._meaning += 1
+            self.left_out, self.checked = None, 0
         self.wake()
 
     def wait(self) -> None:
@@ -84,7 +86,7 @@ class BackgroundLearner:
 
     def learn(self) -> None:
         """Fit the next version."""
-        labelled = self._labelled()
+        meaning, labelled = self._meaning, self._labelled()
         texts, labels = np.array([*labelled], dtype=np.int64), np.array([*labelled.values()], dtype=np.int64)
         beliefs = fit_beliefs(self.vectors, texts, labels, self._version + 1, self._seed, self._strength)
         if beliefs is None:
@@ -96,5 +98,7 @@ class BackgroundLearner:
             self._strength, classes, probabilities = best_strength(self.vectors, texts, labels, self._seed)
             self.doubtful = tuple(texts[likely_wrong(labels, classes, probabilities)].tolist())
         if len(labels) >= FEWEST_FOR_FIGURES and not self.checked <= len(labels) < _GROWTH * self.checked:
-            self.left_out = left_out_predictions(beliefs, self.vectors, texts, labels, self._seed, self._strength)
-            self.checked = len(labels)
+            left_out = left_out_predictions(beliefs, self.vectors, texts, labels, self._seed, self._strength)
+            with self._told:
+                if meaning == self._meaning:
+                    self.left_out, self.checked = left_out, len(labels)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -102,6 +102,11 @@ class Project:
     def notice(self) -> str:
         """What happened when it was opened that its owner should know; mostly empty."""
         return self._database.notice
+
+    @property
+    def unchanged(self) -> AbstractContextManager[bool]:
+        """While this context lasts, other threads change nothing: what is read in it agrees."""
+        return self._database.lock
 
     @property
     def name(self) -> str:

@@ -281,7 +281,9 @@ class LabelSession:
         outcomes, counts = self.outcomes()
         drawn = self._new_texts()
         accuracy = running_accuracy(outcomes, settings.target, strict=settings.proof == "strict") if outcomes else None
-        newest = newest_accuracy([(draw, answer) for draw, answer, given in drawn if given], self.learner.left_out)
+        here = [(draw, answer) for draw, answer, given in drawn if given]
+        newest = newest_accuracy(here, self.learner.left_out)
+        words = "" if self.project.type == "tagging" else newest_sentence(newest)
         ahead = outlook(outcomes, counts, left, self.seed) if outcomes else None
         times = [min(answer.seconds, _LONGEST) for answer in answers if answer.seconds > 0]
         price = ahead.price_sentence(self.project.price, median(times) if times else None) if ahead else ""
@@ -289,7 +291,7 @@ class LabelSession:
             "texts": len(self.project.texts),
             "labelled": len(labelled),
             "skipped": len({answer.text for answer in answers if answer.value is None} - set(labelled)),
-            "progress": self._progress(accuracy, left),
+            "progress": self._progress(accuracy, left, len(here)),
             "disagreements": len(self.project.disagreements()),
             "judge": settings.judge,
             "agreement": self._agreement(),
@@ -300,25 +302,25 @@ class LabelSession:
                 "estimate": accuracy.value, "low": accuracy.low, "high": accuracy.high, "labels": accuracy.compared,
                 "tells": accuracy.tells,
             },
-            "sentence": " ".join([newest_sentence(newest), *([accuracy.sentence()] if accuracy else [])]),
+            "sentence": " ".join([words, *([accuracy.sentence()] if accuracy else [])]),
             "waiting": _waiting_sentence(drawn),
             "target": _target_state(settings.target, accuracy, left),
             "outlook": ahead and {"sentence": ahead.sentence(), "points": [list(point) for point in ahead.points]},
             "price": {"sentence": price} if price else None,
         }  # fmt: skip
 
-    def _progress(self, accuracy: RunningAccuracy | None, left: int) -> dict[str, Any]:
-        """Labels there are, and those that the next goal takes: the first figures, then the target; None if nobody knows."""
+    def _progress(self, accuracy: RunningAccuracy | None, left: int, here: int) -> dict[str, Any]:
+        """Labels there are, and those that the next goal takes: the first figures, then the target; None if nobody knows.
+
+        The first figures take labels of new texts, given ``here``: not imported ones, nor second answers.
+        """
         labels, target = len(self.project.labelled()), self.project.settings.target
         done = f"{labels:,} {'text is' if labels == 1 else 'texts are'} labelled"
         if self.project.type == "tagging":
             return {"labels": labels, "of": len(self.project.texts), "sentence": f"{done}, of {len(self.project.texts):,}"}
-        if labels < FEWEST_FOR_FIGURES:
-            return {
-                "labels": labels,
-                "of": FEWEST_FOR_FIGURES,
-                "sentence": f"{done}; the first figures come with {FEWEST_FOR_FIGURES}",
-            }
+        if here < FEWEST_FOR_FIGURES:
+            sentence = f"{done}; the first figures come with {FEWEST_FOR_FIGURES} given on this page"
+            return {"labels": here, "of": FEWEST_FOR_FIGURES, "sentence": sentence}
         if target is None or accuracy is None:
             return {"labels": labels, "of": None, "sentence": done}
         goal = percent(target, trim=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import yaml
 from warmstart.data.frames import frame_rows, write_texts
 from warmstart.data.source import Source
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import SUFFIX
+from warmstart.data.test_ledger import SUFFIX, copy_ledgers
 from warmstart.errors import ConfigError, DataError
 from warmstart.system.storage import atomic_folder
 from warmstart.tasks.load import TaskSpec, build_task
@@ -54,8 +53,7 @@ def make_task(
     frames = {"train": train, "validation": validation, "test": test}
     manifest: dict[str, Any] = {"name": place.resolve().name, **settings, "source": {"format": "ndjson", **columns}}
     with atomic_folder(place) as aside:
-        for ledger in place.glob(f"*{SUFFIX}"):
-            shutil.copy(ledger, aside)
+        copy_ledgers(place, aside)
         for name, frame in frames.items():
             if frame is None:
                 continue

@@ -19,7 +19,6 @@ from __future__ import annotations
 import csv
 import json
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -39,7 +38,7 @@ from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
 from warmstart.data.tables import reading_of
 from warmstart.data.task import Split, Task, subsample
-from warmstart.data.test_ledger import SUFFIX
+from warmstart.data.test_ledger import copy_ledgers
 from warmstart.errors import ConfigError, DataError
 from warmstart.system.console import console
 from warmstart.system.storage import atomic_folder, names_a_folder
@@ -293,8 +292,7 @@ def save_task(task: Task, folder: str | Path) -> Path:
     if grouped := any(split.groups is not None for split in task.splits().values()):
         manifest["source"] = {"group": "group"}
     with atomic_folder(Path(folder)) as aside:
-        for ledger in Path(folder).glob(f"*{SUFFIX}"):
-            shutil.copy(ledger, aside)
+        copy_ledgers(Path(folder), aside)
         for name, split in written.items():
             groups = split.group_names(name)
             rows = [

@@ -2,11 +2,12 @@
 
 import { post } from "./api.js";
 
-const [train, write, words, command, problem] = ["train", "write-task", "training", "training-command", "training-problem"]
-  .map((id) => document.getElementById(id));
+const part = (id) => document.getElementById(id);
+const [train, write, problem] = ["train", "write-task", "training-problem"].map(part);
 
-function show(sentence, next) {
-  words.textContent = sentence;
+function show(id, sentence, next) {
+  const command = part(`${id}-command`);
+  part(id).textContent = sentence;
   command.hidden = !next;
   command.querySelector("code").textContent = next;
 }
@@ -26,12 +27,12 @@ export function setUpTraining(changed) {
     showTraining(training);
     changed();
   }));
-  write.addEventListener("click", () => ask("/api/task", (found) => show(`The task is written: ${found.task}`, found.command)));
+  write.addEventListener("click", () => ask("/api/task", (found) => show("written", `The task is written: ${found.task}`, found.command)));
 }
 
 // What the status says of it; nothing if no training was asked for.
 export function showTraining(training) {
   if (!training) return;
   if (train) train.disabled = training.state === "running";
-  show(training.sentence, training.command);
+  show("training", training.sentence, training.command);
 }
