@@ -30,7 +30,6 @@ _HOMES = {
     "TaskRanks": "task_ranks",
     "Threshold": "abstention",
     "anytime_boundary": "anytime",
-    "anytime_interval": "anytime",
     "apply_temperature": "calibration",
     "area_under_risk_coverage": "abstention",
     "asymptotic_half_width": "anytime",
@@ -111,7 +110,6 @@ if TYPE_CHECKING:
     from warmstart.stats.agreement import krippendorff_alpha as krippendorff_alpha
     from warmstart.stats.agreement import krippendorff_interval as krippendorff_interval
     from warmstart.stats.anytime import anytime_boundary as anytime_boundary
-    from warmstart.stats.anytime import anytime_interval as anytime_interval
     from warmstart.stats.anytime import asymptotic_half_width as asymptotic_half_width
     from warmstart.stats.anytime import weighted_accuracy as weighted_accuracy
     from warmstart.stats.calibration import apply_temperature as apply_temperature

@@ -43,30 +43,6 @@ _OVERLAP = 1.4
 """so many texts count as one, because the folds are fitted to overlapping texts"""
 
 
-def anytime_interval(
-    values: np.ndarray,
-    predictions: np.ndarray,
-    scale: float,
-    confidence_level: float = 0.95,
-    limits: tuple[float, float] = (0.0, 1.0),
-) -> Estimate:
-    """The interval for the running mean of the means of ``values`` (n,), valid at all n together.
-
-    ``predictions`` (n,) of the values were made before they were seen, and no value is further than ``scale`` from its prediction;
-    the running mean is known to lie within ``limits``. Each end is missed with at most half of the error probability (Howard et al.
-    2021, theorem 4). Simulation: tests/test_anytime.py: ``test_the_running_mean_is_covered_at_every_moment``.
-
-    >>> [round(float(one), 2) for one in anytime_interval(np.ones(200), np.full(200, 0.9), 1.0)]  # 200 of 200 right
-    [1.0, 0.96, 1.0]
-    """
-    lowest, highest = limits
-    if not len(values):
-        return Estimate(math.nan, lowest, highest)
-    mean = float(np.mean(values))
-    half = anytime_boundary(float(((values - predictions) ** 2).sum()), scale, (1 - confidence_level) / 2) / len(values)
-    return Estimate(mean, max(lowest, mean - half), min(highest, mean + half))
-
-
 def anytime_boundary(squares: float, scale: float, error: float) -> float:
     """How far Σ (X_s - m_s) ever gets where the squared errors sum to ``squares``, except with probability ``error`` (one-sided).
 
