@@ -21,7 +21,7 @@ from warmstart.commands.fit.command import FitConfig, fit_data, read_labelled
 from warmstart.data.budget import label_budget
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment import execution
+from warmstart.experiment import execution, more_labels
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
@@ -82,7 +82,12 @@ def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitte
     assert "seed 0" not in said, "nothing of each trial"
     assert len(found.headline.split()) <= 25
     assert not [word for word in BANNED if word in " ".join(lines).lower()]
-    for part in (f"Use {found.best.name}", "40 labels are too few to say", 'always "', "best with", "next: warmstart predict"):
+    for part in (
+        f"Use {found.best.name}: right on 100 of 100 new texts (likely 90 to 100)",
+        'always "',
+        "best with",
+        "next: warmstart predict",
+    ):
         assert part in said, part
     sure = replace(found, tested=Estimate(0.86, 0.81, 0.9))
     assert sure.headline == f"Use {found.best.name}: right on 86 of 100 new texts (likely 81 to 90)."
@@ -231,6 +236,42 @@ def test_labels_that_say_nothing_make_no_model(tmp_path: Path, monkeypatch: pyte
     assert found.lines(None, None, "texts.csv")[-1] == "next: warmstart label texts.csv"
 
 
+def test_a_folder_keeps_no_model_of_other_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit that learns nothing removes what an earlier one in its folder left, and its score."""
+    monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+    rows = {"body": [f"word{number} " * 3 for number in range(40)], "topic": ["a", "a", "a", "b"] * 10}
+    polars.DataFrame(rows).write_csv(tmp_path / "nothing.csv")
+    first, second = (FitConfig(data=str(place), out=str(tmp_path / "run")) for place in (table(tmp_path), tmp_path / "nothing.csv"))
+    assert fit_data(first).learned
+    assert (tmp_path / "run" / "bundle").is_dir()
+    assert not fit_data(second).learned
+    assert not (tmp_path / "run" / "bundle").exists()
+    assert RunState(tmp_path / "run", "run").score is None
+
+
+def test_a_figure_that_is_not_known_well_is_nowhere_said(tmp_path: Path) -> None:
+    """Neither on the terminal nor on the page, and the headline names the texts that are too few."""
+    task = cats()
+    known = fit_result()
+    few = replace(known, task=replace(task, test=task.test.take(np.arange(5))), tested=Estimate(0.8, 0.38, 0.96))
+    assert (known.told, few.told) == (True, False)
+    assert few.headline == f"Use {few.best.name}; 5 test texts are too few to say how often it is right."
+    right, left_out = known.best.right[:8], known.left_out.take(np.arange(8))
+    labels = replace(known, left_out=left_out, candidates=(known.best._replace(right=right),))
+    assert labels.headline == f"Use {few.best.name}; 8 labels are too few to say how often it is right."
+    assert few.how == labels.how == ""
+    assert [name for name, _ in known.comparison] == [known.best.name, *(name for name, _ in few.comparison)]
+    assert "80 of 100" not in " ".join([*few.lines(tmp_path, tmp_path, "texts.csv"), *few.findings])
+
+
+def test_the_best_without_pretraining_is_named_so_only_beside_pretraining() -> None:
+    """A stack of methods without any has a best single one."""
+    found = fit_result()
+    alone = tuple(one for one in found.candidates if one.family != "frozen")
+    assert [name for name, _ in found.comparison][1] == "best without pretraining: naive Bayes + EM"
+    assert [name for name, _ in replace(found, candidates=alone).comparison][1] == "best single method: naive Bayes + EM"
+
+
 def test_a_rival_that_may_be_as_good_is_said_to_be_so() -> None:
     """Both figures are of the same texts, so that the larger one is named; nothing is said of a rival that is clearly worse."""
     found = fit_result()
@@ -279,6 +320,16 @@ def test_folds_with_a_share_of_the_labels_predict_the_same_texts() -> None:
         assert (part.choose == whole.choose).all()
 
 
+def test_the_curve_of_more_labels_counts_those_that_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many classes a small share of the labels is still one of each."""
+    monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+    numbers = list[list[int]]()
+    monkeypatch.setattr(more_labels, "extrapolate", lambda scores, pool: numbers.append([*scores]))
+    names = [f"class{number % 12}" for number in range(36)]
+    assert ws.fit([f"about {name} {place}" for place, name in enumerate(names)], names).learned
+    assert numbers == [[12, 14, 20, 29]]
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
@@ -299,6 +350,9 @@ def test_a_table_without_labels_is_refused_on_the_command_line(tmp_path: Path, c
     assert main(["fit", str(place), "--text-column", "body", "--label-column", "topic", "--out", str(tmp_path / "run")]) == 2
     assert "has none; name another with --label-column" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "run").exists()
+    polars.DataFrame({"body": ["I see a cat."], "topic": [""]}).write_csv(tmp_path / "held_out.csv")
+    with pytest.raises(DataError, match=r"held_out\.csv must have labels in column 'topic', but has none"):
+        read_labelled(FitConfig(data=str(table(tmp_path)), test=str(tmp_path / "held_out.csv")))
 
 
 @pytest.mark.proofs

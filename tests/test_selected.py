@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.figures import repeats
+from warmstart.stats.proportions import wilson_interval
 from warmstart.stats.selected import selected_accuracy, selected_f1
 
 METHODS, REPETITIONS = 10, 5
@@ -159,3 +160,10 @@ def test_one_repetition_is_less_certain_than_five() -> None:
     right = (np.random.default_rng(0).random((3, 100)) < 0.8).astype(float)
     once, often = (selected_accuracy(right, repetitions).expected for repetitions in (1, 5))
     assert once.high - once.low > often.high - often.low
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_method_that_is_always_right_or_never_is_as_certain_as_its_texts_allow(value: float) -> None:
+    """Its resamples do not differ, which is no sign of few texts."""
+    found = selected_accuracy(np.full((1, 120), value), 5).expected
+    assert found == pytest.approx(wilson_interval(value, 100))

@@ -15,7 +15,7 @@ import numpy as np
 from warmstart.config import Config
 from warmstart.data.pool import task_pool
 from warmstart.data.splits import NO_TEXTS
-from warmstart.data.task import Task
+from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig, duration_seconds
@@ -30,6 +30,7 @@ from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial
 from warmstart.finetuning.calibration import confidence_and_correct, threshold_from
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.seeding import rng
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.intervals import Estimate
@@ -51,8 +52,7 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
     """Compare the methods of ``config`` within the labels of a task and fit the best; its ``model`` is not saved.
 
     All texts of the task's training split learn; its test split, which may be empty, is scored once. The folder of the run keeps
-    the settings of ``command``, if they are given. Raises ``DataError`` for
-    labels of which no method can learn.
+    the settings of ``command``, if they are given. Raises ``DataError`` for labels of which no method can learn.
     """
     check_labels(task)
     alone = replace(task, test=task.test.take(NO_TEXTS))
@@ -87,7 +87,7 @@ def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns) -> Calibration:
     One repetition, since a mean over several is surer than one model, and one text of each group of copies.
     """
     split, calibration = trial_budget(done.trial, sweep.context).choosing, done.model.calibration or Calibration()
-    left_out = apply_temperature(_predicted(done.trial, sweep, runs, split.labels), calibration.temperature)
+    left_out = apply_temperature(_predicted(done.trial, sweep, runs, split), calibration.temperature)
     confidence, right = confidence_and_correct(left_out, split.labels)
     single = np.unique(split.units, return_index=True)[1]
     pairs = zip(confidence[single].tolist(), right[single].tolist(), strict=True)
@@ -140,12 +140,10 @@ def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
     found = []
     for method in sweep.methods:
         trials = [trial for trial in runs.of(method) if trial in runs.results]
-        parts, labels = [], np.zeros(0)
-        for trial in trials:
-            labels = trial_budget(trial, sweep.context).choosing.labels
-            parts.append(_predicted(trial, sweep, runs, labels))
-        if parts:
-            right = np.stack([part.argmax(axis=1) == labels for part in parts])
+        if trials:
+            split = trial_budget(trials[0], sweep.context).choosing
+            parts = [_predicted(trial, sweep, runs, split) for trial in trials]
+            right = np.stack([part.argmax(axis=1) == split.labels for part in parts])
             results = [runs.results[trial] for trial in trials]
             found.append(
                 OutOfFold(
@@ -161,10 +159,10 @@ def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
     return tuple(found)
 
 
-def _predicted(trial: Trial, sweep: Sweep, runs: SweepRuns, labels: np.ndarray) -> np.ndarray:
-    """(N, C) what a trial predicts for each labelled text when it is left out, also when the weights of a stack are chosen."""
+def _predicted(trial: Trial, sweep: Sweep, runs: SweepRuns, split: Split) -> np.ndarray:
+    """(N, C) what a trial predicts for each text of the split when it is left out, also when the weights of a stack are chosen."""
     if trial.method.family == STACK:
-        return _left_out(_members(trial, sweep, runs), labels)
+        return _left_out(_members(trial, sweep, runs), split)
     found = read_predictions(trial, sweep.context)
     assert found is not None, "methods of one label for each text have probabilities"
     return np.asarray(found.choosing)
@@ -177,13 +175,16 @@ def _members(trial: Trial, sweep: Sweep, runs: SweepRuns) -> list[TrialPredictio
     return [found for one in same if (found := read_predictions(one, sweep.context))]
 
 
-def _left_out(members: Sequence[TrialPredictions], labels: np.ndarray) -> np.ndarray:
-    """(N, C) what a stack predicts for texts that did not choose its weights: those of a fifth are chosen by the others."""
+def _left_out(members: Sequence[TrialPredictions], split: Split) -> np.ndarray:
+    """(N, C) what a stack predicts for texts that did not choose its weights: those of a fifth are chosen by the others.
+
+    Copies are in the same fifth.
+    """
     found = np.zeros_like(members[0].choosing)
-    for part in np.array_split(np.random.default_rng(0).permutation(len(labels)), 5):
-        rest = np.setdiff1d(np.arange(len(labels)), part)
-        _, mean = combine([TrialPredictions(one.choosing[rest], one.choosing[part]) for one in members], labels[rest])
-        found[part] = mean.test
+    for units in np.array_split(rng(0, "left out of a stack").permutation(np.unique(split.units)), 5):
+        held = np.isin(split.units, units)
+        _, mean = combine([TrialPredictions(one.choosing[~held], one.choosing[held]) for one in members], split.labels[~held])
+        found[held] = mean.test
     return found
 
 

@@ -103,6 +103,16 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return self.best.name != MAJORITY_LABEL
 
     @property
+    def expected(self) -> Estimate:
+        """Its accuracy on new texts: that on the test texts if they were given, else what its labels lead to expect."""
+        return self.tested or self.selected.expected
+
+    @property
+    def told(self) -> bool:
+        """Whether that is known well enough to be said."""
+        return self.learned and self.expected.high - self.expected.low <= TOO_WIDE
+
+    @property
     def rival(self) -> OutOfFold | None:
         """The best method on the other side: without pretraining if the chosen one transfers, otherwise with it."""
         families = TRANSFER if self.best.family in WITHOUT_PRETRAINING else WITHOUT_PRETRAINING
@@ -146,14 +156,17 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """What to do, how good it is, against what; at most 25 words."""
         if not self.learned:
             return f"Label more texts first: no method does better than always saying {self.majority[0]}."
-        value, low, high = self.tested or self.selected.expected
-        if high - low > TOO_WIDE:
-            return f"Use {self.best.name}; {len(self.left_out)} labels are too few to say how often it is right."
+        if not self.told:
+            few = f"{len(self.task.test)} test texts" if self.tested else f"{len(self.left_out)} labels"
+            return f"Use {self.best.name}; {few} are too few to say how often it is right."
+        value, low, high = self.expected
         return f"Use {self.best.name}: right on {of_100(value)} of 100 new texts (likely {of_100(low)} to {of_100(high)})."
 
     @property
     def how(self) -> str:
-        """Where the figure comes from, as a complete sentence."""
+        """Where the figure comes from, as a complete sentence; empty if none is told."""
+        if not self.told:
+            return ""
         if self.tested:
             return f"Scored once, on {len(self.task.test):,} test texts."
         count = sum(one.name != MAJORITY_LABEL for one in self.candidates)
@@ -164,21 +177,24 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def comparison(self) -> list[tuple[str, str]]:
-        """(method, right of 100) of the chosen method on new texts, and out of fold of its rival and the most frequent label."""
+        """(method, right of 100) of the chosen method on new texts, if told; out of fold of its rival and the majority label."""
         label, share = self.majority
-        rows = [(self.best.name, (self.tested or self.selected.expected).value)] if self.learned else []
+        rows = [(self.best.name, self.expected.value)] if self.told else []
         rows += [(self._named_rival, float(self.rival.right.mean()))] if self.rival else []
         return [(name, of_100(value)) for name, value in (*rows, (f'always "{label}"', share))]
 
     @property
     def _named_rival(self) -> str:
+        if not self.rival:
+            return ""
         side = "with" if self.best.family in WITHOUT_PRETRAINING else "without"
-        return f"best {side} pretraining: {self.rival.name}" if self.rival else ""
+        transferred = any(one.family in TRANSFER for one in self.candidates)
+        return f"best {f'{side} pretraining' if transferred else 'single method'}: {self.rival.name}"
 
     @property
     def findings(self) -> list[str]:
         """The result in a few sentences."""
-        sentences = [self.headline, self.how]
+        sentences = [self.headline, *filter(None, [self.how])]
         if self.learned and self.rival:
             share = of_100(self.rival.right.mean())
             rival = f"The {self._named_rival.replace(': ', ', ')}, is right on {share} of 100 of your texts when they are left out."
@@ -221,10 +237,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """What a terminal shows, at most twelve lines."""
         more = f", {self.unlabelled:,} texts without labels" if self.unlabelled else ""
         first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
-        rows = self.comparison[self.learned :]
+        rows = self.comparison[self.told :]
         width = max(len(name) for name, _ in rows)
         others = [f"  {name:<{width}}  {share} of 100" for name, share in rows]
-        lines = [self.headline, *others, *filter(None, [self.unclear, self.answers_alone, self.outlook]), self.how]
+        lines = [self.headline, *others, *filter(None, [self.unclear, self.answers_alone, self.outlook, self.how])]
         if saved:
             lines += [f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
         else:

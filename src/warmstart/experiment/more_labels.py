@@ -6,6 +6,7 @@ Letters: S repetitions, N texts, R resamples.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,16 +35,17 @@ def more_labels(method: Method, sweep: Sweep, runs: SweepRuns, until: float) -> 
     trials = [trial for trial in runs.of(method) if trial in runs.results]
     if method.family not in ("baseline", "frozen") or len(trials) < 2:
         return None
-    scores, count = dict[int, MethodScores](), len(trial_budget(trials[0], sweep.context))
+    scores, budget = dict[int, MethodScores](), trial_budget(trials[0], sweep.context)
+    count = len(budget)
     for share in SHARES:
         right = list[np.ndarray]()
         for trial in trials:
             if time.time() > until:
                 return None
             right.append(_right(trial, sweep.context, share))
-        split = trial_budget(trials[0], sweep.context)
-        learn = round(float(np.mean([len(fold.learn) for fold in split.folds])) * share)
-        scores[learn] = _scores(np.stack(right), split.choosing.units)
+        part = replace(budget, share=share)
+        learn = round(float(np.mean([len(fold.learn) for fold in part.folds])))  # one of each class is more than a small share
+        scores[learn] = _scores(np.stack(right), budget.choosing.units)
     curve = extrapolate(scores, pool=count)
     further = max((number for number in ROUND_NUMBERS if number <= count), default=0)
     return (further, curve.gain(count, count + further)) if curve and further else None

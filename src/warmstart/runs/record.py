@@ -4,7 +4,7 @@
      "made_of": {"task.yaml": "ab…", …}, "provenance": {…}}
 
 A recipe and a sweep add how many steps or results are ``planned``, a sweep the ``threads`` of each trial; whatever compares methods
-adds the test ``score`` of the one in question: its name and mean.
+adds the test ``score`` of the one in question: its name and mean, or null if that is not known.
 Between the two, and after a kill, the state is ``running``; whether a process still writes is known by its lock.
 """
 

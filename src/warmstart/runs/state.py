@@ -137,8 +137,13 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     @cached_property
     def score(self) -> tuple[str, float] | None:
-        """A method and its mean test score, or, before there is one, the best score on the texts that choose."""
-        if isinstance(found := self.record.get("score"), list):
+        """A method and its mean test score, or, before there is one, the best score on the texts that choose.
+
+        None also if the run says that its score is not known.
+        """
+        if (found := self.record.get("score", ())) is None:
+            return None
+        if isinstance(found, list):
             return str(found[0]), float(found[1])
         validation, method, _ = max(self._trials_done, default=(None, "", 0.0), key=lambda one: one[0])
         return None if validation is None else (f"{method}, validation", validation)

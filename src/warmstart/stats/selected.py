@@ -97,6 +97,8 @@ def _selected(
     chosen = resampled.argmax(axis=1)
     optimism = float(np.mean(resampled.max(axis=1) - resampled.mean(axis=0)[chosen]))
     expected = min(1.0, max(0.0, float(scores[best]) - optimism))
-    spread = max(float(resampled[:, best].var()), 1e-12)
-    texts = min(len(sizes), max(1.0, expected * (1 - expected) / spread)) / (REPEATED if repetitions >= MANY_REPETITIONS else ONCE)
+    product, spread = expected * (1 - expected), float(resampled[:, best].var())
+    known = min(product, spread) > 1e-12  # not if every text is right, or none
+    texts = min(len(sizes), max(1.0, product / spread)) if known else len(sizes)
+    texts /= REPEATED if repetitions >= MANY_REPETITIONS else ONCE
     return SelectedScore(best, float(scores[best]), optimism, wilson_interval(expected, texts))

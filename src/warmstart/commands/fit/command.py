@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from warmstart.experiment.config import RaceConfig, SchemeName
 from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_result import FitResult
 from warmstart.interop.encoders import encoders_at_hand
+from warmstart.model.files import saved_as
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.stack.files import save_model
@@ -75,9 +77,10 @@ def fit_data(config: FitConfig) -> FitResult:
     folder, saved = Path(config.out), None
     if found.model is not None:
         saved = save_model(found.model, folder / "bundle")
-    with model_is_saved(saved or folder):
-        if saved:
-            write_record(folder, score=(found.best.name, (found.tested or found.selected.expected).value))
+    elif saved_as(folder / "bundle"):  # of an earlier fit of other labels
+        shutil.rmtree((folder / "bundle").resolve())
+    with model_is_saved(saved) if saved else nullcontext():
+        write_record(folder, score=(found.best.name, found.expected.value) if found.told else None)
         atomic_write(folder / FIT_FILE, json.dumps(found.to_dict(), indent=1).encode())
         page = write_fit_page(found, config, folder)
     for line in [*found.lines(folder if saved else None, page, config.data), *note]:
@@ -155,10 +158,11 @@ def _from_table(place: Path, guess: Guess, config: FitConfig) -> Task:
     rows = _rows(source, place)
     tested = config.test or guess.test
     scored = _rows(source.model_copy(update={"path": str(tested)}), Path(tested)) if tested else []
-    labelled = [(text, label) for text, label in rows if label]
-    if not labelled:
-        raise DataError(f"{place} must have labels in column '{source.label}', but has none; name another with --label-column")
-    test = tuple(map(list, zip(*[row for row in scored if row[1]], strict=True))) if scored else 0
+    labelled, scored = ([row for row in part if row[1]] for part in (rows, scored))
+    for file, part in ((place, labelled), (tested, scored)):
+        if file and not part:
+            raise DataError(f"{file} must have labels in column '{source.label}', but has none; name another with --label-column")
+    test = tuple(map(list, zip(*scored, strict=True))) if scored else 0
     texts, labels = zip(*labelled, strict=True)
     more = [text for text, label in rows if not label]
     task = Task.from_lists(texts, labels, test=test, unlabelled=more, name=place.stem, seed=config.seed)  # type: ignore[arg-type]
