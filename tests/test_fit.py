@@ -57,7 +57,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_b
     place = tmp_path_factory.mktemp("fit")
     save(language_bundle(tokenizer), place / "lm")
     with redirect_stderr(StringIO()) as said:
-        found = fit_data(FitConfig(data=str(table(place)), encoders=(str(place / "lm"),), out=str(place / "run")))
+        found = fit_data(FitConfig(data=str(table(place)), encoders=(str(place / "lm"),), minutes=30, out=str(place / "run")))
     return place, found, said.getvalue()
 
 

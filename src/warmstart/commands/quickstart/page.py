@@ -15,7 +15,7 @@ from warmstart.report.sections import audit_section, closing_sections, footer, s
 from warmstart.stats.formatting import sentence_case, sources_of_interval
 
 _TITLE = "What transfer bought: documentation areas"
-NEXT_STEP = "the same with your own texts and labels: `warmstart race TASK --backbones pool` tries every method and recommends one."
+NEXT_STEP = "your own texts and labels: `warmstart fit TABLE` makes a model, `warmstart race TABLE` compares every method."
 
 
 def write_quickstart_page(result: QuickstartResult, config: Config, folder: Path) -> Path:

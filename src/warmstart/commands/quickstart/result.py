@@ -39,7 +39,9 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
     def headline(self) -> str:
         """The comparisons with the two strongest rivals at the largest number of labels, the strongest first."""
         most = self.adaptations[-1].labels
-        return f"With {most} labels: {' '.join([sentence for labels, sentence in self.comparisons if labels == most][:2])}"
+        first, *more = [sentence for labels, sentence in self.comparisons if labels == most][:2]
+        undecided = f"Undecided with {most} labels: {first.removeprefix('Undecided: ')}"
+        return " ".join([undecided if first.startswith("Undecided: ") else f"With {most} labels: {first}", *more])
 
     @property
     def findings(self) -> list[str]:
