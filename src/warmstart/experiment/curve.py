@@ -29,7 +29,7 @@ from warmstart.experiment.choice import (
     transfer_gain,
 )
 from warmstart.notebook import Shown
-from warmstart.stats.comparison import RUN_FINDS, SIGNIFICANT, limits_of
+from warmstart.stats.comparison import SIGNIFICANT, limits_of
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
 from warmstart.stats.formatting import percent, percent_interval, percent_value, points_interval
@@ -224,15 +224,22 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         """Runs of each method at each number of labels."""
         return len(self.at(self.pretrained, self.largest).runs)
 
+    @cached_property
+    def _bought(self) -> tuple[dict[int, Difference], list[int]]:
+        """What transfer bought against the strongest rival, by number of labels, and where it is significant; no single pair's."""
+        if not self.gains or (len(self.others) == 1 and sum(one.family in TRANSFER for one in self.methods) == 1):
+            return {}, []
+        leads = {n: gain.difference for n, gain in self.gains.items()}
+        corrected = zip(leads, corrected_p_values([*leads.values()]), strict=True)
+        return leads, [n for n, p in corrected if p < SIGNIFICANT]
+
     def _transfer(self) -> list[str]:
         """What transfer bought at each number of labels against the strongest rival, and who chose; nothing for a single pair."""
-        if not (gains := self.gains) or (len(self.others) == 1 and sum(one.family in TRANSFER for one in self.methods) == 1):
+        (leads, significant), gains = self._bought, self.gains
+        if not leads:
             return []
-        leads = {n: gain.difference for n, gain in gains.items()}
-        corrected = dict(zip(leads, corrected_p_values([*leads.values()]), strict=True))
-        significant = [n for n, p in corrected.items() if p < SIGNIFICANT]
         rivals = ("the best pretrained method", "the strongest rival without pretraining")
-        findings = self._verdicts(rivals, leads, significant, len(leads), transfer=True)
+        findings = self._verdicts(rivals, leads, significant, len(leads))
         by = "by the lowest calibrated log loss" if all(one.by_loss for one in gains.values()) else "by the best score"
         who = f"in each draw within its labels, {by} on texts not learned from" if self.drawn else "on validation"
         pairs = {n: " against ".join(most_chosen(side).name for side in (one.transfer, one.rivals)) for n, one in gains.items()}
@@ -260,13 +267,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return found + self._stops_paying(other, [n for n in sizes if better and n > max(better)])
 
     def _verdicts(
-        self,
-        names: tuple[str, str],
-        leads: Mapping[int, Difference],
-        significant: Sequence[int],
-        comparisons: int,
-        *,
-        transfer: bool = False,
+        self, names: tuple[str, str], leads: Mapping[int, Difference], significant: Sequence[int], comparisons: int
     ) -> list[str]:
         """With how many labels the first is better than the second, where it is worse, and where neither is significant.
 
@@ -277,10 +278,11 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
             return [f"One seed cannot show whether {first} and {other} differ; use more seeds."]
         bounded = metric_range(self.task.metric) == (0, 1)
         rest = [n for n in sizes if n not in significant]
-        said = not transfer and any(RUN_FINDS in one for one in self._transfer())
-        limits = "" if said or not rest else f" {limits_of([leads[n] for n in rest], comparisons, bounded=bounded)}"
+        bought, decided = self._bought
+        said = leads is not bought and len(decided) < len(bought)
+        limit = f" {limits_of([leads[n] for n in rest], comparisons, bounded=bounded)}" if rest and not said else ""
         if not significant:
-            return [f"No significant difference between {first} and {other} at any number of labels.{limits}"]
+            return [f"No significant difference between {first} and {other} at any number of labels.{limit}"]
         findings = []
         for verdict, sign in (("better", 1), ("worse", -1)):
             if found := [n for n in sizes if n in significant and sign * leads[n].mean > 0]:
@@ -289,7 +291,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
                     text += f" with {found[0]:,}, {_points(leads[found[-1]])} with {found[-1]:,}"
                 findings.append(f"With {list_sizes(found, sizes)} labels, {first} is {verdict} than {other}: {text}.")
         if rest:
-            findings.append(f"No significant difference between {first} and {other} with {list_sizes(rest, sizes)} labels.{limits}")
+            findings.append(f"No significant difference between {first} and {other} with {list_sizes(rest, sizes)} labels.{limit}")
         return findings
 
     def _stops_paying(self, other: Method, beyond: Sequence[int]) -> list[str]:

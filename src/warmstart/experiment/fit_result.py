@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from warmstart.stack.stack import Stack
     from warmstart.stats.abstention import Threshold
 
-TOO_WIDE = 0.4
-"""an interval that is wider says nothing"""
 MOST_LINES = 12
 """on a terminal"""
 SHOWN_ERRORS, SHOWN_FINDINGS, SHOWN_MISSING = 5, 3, 4
@@ -110,7 +108,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def told(self) -> bool:
         """Whether that is known well enough to be said."""
-        return self.learned and self.expected.high - self.expected.low <= TOO_WIDE
+        return self.learned and self.expected.tells
 
     @property
     def rival(self) -> OutOfFold | None:
@@ -139,7 +137,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def outlook(self) -> str:
         """What more labels would bring; empty if that is not known well."""
-        if not self.more or self.more[1].high - self.more[1].low > TOO_WIDE:
+        if not self.more or not self.more[1].tells:
             return ""
         count, (gain, low, high) = self.more
         about = f"about {of_100(gain)}" if round(100 * gain) else "hardly any"

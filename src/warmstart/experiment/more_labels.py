@@ -1,6 +1,6 @@
 """What more labels would bring to a fit: its method learns from a part of the labels of each fold, and the curve is continued.
 
-Letters: S repetitions, N texts, R resamples.
+Letters: N texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from warmstart.experiment.trial import Method, SweepRuns, Trial
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.extrapolation import extrapolate
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.resampling import resample_indices
 
 SHARES = (0.35, 0.5, 0.7, 1.0)
 """of the labels that learn in each fold"""
@@ -45,7 +44,7 @@ def more_labels(method: Method, sweep: Sweep, runs: SweepRuns, until: float) -> 
             right.append(_right(trial, sweep.context, share))
         part = replace(budget, share=share)
         learn = round(float(np.mean([len(fold.learn) for fold in part.folds])))  # one of each class is more than a small share
-        scores[learn] = _scores(np.stack(right), budget.choosing.units)
+        scores[learn] = MethodScores.from_texts("", np.stack(right), budget.choosing.units)
     curve = extrapolate(scores, pool=count)
     further = max((number for number in ROUND_NUMBERS if number <= count), default=0)
     return (further, curve.gain(count, count + further)) if curve and further else None
@@ -57,9 +56,3 @@ def _right(trial: Trial, context: SweepContext, share: float) -> np.ndarray:
     known = read_predictions(trial, context) if share == 1 else None
     predicted = known.choosing if known else baseline_within(trial, context, share)[1].choosing
     return np.asarray(predicted.argmax(axis=1) == labels)
-
-
-def _scores(right: np.ndarray, units: np.ndarray) -> MethodScores:
-    """The accuracy of each repetition of (S, N), with resamples of the texts."""
-    resampled = np.stack([right[:, drawn].mean(axis=1) for drawn in resample_indices(right.shape[1], groups=units)], axis=1)
-    return MethodScores("", tuple(right.mean(axis=1).tolist()), resampled)

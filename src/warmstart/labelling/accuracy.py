@@ -46,8 +46,6 @@ _FAR = 20
 
 FEWEST_FOR_FIGURES = FEWEST_NORMAL
 """labels; with fewer, nothing is said of the accuracy"""
-_WIDEST = 0.4
-"""an interval that is wider says too little to be a number"""
 NOTHING_COMPARED = f"Not proven yet: that takes {FEWEST_FOR_FIGURES} texts that a model predicted before they were labelled."
 
 
@@ -121,7 +119,7 @@ class RunningAccuracy:
     @property
     def tells(self) -> bool:
         """Whether the interval is narrow enough to be a number."""
-        return self.high - self.low <= _WIDEST
+        return Estimate(self.value, self.low, self.high).tells
 
     def sentence(self) -> str:
         """What is proven."""
@@ -162,16 +160,11 @@ def newest_accuracy(drawn: Sequence[tuple[Draw, Value | None]], left_out: np.nda
     return None if math.isnan(found.value) else found
 
 
-def tells(found: Estimate) -> bool:
-    """Whether an interval is narrow enough to be a number."""
-    return found.high - found.low <= _WIDEST
-
-
 def newest_sentence(found: Estimate | None) -> str:
     """What today's model is worth."""
     if found is None:
         return f"The first figure comes with {FEWEST_FOR_FIGURES} labels given on this page."
-    if not tells(found):
+    if not found.tells:
         return "Too few labels to say how good today's model is."
     ends = percent_range(found.low, found.high, digits=0)
     return f"Today's model labels about {percent(found.value, 0)} of the remaining texts correctly ({ends}%, if you look once)."

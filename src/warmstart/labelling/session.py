@@ -28,7 +28,6 @@ from warmstart.labelling.accuracy import (
     newest_accuracy,
     newest_sentence,
     running_accuracy,
-    tells,
 )
 from warmstart.labelling.learning import BackgroundLearner
 from warmstart.labelling.outlook import outlook
@@ -296,7 +295,7 @@ class LabelSession:
             "judge": settings.judge,
             "agreement": self._agreement(),
             "model": None,
-            "newest": newest and {"estimate": newest.value, "low": newest.low, "high": newest.high, "tells": tells(newest)},
+            "newest": newest and {"estimate": newest.value, "low": newest.low, "high": newest.high, "tells": newest.tells},
             "accuracy": accuracy
             and {
                 "estimate": accuracy.value, "low": accuracy.low, "high": accuracy.high, "labels": accuracy.compared,

@@ -29,8 +29,6 @@ from warmstart.stats.noise import ROUNDING
 from warmstart.stats.power import POWER, detectable_from_interval
 
 SIGNIFICANT = 0.05
-RUN_FINDS = "A run of this size finds"
-"""begins the sentence of ``limits_of``"""
 USEFUL = 0.5
 """a detectable difference of a score between 0 and 1 is not worth printing from here on: it is half of the range"""
 SMALL = 0.02
@@ -169,7 +167,7 @@ def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: b
         max(found.detectable(comparisons, MANY_SEEDS) for found in differences) if rescale and 1 < seeds < MANY_SEEDS else math.inf
     )
     better = f"; with {MANY_SEEDS} seeds about {percent_value(more, 0 if more >= SMALL else 1)}" if more < 0.8 * max(sizes) else ""
-    return f"{small}{RUN_FINDS} a lead of {_sizes(sizes)} in 4 of 5 cases{better}."
+    return f"{small}A run of this size finds a lead of {_sizes(sizes)} in 4 of 5 cases{better}."
 
 
 def detection_limit(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:

@@ -20,6 +20,8 @@ Z_95 = 1.96
 """half the width of a 95% interval, in standard errors of a normal distribution"""
 CENTRAL_95 = (0.025, 0.975)
 """the quantiles between which 95% lie"""
+_WIDEST = 0.4
+"""an interval of a share that is wider says too little to be a number"""
 FEW_SEEDS = 3
 """with fewer seeds, an interval over them is wide"""
 ONE_SEED = "One seed says nothing about other seeds."
@@ -32,6 +34,11 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+    @property
+    def tells(self) -> bool:
+        """Whether the interval is narrow enough, for a share of texts, to be shown as a number."""
+        return self.high - self.low <= _WIDEST
 
 
 @dataclass(frozen=True)

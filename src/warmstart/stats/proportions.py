@@ -126,8 +126,7 @@ def paired_proportions(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -
     variance = float(((gaps - mean) ** 2 * weights**2).sum()) / squares
     smoothed = (count * variance + 1 + 2 * mean**2) / (count + 2)
     error = Z_95 * math.sqrt(smoothed / count)
-    better, worse = int((gaps > 0).sum()), int((gaps < 0).sum())
-    return ProportionDifference(mean, max(-1.0, mean - error), min(1.0, mean + error), sign_test(better, worse), better - worse)
+    return _difference(mean, error, gaps)
 
 
 def difference_from_disagreements(gaps: np.ndarray, differing: int, texts: int) -> ProportionDifference:
@@ -149,5 +148,10 @@ def difference_from_disagreements(gaps: np.ndarray, differing: int, texts: int) 
     m, q, r = len(gaps), differing / texts, float(gaps.mean())
     spread = (float(((gaps - r) ** 2).sum()) + 2 + 2 * r * r) / (m + 2)
     error = Z_95 * math.sqrt(q * q * spread / m + r * r * q * (1 - q) / texts)
+    return _difference(q * r, error, gaps)
+
+
+def _difference(mean: float, half: float, gaps: np.ndarray) -> ProportionDifference:
+    """A difference with half its interval, cut to -1 to 1, and the sign test on the cases' gaps."""
     better, worse = int((gaps > 0).sum()), int((gaps < 0).sum())
-    return ProportionDifference(q * r, max(-1.0, q * r - error), min(1.0, q * r + error), sign_test(better, worse), better - worse)
+    return ProportionDifference(mean, max(-1.0, mean - half), min(1.0, mean + half), sign_test(better, worse), better - worse)

@@ -67,7 +67,7 @@ class _Scored:
     right: np.ndarray | None = None
     """(N,) bool"""
     resampled: np.ndarray | None = None
-    """(R,) the score on each resample"""
+    """(R,) the score on each resample; None where texts are compared one by one"""
 
 
 def check_rivals(models: Mapping[str, Bundle | Stack]) -> None:
@@ -111,7 +111,8 @@ def _scored(model: Bundle | Stack, task: Task | AnswerTask, method: ScoredMethod
     known = as_model_numbers(model, task)
     scored = score_test(known, raw_predictions(model, known.test.texts), method, None)
     if isinstance(scored.scores, ClassificationScores):
-        return _Scored(scored.score, scored.scores.predicted == known.test.labels, scored.resampled)
+        right = scored.scores.predicted == known.test.labels
+        return _Scored(scored.score, right, None if known.metric == "accuracy" else scored.resampled)
     return _Scored(scored.score, None, scored.resampled)
 
 
