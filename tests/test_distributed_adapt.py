@@ -36,10 +36,8 @@ from warmstart.training.distributed import world
 
 CASES: dict[str, dict[str, Any]] = {
     "holdout": {"calibration_fraction": 0.5},
-    "soup": {"labels": 20, "ensemble": "soup", "scratch": False},
-    "mean, probe": {"ensemble": "mean", "baselines": False, "scratch": False, "tune": tune("probe", epochs=1)},
+    "soup, dapt": {"labels": 20, "ensemble": "soup", "scratch": False, "baselines": False, "tune": tune("dapt+full", epochs=1)},
     "teacher": {"distil": {"teacher": "holdout-1", "pool": "pool.txt"}, "scratch": False, "baselines": False},
-    "dapt": {"scratch": False, "baselines": False, "tune": tune("dapt+full", epochs=1)},
 }
 """settings of an adaptation"""
 
@@ -81,7 +79,7 @@ def test_several_processes_adapt_as_one(place: Path, monkeypatch: pytest.MonkeyP
     alone = outcomes(place)
     first, second = run_processes(2, place, outcomes, place, start="spawn", seconds=200)
     assert first == second
-    scored = alone["dapt"][2]
+    scored = alone["teacher"][2]
     for name, (scores, saved, _) in alone.items():
         assert first[name][1] == saved, name
         assert first[name][2] == scored, f"{name}: the same models"
