@@ -21,11 +21,15 @@ quickstart: setup
 
 # whatever a change can break: eight minutes of two cores. One worker per core; each computes with one thread
 test: setup
-	$(BIN)/pytest -n auto -m "not proofs and not journeys and not chaos"
+	$(BIN)/pytest -n auto --dist worksteal -m "not proofs and not journeys and not chaos"
 
-# simulations of statistics · browsers, several processes, recipes and notebooks · kills, damage, hostile and fuzzed input
-proofs journeys chaos: setup
-	$(BIN)/pytest -n auto -m $@ --durations=10
+# simulations of statistics · browsers, several processes, recipes and notebooks · kills, damage, hostile and fuzzed input.
+# The last two often wait for other processes: half as many workers again as cores
+proofs: setup
+	$(BIN)/pytest -n auto --dist worksteal -m $@ --durations=10
+
+journeys chaos: setup
+	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() * 3 // 2)') --dist worksteal -m $@ --durations=10
 
 test-all: setup
 	$(BIN)/pytest -n auto --durations=20
