@@ -57,7 +57,7 @@ def encoders_table(page: str, minutes: float) -> Table:
     """One race for each set."""
     commands = tuple(
         f"warmstart race runs/tasks/{name}/task.yaml --backbones {' '.join(AT_HAND)} --labels {LABELS} --schemes probe "
-        f"--no-scratch --selection none --drop-leaks --out runs/tables/encoders/{name}"
+        f"--no-scratch --selection none --seeds 5 --drop-leaks --out runs/tables/encoders/{name}"
         for name in NAMES
     )
     return Table("encoders", (page,), commands, encoders, minutes=minutes, shown=1)

@@ -87,7 +87,7 @@ def test_the_flags_of_the_reference_are_those_of_the_help() -> None:
         assert shown == Counter(count_flags(settings)), name
         assert all(flag.help for flag in flags), [flag.name for flag in flags if not flag.help]
     race = {flag.name: flag for flag in all_flags(RaceConfig)}
-    assert (race["--seeds"].values, race["--seeds"].default, race["--seeds"].advanced) == ("whole number", "5", False)
+    assert (race["--seed"].values, race["--seed"].default, race["--seed"].advanced) == ("whole number", "0", True)
     assert race["--selection"].values == "cross-validation, holdout, none, or left out"
 
 

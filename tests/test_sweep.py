@@ -31,7 +31,7 @@ from warmstart.experiment.methods import bundle_digest, with_continued_backbone
 from warmstart.experiment.ranking import Ranking, rank, rank_method
 from warmstart.experiment.stack import combine, stackable_trials
 from warmstart.experiment.store import SweepContext, TrialPredictions, find_result, read_predictions, result_file
-from warmstart.experiment.sweep import open_sweep
+from warmstart.experiment.sweep import check_sweep, estimate_only, open_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
@@ -239,6 +239,24 @@ def test_a_sweep_counts_the_labels_that_choose(place: Path) -> None:
     for number, changes in {40: {"labels": 40}, 8: {"labels": 40, "selection": "holdout"}, 20: {}}.items():
         config = race_config(place, schemes=[], seeds=1, scratch=False, out=str(place / f"{number}"), **changes)
         assert len(open_sweep(config).budget(config.numbers_of_labels[0]).choosing) == number
+
+
+def test_cheap_races_have_ten_seeds_and_others_five(place: Path) -> None:
+    """Heads on frozen backbones are cheap, a backbone that is fine-tuned or still to be pretrained is not; a named one counts."""
+    frozen = {"schemes": ["probe", "scalar-mix"], "scratch": False, "labels": 8, "seeds": None}
+    for changes, seeds in (
+        ({}, 10),
+        ({"schemes": ["probe", "lora"]}, 5),
+        ({"scratch": True}, 5),
+        ({"scratch": True, "methods": ["probe"]}, 10),
+        ({"backbones": ["pool"]}, 5),
+        ({"seeds": 4}, 4),
+    ):
+        config, *_ = check_sweep(race_config(place, **frozen | changes))
+        assert config.seeds == seeds, changes
+    config = race_config(place, **frozen, out=str(place / "ten"))
+    trials = [estimate_only(config).planned.total(), estimate_only(config.model_copy(update={"seeds": 5})).planned.total()]
+    assert trials[0] == 2 * trials[1], "the estimate counts them"
 
 
 def test_with_few_labels_settings_are_fixed_unless_rates_are_named() -> None:

@@ -46,7 +46,7 @@ def compare(
     *,
     methods: Sequence[str] = (),
     labels: int | Sequence[int] = (),
-    seeds: int = 5,
+    seeds: int | None = None,
     out: str | Path | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -56,6 +56,7 @@ def compare(
     - ``methods``: their names as in the table, or of schemes ("lora", "lp-ft+scalar-mix"), "scratch"; default: all that take no
       more than seconds, which fine-tune nothing
     - ``labels``: how many labelled texts each seed draws, to learn and to choose; several: also what more would bring; default: all
+    - ``seeds``: how many; default: 10 if no backbone is fine-tuned, otherwise 5
     - ``out``: folder in which finished trials are kept and found again; default: none are kept
     - ``settings``: ``time``, in seconds or as "3m", after which no trial starts, and any other of ``RaceConfig``
 

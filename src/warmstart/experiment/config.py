@@ -33,6 +33,8 @@ def duration_seconds(text: str) -> float:
     return number * {"s": 1, "h": 3600}.get(unit, 60)
 
 
+SEEDS, CHEAP_SEEDS = 5, 10
+"""of a race that names no number: if a backbone is fine-tuned, and if none is, where twice the seeds cost seconds"""
 FEW_LABELS = 300
 """with fewer, a choice of learning rate and length gains less than it costs (results/other.md)"""
 SchemeName = Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)]
@@ -89,8 +91,8 @@ class RaceConfig(Config):
     cross-validation with more; otherwise holdout"""
     pool: FileInput[Advanced[str]] = "rest"
     """text of the task without labels, for methods that read it: rest (also the training texts beyond --labels), none, or a file"""
-    seeds: int = Field(5, gt=0)
-    """number of seeds; fewer than three give wide intervals"""
+    seeds: int | None = Field(None, gt=0)
+    """number of seeds; fewer than three give wide intervals; default: 10 if no backbone is fine-tuned, otherwise 5"""
     seed: Advanced[int] = Field(0, ge=0)
     """the first seed; a choice of learning rates without --labels has it for itself"""
     budget: Annotated[str, AfterValidator(duration)] | None = None

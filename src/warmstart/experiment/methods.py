@@ -104,11 +104,16 @@ LARGE = 10_000_000
 """parameters of a large backbone"""
 
 
+def keeps_backbone(method: Method) -> bool:
+    """Whether no weight of a backbone trains: words, frozen vectors, and heads alone, which take seconds."""
+    return not method.fine_tunes or (method.family == "adapted" and make_scheme(method.scheme).keeps_features)
+
+
 def learning_rates_for(method: Method, rates: Sequence[float]) -> tuple[float, ...]:
     """The learning rates that a method tries, the one nearest to its default first; with a frozen backbone also ten times each."""
     if not method.fine_tunes:
         return ()
-    frozen = method.family == "adapted" and make_scheme(method.scheme).keeps_features
+    frozen = keeps_backbone(method)
     larger = [float(f"{10 * rate:.6g}") for rate in rates if frozen]
     default = FROZEN_RATE if frozen else SMALL_RATE if method.backbone_parameters < LARGE else LARGE_RATE
     return tuple(sorted({*rates, *larger}, key=lambda rate: abs(math.log(rate / default))))

@@ -26,13 +26,14 @@ from warmstart.data.task import Task
 from warmstart.data.test_ledger import LedgerSummary, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.backends import check_backend
-from warmstart.experiment.config import RaceConfig, duration_seconds
+from warmstart.experiment.config import CHEAP_SEEDS, SEEDS, RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import run_stack, run_trials
 from warmstart.experiment.inputs import bundle_at, prepared, print_audit, texts_read_before
 from warmstart.experiment.methods import (
     CONTINUED,
     OWN,
+    keeps_backbone,
     learning_rates_for,
     list_methods,
     only_named,
@@ -92,7 +93,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     """
     started = time.time()
     check_backend(config.backend)
-    task, methods = check_sweep(config, given)
+    config, task, methods = check_sweep(config, given)
     scoring = ScoringRun.of(config)
     folder = _open_folder(config.out, command or config)
     threads = _threads(config, folder)
@@ -135,19 +136,25 @@ def _threads(config: RaceConfig, folder: Path) -> int:
 
 def estimate_only(config: RaceConfig) -> SweepEstimate:
     """What the trials will cost, printed; nothing is written."""
-    task, methods = check_sweep(config)
+    config, task, methods = check_sweep(config)
     if OWN_BACKBONE in config.backbones:
         console.print("The backbone that would be pretrained on the task's own text, and its trials, are not in the estimate.")
     return _estimate(config, task, methods, _context(config, task, ScoringRun(command="estimate")))
 
 
-def check_sweep(config: RaceConfig, given: Task | None = None) -> tuple[Task, list[Method]]:
-    """The task (``given``, or read) and the methods, of which one on a backbone of the task's own text is not made yet.
+def check_sweep(config: RaceConfig, given: Task | None = None) -> tuple[RaceConfig, Task, list[Method]]:
+    """The settings with a number of seeds, the task (``given``, or read) and the methods.
 
-    Trains and writes nothing. Raises ``WarmstartError`` if labels, pool, backbones or schemes do not fit the task.
+    A backbone of the task's own text is not made yet. Trains and writes nothing. Raises ``WarmstartError`` if labels, pool,
+    backbones or schemes do not fit the task.
     """
     task = _checked_task(config, given)
-    return task, _methods(_given_backbones(config), task)
+    methods = _methods(_given_backbones(config), task)
+    if config.seeds is None:
+        cheap = OWN_BACKBONE not in config.backbones and all(map(keeps_backbone, methods))
+        config = config.model_copy(update={"seeds": CHEAP_SEEDS if cheap else SEEDS})
+    _check_labels(config, task)
+    return config, task, methods
 
 
 def _given_backbones(config: RaceConfig) -> RaceConfig:
@@ -157,7 +164,7 @@ def _given_backbones(config: RaceConfig) -> RaceConfig:
 
 
 def _checked_task(config: RaceConfig, given: Task | None) -> Task:
-    """The task, of which every seed can draw its labels. Raises ``ConfigError`` for settings that do not fit a sweep or it."""
+    """The task. Raises ``ConfigError`` for settings that do not fit a sweep or it."""
     _refuse_single_values(config.tune)
     own = OWN_BACKBONE if OWN_BACKBONE in config.backbones else ""
     once = own or ("dapt" if any(make_scheme(scheme).continued_pretraining for scheme in config.schemes) else "")
@@ -170,15 +177,24 @@ def _checked_task(config: RaceConfig, given: Task | None) -> Task:
         raise ConfigError("each backbone must be named once, but --backbones names pool twice; remove the repeated one")
     task = given or load_task(config.task)
     if config.drop_leaks or config.drop_near_leaks:
-        task = drop_leaks(task, near=config.drop_near_leaks)
+        return drop_leaks(task, near=config.drop_near_leaks)
+    return task
+
+
+def _check_labels(config: RaceConfig, task: Task) -> None:
+    """Raise ``ConfigError`` if a seed cannot draw its labels."""
     for labels in config.numbers_of_labels:
         selection = config.selection_with(labels)
-        for seed in range(config.seed, config.seed + (config.seeds if labels else 1)):
+        for seed in _seeds(config, config.seed) if labels else [config.seed]:
             try:
                 label_budget(task, labels, selection, seed).folds  # noqa: B018
             except DataError as error:
                 raise ConfigError(f"--labels {labels}: {error}" if labels else str(error)) from None
-    return task
+
+
+def _seeds(config: RaceConfig, first: int) -> range:
+    assert config.seeds
+    return range(first, first + config.seeds)
 
 
 def _methods(config: RaceConfig, task: Task) -> list[Method]:
@@ -235,7 +251,7 @@ def _all_trials(config: RaceConfig, methods: Sequence[Method], labels: int | Non
 
 def _count_trials(config: RaceConfig, methods: Sequence[Method]) -> int:
     """How many results the sweep will have, with those of stacks."""
-    stacks = config.seeds * any(method.family == STACK for method in methods)
+    stacks = len(_seeds(config, 0)) * any(method.family == STACK for method in methods)
     return sum(len(_all_trials(config, methods, labels)) + stacks for labels in config.numbers_of_labels)
 
 
@@ -244,7 +260,7 @@ def _first_trials(config: RaceConfig, methods: Sequence[Method], labels: int | N
     trials = [_trial(config, method, labels) for method in methods if method.family != STACK]
     start = config.seed + any(trial.chooses_rate for trial in trials)
     found = [one if one.chooses_rate or one.same_for_every_seed else one.model_copy(update={"seed": start}) for one in trials]
-    return found, range(start, start + config.seeds)
+    return found, _seeds(config, start)
 
 
 def _continues(first: Trial, seed: int) -> bool:

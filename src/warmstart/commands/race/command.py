@@ -45,7 +45,7 @@ PLANNED_SEEDS = (3, 5, 10, 20)
 def race(config: RaceConfig) -> Comparison | TasksComparison | SweepEstimates:
     """Run the trials that have no result yet, rank all methods, write the report; the ``race`` command."""
     config = config.completed()
-    if config.plan and (config.seeds < 2 or config.resample):
+    if config.plan and (config.seeds == 1 or config.resample):
         raise ConfigError("--plan needs how much seeds differ on one split: give --seeds 2 or more, and not --resample")
     if config.more_tasks and len(config.labels) > 1:
         raise ConfigError("several tasks are compared with one number of labels; give one with --labels, or one task")
@@ -62,7 +62,7 @@ def _race_tasks(config: RaceConfig) -> TasksComparison:
     names = [task.name for task in tasks]
     for path in paths:  # what one of the races would refuse is refused before the first of them
         single = with_frozen(config.model_copy(update={"task": path, "more_tasks": ()}))
-        _, methods = check_sweep(single)
+        *_, methods = check_sweep(single)
         if config.save not in (None, RECOMMENDED):
             named_method(str(config.save), methods)
     folder = Run.open(config.out, config, extend=any((Path(config.out) / name).is_dir() for name in names)).folder
