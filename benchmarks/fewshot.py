@@ -48,7 +48,7 @@ def ours(scheme: str, **settings: Any) -> Method:
     """Fine-tuning by one of our schemes; ``settings`` are those of ``TextClassifier``."""
 
     def method(train: Split, seed: int) -> Predict:
-        model = ws.TextClassifier(f"hf:{encoder()}", scheme=scheme, learning_rate=1e-4, random_state=seed, **settings)
+        model = ws.TextClassifier(f"hf:{encoder()}", scheme=scheme, random_state=seed, **{"learning_rate": 1e-4, **settings})
         return model.fit(train.texts, train.labels).predict
 
     return method

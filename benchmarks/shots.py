@@ -39,7 +39,7 @@ TEST_TEXTS = 1000
 RUNS = Path("runs")
 METHODS: dict[str, Method] = {
     "full": ours("full", selection="none"),
-    "contrast": ours("contrast", selection="none"),
+    "contrast": ours("contrast", selection="none", learning_rate=2e-4),
     "SetFit": setfit(num_iterations=20),
 }
 

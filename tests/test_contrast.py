@@ -23,7 +23,8 @@ from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError
-from warmstart.finetuning.finetune import check_scheme
+from warmstart.finetuning.finetune import FineTuneResult, check_scheme, fine_tune, task_model
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.losses import Contrast, ContrastiveLoss, LanguageTask, task_loss
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.files import load_bundle
@@ -120,8 +121,7 @@ def test_dropout_is_the_same_when_a_batch_is_read_again() -> None:
         seed_torch(batch.dropout[0], "contrast", batch.dropout[1])
         states = model.backbone.forward_batch(batch).last_hidden_state
         vectors.append(model.head.pooling(states, batch.attention_mask))
-        part = 0.3 * vectors[-1] + 0.7 * vectors[-1].detach()
-        total = total + task_loss(None, 0.0)(model.head(part[:, None]), batch.targets)
+        total = total + task_loss(None, 0.0)(model.head(vectors[-1][:, None]), batch.targets)
     labels = torch.cat([batch.targets for batch in batches if batch.targets is not None])
     total = total + 0.7 * contrastive_loss(torch.cat(vectors), labels, 0.2).sum()
     total.backward()
@@ -144,6 +144,50 @@ def test_an_epoch_reads_every_text_once_and_classes_in_pairs(labels: list[int], 
     pairs = found[: len(labels) - odd].reshape(-1, 2)
     assert (pairs[:, 0] == pairs[:, 1]).all()
     assert len(set(found[len(labels) - odd :])) == odd
+
+
+def test_the_loss_of_a_batch_is_that_of_its_logits_and_of_the_comparison() -> None:
+    """Computed from the states in numpy: cross-entropy of scaled cosines with class vectors, and 0.7 times the contrast."""
+    backbone = make_backbone()
+    model = Model(backbone, fresh_head(ClassificationHeadConfig(classes=3, normalize=True), backbone, 0), causal=False)
+    (batch,) = make_batches([9])
+    loss = ContrastiveLoss(model, Contrast(0.7, 0.2), task_loss(None, 0.0))
+    states = backbone.forward_batch(batch).last_hidden_state.detach().double().numpy()
+    assert batch.attention_mask is not None
+    assert batch.targets is not None
+    rows = np.array([state[real].mean(axis=0) for state, real in zip(states, batch.attention_mask.numpy(), strict=True)])
+    score, labels = model.head.score, batch.targets.numpy()
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    logits = unit @ score.weight.detach().double().numpy().T + score.bias.detach().double().numpy()
+    cross_entropy = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(9), labels]
+    expected = cross_entropy.sum() + 0.7 * sum(equation(rows, labels, 0.2))
+    assert float(loss.loss(batch).detach()) == pytest.approx(expected, rel=1e-4)
+
+
+def contrast_tuned(tokenizer: Tokenizer, labels: Sequence[int], **changes: object) -> tuple[FineTuneResult, EncodedTask]:
+    """After a run on sentences with these labels of three, one of which no text has."""
+    task = replace(make_task(), labels=("cat", "other", "none"))
+    split = replace(task.train.take(np.arange(len(labels))), labels=np.array(labels))
+    task, config = replace(task, train=split), finetune_config("contrast", **changes)
+    bundle = language_bundle(tokenizer, dropout=0.5)
+    model = task_model(bundle, task, config, 0, scratch=False)
+    encoded = EncodedTask.of(task, model, tokenizer)
+    return fine_tune(model, encoded, config, 0), encoded
+
+
+def test_the_head_ends_at_the_class_means_of_the_tuned_vectors(tokenizer: Tokenizer) -> None:
+    """Also with one text of a class, and no pair in a batch; a class without a text is not predicted, and nothing drops."""
+    for labels, batch in (((0, 1, 0, 1, 0, 1, 0, 1), 4), ((0, 0, 0, 1), 2), ((1, 0), 1)):
+        train = finetune_config("contrast").train.model_copy(update={"batch": batch}).to_dict()
+        run, encoded = contrast_tuned(tokenizer, labels, train=train, keep="best")
+        model, (whole,) = run.model, [encoded.train.batch(np.arange(len(labels)), None, encoded.pad_id, causal=False)]
+        pooled = model.head.read(model.backbone.forward_batch(whole).last_hidden_state, whole.attention_mask).detach()
+        means = F.normalize(torch.stack([pooled[np.array(labels) == one].sum(dim=0) for one in range(2)]), dim=1)
+        torch.testing.assert_close(F.normalize(model.head.score.weight.detach(), dim=1)[:2], means, atol=1e-4, rtol=1e-4)
+        assert set(run.test_predictions.argmax(axis=1)) <= {0, 1}
+        np.testing.assert_allclose(run.validation_predictions, run.test_predictions, atol=1e-5)  # both by the final weights
+        assert model.head.config.to_dict()["dropout"] == 0
+        torch.testing.assert_close(*(model.train()(whole.ids, whole.attention_mask) for _ in range(2)))
 
 
 def test_other_tasks_are_refused_before_anything_trains(tokenizer: Tokenizer) -> None:

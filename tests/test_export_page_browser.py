@@ -124,7 +124,7 @@ def test_every_head_computes_what_python_computes(page: Any, tokenizer: Tokenize
     """Of texts, and of pairs of texts; each pooling and each hidden layer at least once."""
     texts: list[Any] = [*made_texts(8), *zip(made_texts(8, 1), made_texts(8, 2), strict=True)]
     for pooling, hidden in (("mean", "none"), ("first", "tanh"), ("last", "relu"), ("appended", "none")):
-        head = ClassificationHeadConfig(classes=3, pooling=pooling, hidden=hidden)  # type: ignore[arg-type]
+        head = ClassificationHeadConfig(classes=3, pooling=pooling, hidden=hidden, normalize=pooling == "mean")  # type: ignore[arg-type]
         bundle = labelled(tokenizer, head, **SWITCHES["bert"])
         wanted = np.concatenate([raw_predictions(rounded(bundle), part) for part in (texts[:8], texts[8:])])
         found = np.array(browser_probabilities(page, bundle, texts))

@@ -24,7 +24,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.ensemble import interpolate
 from warmstart.finetuning.features import FeatureCache, backbone_digest, pooled_layers
 from warmstart.finetuning.finetune import FineTuneResult, fine_tune, task_model
-from warmstart.finetuning.inputs import EncodedTask, start_at_class_means
+from warmstart.finetuning.inputs import EncodedTask, set_class_means
 from warmstart.finetuning.losses import (
     LanguageTask,
     class_weights,
@@ -139,7 +139,7 @@ def test_a_head_can_start_at_the_class_means(tokenizer: Tokenizer) -> None:
         model = dropping(tokenizer, 0.3, dropout=0.2, hidden=hidden)
         apply_scheme(model, make_scheme(names))
         encoded = EncodedTask.of(make_task(), model, tokenizer)
-        start_at_class_means(model, encoded, 0)
+        set_class_means(model, encoded, 0)
         head, labels = model.eval().head, encoded.task.train.labels
         assert isinstance(head, ClassificationHead)
         read = list[torch.Tensor]()

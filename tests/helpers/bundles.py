@@ -53,6 +53,7 @@ HEAD_CASES: list[HeadConfig] = [
     SpanHeadConfig(),
     LMHeadConfig(bias=True, transform=True, norm_eps=1e-12),
     ClassificationHeadConfig(classes=3, hidden="tanh"),
+    ClassificationHeadConfig(classes=3, normalize=True),
     ClassificationHeadConfig(classes=3, windows="attention"),
     EmbeddingHeadConfig(),
     DetectionHeadConfig(),

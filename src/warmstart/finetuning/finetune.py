@@ -19,11 +19,12 @@ from warmstart.data.task import Task
 from warmstart.errors import ConfigError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.features import predict_from_features
-from warmstart.finetuning.inputs import EncodedTask, TrainingInputs, start_at_class_means
+from warmstart.finetuning.inputs import EncodedTask, TrainingInputs, set_class_means
 from warmstart.finetuning.losses import LanguageTask, require_language_head
 from warmstart.finetuning.scheme import EmbeddingRows, Scheme, apply_scheme
 from warmstart.finetuning.schemes import make_scheme
 from warmstart.heads.head import TaskHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import seed_torch
@@ -70,6 +71,8 @@ def head_config_for(task: Task, config: FineTuneConfig) -> TaskHeadConfig:
         raise ConfigError(
             f"--windows is for tasks with one prediction for a text or a pair, but '{task.name}' is a {task.type} task; remove it"
         )
+    if isinstance(head, ClassificationHeadConfig) and make_scheme(config.scheme, config.options).contrast:
+        return head.model_copy(update={"normalize": True, "dropout": 0.0})
     return head
 
 
@@ -131,8 +134,9 @@ class FineTuning:
         _check_settings(encoded.task, config)
         model.to(pick_device())
         scheme, groups = self.scheme, self.prepare(model)
-        if config.head_start == "class-means":
-            start_at_class_means(model, encoded, self.seed)
+        model.drops = scheme.contrast is None
+        if scheme.contrast or config.head_start == "class-means":
+            set_class_means(model, encoded, self.seed)
         trainable = sum(p.numel() for group in groups for name, p in group.parameters.items() if not name.startswith("language."))
         inputs = training_inputs(model, encoded, config, scheme, (self.seed, self.language))
         # a language loss also reads tokens that hide or replace those of the texts
@@ -162,6 +166,9 @@ class FineTuning:
             del model.language
         early_stopping.restore()
         rows.restore()
+        if scheme.contrast:
+            set_class_means(model, encoded, self.seed, trained=True)
+            validation.forget()
         test_predictions, validation_predictions = world().first_alone(
             lambda: (predict_test(model, encoded, config), validation.of_kept_weights())
         )
@@ -215,6 +222,10 @@ class _Validation:
         """Take note of an evaluation."""
         if self.early_stopping.update(step, metrics[self.task.metric]):
             self._kept = self.latest
+
+    def forget(self) -> None:
+        """The kept weights have changed."""
+        self._kept = None
 
     def of_kept_weights(self) -> Any:
         """The predictions of the weights that are kept, which the model has again; None without evaluations."""

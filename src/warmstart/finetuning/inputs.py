@@ -99,8 +99,11 @@ MEAN_TEXTS = 2000
 """training texts that are read at most"""
 
 
-def start_at_class_means(model: Model, encoded: EncodedTask, seed: int) -> None:
-    """Set the last layer of the model's head, from features of the training texts, which are read with adapters as they start."""
+def set_class_means(model: Model, encoded: EncodedTask, seed: int, *, trained: bool = False) -> None:
+    """Set the last layer of the model's head, from features of the training texts, which are read by the model as it is.
+
+    ``trained``: it keeps the mean length of its vectors, its bias, and the vector of a class without a text.
+    """
     head, labels = model.head, encoded.task.train.labels
     assert isinstance(head, ClassificationHead), "only a head with one label per text has class means"
     chosen = np.sort(rng(seed, "head start").permutation(len(labels))[:MEAN_TEXTS])
@@ -109,8 +112,11 @@ def start_at_class_means(model: Model, encoded: EncodedTask, seed: int) -> None:
         features = pooled_layers(model, texts, encoded.pad_id).to(head.score.weight.device)
         rows = head.read(*head_inputs(model, features, texts.windows)).double().cpu().numpy()  # (N, D)
         sums = class_sums(rows, labels, len(encoded.task.labels))
-        scale = held_out_scale(rows, labels, sums) / np.linalg.norm(rows, axis=1).mean()
-        head.score.weight.copy_(torch.from_numpy(nearest_prototype(sums, scale).weights.T))  # (C, D)
+        weight = head.score.weight
+        kept = float(weight.norm(dim=1).mean()) if trained else None
+        scale = kept or held_out_scale(rows, labels, sums) / np.linalg.norm(rows, axis=1).mean()
+        means = torch.from_numpy(nearest_prototype(sums, scale).weights.T).to(weight)  # (C, D)
+        weight.copy_(torch.where(means.any(dim=1, keepdim=True), means, weight) if trained else means)
 
 
 @dataclass(frozen=True)

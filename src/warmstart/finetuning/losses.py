@@ -56,7 +56,7 @@ def class_weights(labels: Sequence[int] | np.ndarray, classes: int) -> Tensor:
     return torch.tensor([len(labels) / (classes * count) if count else 0.0 for count in counts], dtype=torch.float32)
 
 
-# The supervised contrastive loss over all texts of a step, beside the head's (Gunel et al. 2021, equation 3).
+# The supervised contrastive loss over all texts of a step, beside the head's (Gunel et al. 2021, equations 1 and 3).
 #
 # Texts of one label are drawn together, and apart from all other texts of the step (``objectives/comparison.py``).
 
@@ -66,17 +66,13 @@ class Contrast:
     """How much the comparison of texts counts."""
 
     weight: float
-    """of the contrastive loss, for the backbone; that of the head's own loss is 1 - weight"""
+    """of the contrastive loss; that of the head's own loss is 1"""
     temperature: float
     """by which cosines are divided"""
 
 
 class ContrastiveLoss:
-    """The loss of a batch: the head learns from that of its logits, the backbone by ``weight`` from the contrastive one.
-
-    The rest, 1 - weight, of the gradient at the vectors is that of the logits' loss (Gunel et al. 2021, equation 1). At a weight of
-    1 the head reads vectors that the contrastive loss alone has made, as SetFit's does (Tunstall et al. 2022).
-    """
+    """The loss of a batch: that of its logits, and ``weight`` times that of the comparison of its texts."""
 
     def __init__(self, model: Model, contrast: Contrast, label_loss: TaskLoss) -> None:
         assert isinstance(model.head, PooledHead)
@@ -92,8 +88,7 @@ class ContrastiveLoss:
         self.comparison.begin(batch)
         vectors = self._vectors(batch)
         contrast = self.comparison.loss(batch, vectors)
-        seen = torch.lerp(vectors.detach(), vectors, 1 - self.contrast.weight)  # the same vectors, and a part of their gradient
-        logits = self.model.head(seen[:, None])  # pooling a single state gives that state
+        logits = self.model.head(vectors[:, None])  # pooling a single state gives that state
         return self.contrast.weight * contrast + self.label_loss(logits, _labels(batch))
 
     def _vectors(self, batch: Batch) -> Tensor:

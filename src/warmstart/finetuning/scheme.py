@@ -95,7 +95,7 @@ class Scheme:
     language_weight: float = 0.0
     """weight of the language-model loss of the same texts"""
     contrast: Contrast | None = None
-    """a contrastive loss beside the head's; for tasks with one label per text"""
+    """a contrastive loss beside the head's, which reads by class means, and no dropout; for tasks with one label per text"""
     continued_pretraining: bool = False
     """pretraining continues on the task's own text first"""
 

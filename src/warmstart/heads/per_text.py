@@ -32,6 +32,8 @@ class ClassificationHeadConfig(PooledHeadConfig):
     hidden: HeadActivation = "none"
     """activation of one more layer before the logits: tanh as in BERT's pooler, relu as in DistilBERT, gelu as in ELECTRA; none: no
     such layer"""
+    normalize: bool = False
+    """what the last layer reads has length 1: a logit is a cosine with the vector of a class, times its length, plus a bias"""
 
 
 class ClassificationHead(PooledHead):
@@ -56,7 +58,8 @@ class ClassificationHead(PooledHead):
     def read(self, hidden_states: Tensor, attention_mask: Tensor | None = None, windows: Tensor | None = None) -> Tensor:
         """What the last layer reads, before dropout: from (R, T, D), (R, T) and (B,), as ``forward`` takes them, (B, D)."""
         pooled = self.pooled(hidden_states, attention_mask, windows)
-        return pooled if self.config.hidden == "none" else _ACTIVATIONS[self.config.hidden](self.hidden(pooled))
+        read = pooled if self.config.hidden == "none" else _ACTIVATIONS[self.config.hidden](self.hidden(pooled))
+        return F.normalize(read.float(), dim=-1) if self.config.normalize else read
 
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed cross-entropy in nats, a scalar: logits (B, C) against class numbers (B,); the mask (B, T) is not read."""

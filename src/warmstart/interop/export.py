@@ -143,7 +143,7 @@ def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
     if isinstance(head, EmbeddingHeadConfig) and head.pooling not in POOLED:
         return [f"the pooling '{head.pooling}'"]
     if isinstance(head, ClassificationHeadConfig):
-        wanted = {"pooling": "first", "hidden": family.hidden}
+        wanted = {"pooling": "first", "hidden": family.hidden, "normalize": False}
     if isinstance(head, LMHeadConfig):
         wanted = {"bias": False, "transform": False, **family.transform}
         if wanted["transform"]:

@@ -34,6 +34,8 @@ class Model(nn.Module):
         self.backbone = backbone
         self.head = head
         self.causal = causal
+        self.drops = True
+        """its backbone has dropout in training"""
         self.reordered = False
         """its linear layers multiply with reordered copies of their weights for good (``inference.py``)"""
 
@@ -58,11 +60,11 @@ class Model(nn.Module):
     def train(self, mode: bool = True) -> Model:
         """Training or evaluation mode, as in torch; but a fully frozen backbone never uses dropout, so its features stay the same.
 
-        An inserted scalar mix is not part of it: no gradient flows below.
+        Nor does any without ``drops``. An inserted scalar mix is not part of it: no gradient flows below.
         """
         super().train(mode)
         parts = (part for part in self.backbone.children() if not isinstance(part, ScalarMix))
-        if not any(parameter.requires_grad for part in parts for parameter in part.parameters()):
+        if not self.drops or not any(parameter.requires_grad for part in parts for parameter in part.parameters()):
             self.backbone.eval()
         return self
 

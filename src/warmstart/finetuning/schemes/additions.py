@@ -87,24 +87,23 @@ def lora(options: LoraOptions) -> Scheme:
     return Scheme(adapters=(config,), rate_factors={"lora": 10.0, "head": 10.0})
 
 
-# A supervised contrastive loss beside or in place of the head's for the backbone; ``finetuning/losses.py`` computes it.
-# Gunel et al. 2021, equation 1, has it beside the head's loss. On the sets of development that proved worse than in its place.
+# A supervised contrastive loss beside the head's (Gunel et al. 2021, equation 1); ``finetuning/losses.py`` computes it. The head
+# reads vectors of length 1, and its own are the class means at first, and again at the end (prototypes: Snell et al. 2017).
 
 
 class ContrastOptions(Config):
     """Options of ``contrast``."""
 
-    contrast_weight: InFile[float] = Field(1.0, gt=0, le=1)
-    """contrast: how much of what the backbone learns from is the contrastive loss; the rest is the head's own loss. At 1 the head
-    reads what the contrastive loss alone makes, as SetFit's does"""
+    contrast_weight: InFile[float] = Field(1.0, gt=0)
+    """contrast: weight of the contrastive loss beside the head's own"""
     contrast_temperature: InFile[float] = Field(0.1, gt=0)
     """contrast: temperature of the contrastive loss; a low one looks at the most similar texts of other labels"""
 
 
 def contrast(options: ContrastOptions) -> Scheme:
-    """Draw texts of one label together, and push others away; the head learns fast, because it must follow."""
+    """Draw texts of one label together, and push others away, from where the class means already are: at a low rate."""
     loss = Contrast(options.contrast_weight, options.contrast_temperature)
-    return Scheme(contrast=loss, rate_factors={"head": 10.0})
+    return Scheme(contrast=loss, rate_factors={"backbone": 0.25, "head": 50.0})
 
 
 # A language-model loss beside the task's (Radford et al. 2018, equation 5); ``finetuning/losses.py`` computes it.

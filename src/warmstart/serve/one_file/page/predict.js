@@ -70,9 +70,10 @@ export class Predictor {
   }
 
   hidden(pooled) {
-    const { hidden } = this.settings.head;
-    if (!hidden || hidden === "none") return pooled;
-    return this.linear(pooled, 1, "hidden").map(hidden === "tanh" ? Math.tanh : ACTIVATIONS[hidden]);
+    const { hidden, normalize } = this.settings.head;
+    const act = hidden === "tanh" ? Math.tanh : ACTIVATIONS[hidden];
+    const read = !hidden || hidden === "none" ? pooled : this.linear(pooled, 1, "hidden").map(act);
+    return normalize ? read.map((one) => one / Math.hypot(...read)) : read;
   }
 
   // The probabilities of a text's labels, in their order.
