@@ -141,7 +141,7 @@ def test_a_file_that_holds_no_settings_is_refused(tmp_path: Path) -> None:
         (tmp_path / "settings.yaml").write_text(content)
         with pytest.raises(ConfigError, match=message):
             read_yaml(tmp_path / "settings.yaml")
-    with pytest.raises(ConfigError, match=r"no such file: .*none\.yaml \(a YAML file of settings is needed\)"):
+    with pytest.raises(ConfigError, match=r"no such file: .*none\.yaml; a YAML file of settings is needed"):
         read_yaml(tmp_path / "none.yaml")
 
 

@@ -35,7 +35,7 @@ from warmstart.config import read_yaml
 from warmstart.corpora.index import SHARD_INDEX, read_index
 from warmstart.data import files
 from warmstart.data.label_cells import names_in
-from warmstart.data.read import read_documents, read_examples
+from warmstart.data.read import given_file, read_documents, read_examples
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import grouped_split
 from warmstart.data.task import independent_units
@@ -142,6 +142,15 @@ def test_what_cannot_be_read_says_where_and_what_to_do(tmp_path: Path) -> None:
     texts, _ = read_examples(Source(path=str(tmp_path / "cp1252.csv"), encoding="cp1252"))
     assert texts == ["Größe und Maß des schönen Hauses für Käufer"]
     assert list(read_documents(Source(path=str(tmp_path / "two.xlsx"), sheet="S2"))) == ["b"]
+
+
+def test_a_mistyped_file_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("held.csv").write_text("x")
+    assert given_file(["held.csv"]) == "held.csv"
+    assert {given_file([text]) for text in ("and/or", "3.5", "hald.csv ", "Read hald.csv", "https://a.b/c d")} == {None}
+    refused(DataError, r"hald\.csv reads like a file, but there is none; did you mean 'held\.csv'\?", given_file, ["hald.csv"])
+    refused(DataError, r"held\.csv must be given alone", given_file, ["held.csv", "hello"])
 
 
 def test_packed_files_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,7 @@ MISTAKES = {
     "POOL --labels a --mixture random": "a mixture must be written as random=0.5 uncertain=0.5, but one part is",
     "POOL --labels a --mixture uncertain=1": "at least 10% of the texts must be drawn at random",
     "POOL --labels a --host 0.0.0.0": "with --host 0.0.0.0 others can reach the server, so it needs a token",
-    "POOL --labels a --guidelines none.md": "cannot read none.md",
+    "POOL --labels a --guidelines none.md": "no such file: none.md",
     "POOL --labels a --guidelines LATIN": "LATIN must be text in utf-8",
     "POOL --labels a --vectors nope": "there is no bundle at nope: a folder with bundle.json was expected",
     "--labels a --add": "--add takes the new texts of files into a project; name the files",

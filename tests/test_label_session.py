@@ -307,7 +307,8 @@ def test_vectors_of_a_model_are_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     topics = np.arange(40) % 2 == 0
     assert ((plain[topics].mean(axis=0) - plain[~topics].mean(axis=0)) ** 2).max() > 1
     monkeypatch.setattr("warmstart.model.files.model_digest", lambda _: "d")
+    monkeypatch.setattr("warmstart.model.files.load_bundle", None)  # a model that is loaded is not loaded again
     monkeypatch.setattr(module, "_frozen_vectors", lambda texts, _: np.random.default_rng(0).normal(size=(len(texts), 8)))
-    first = module.pool_vectors(texts, "model", tmp_path)
+    first = module.pool_vectors(texts, "model", tmp_path, loaded=object())  # type: ignore[arg-type]
     monkeypatch.setattr(module, "_frozen_vectors", None)
     assert np.array_equal(module.pool_vectors(texts, "model", tmp_path), first)

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from tyro.conf import Fixed, Suppress
 
-from warmstart.errors import ConfigError, suggest
+from warmstart.errors import ConfigError, nearest_path, suggest
 from warmstart.system.limits import YAML_BYTES, YAML_VALUES
 from warmstart.system.storage import sha256
 
@@ -155,7 +155,7 @@ def read_yaml(path: str | os.PathLike[str], names: Mapping[str, str] | None = No
             raise ConfigError(f"{file} must have at most {YAML_BYTES:,} bytes of settings, but has {size:,}; name another file")
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"no such file: {file} (a YAML file of settings is needed)") from None
+        raise ConfigError(f"no such file: {file}; {nearest_path(file)}a YAML file of settings is needed") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {file}: {error}; it must be readable UTF-8") from None
     try:

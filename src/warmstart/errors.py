@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 
@@ -82,3 +83,18 @@ def suggest(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = get_close_matches(word, names, n=1, cutoff=0.6)
     return (f"did you mean '{near[0]}'? " if near else "") + f"known: {', '.join(names)}"
+
+
+def nearest_path(path: str | Path) -> str:
+    """The same for a path where nothing is: ``"did you mean 'data/news.csv'? "``, or nothing."""
+    place = Path(path)
+    try:
+        missing = next((one for one in (*reversed(place.parents), place) if not one.exists()), None)
+        if missing is None:
+            return ""
+        beside = sorted(one.name for one in missing.parent.iterdir())
+    except OSError:
+        return ""
+    near = get_close_matches(missing.name, beside, n=1, cutoff=0.6)
+    found = missing.with_name(near[0]) / place.relative_to(missing) if near else place
+    return f"did you mean '{found}'? " if found.exists() else ""

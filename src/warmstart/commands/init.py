@@ -15,7 +15,7 @@ from tyro.conf import Positional
 from warmstart.config import Effectless
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import ConfigError, DataError, nearest_path
 from warmstart.system.console import console, print_table
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import TASK_TYPES
@@ -118,7 +118,7 @@ def _manifest(config: InitConfig, guess: Guess, folder: Path) -> dict[str, Any]:
     if config.unlabelled:
         place = Path(config.unlabelled)
         if not place.exists():
-            raise DataError(f"no such file or folder: {place}; check --unlabelled")
+            raise DataError(f"no such file or folder: {place}; {nearest_path(place)}check --unlabelled")
         where = path_from(folder, place)
         manifest["unlabelled"] = [{"path": where, "document": "file" if place.is_dir() else "line"}]
     return manifest

@@ -84,11 +84,12 @@ def label(config: LabelConfig) -> None:
     from warmstart.labelling.selection import Mixture
 
     Mixture.of(_shares(config.mixture))
+    encoder = None
     if config.vectors and config.vectors != WORD_VECTORS:  # a model that cannot be loaded is not recorded
         from warmstart.interop.encoders import find_model
         from warmstart.model.files import load_bundle
 
-        load_bundle(find_model(config.vectors))
+        encoder = load_bundle(find_model(config.vectors))
     rules = config.rules()
     if config.add and not config.pool:
         raise ConfigError("--add takes the new texts of files into a project; name the files, or leave --add out")
@@ -114,7 +115,7 @@ def label(config: LabelConfig) -> None:
             return
         with (  # an address that is taken is said before the vectors are made
             listen(config.host, config.port) as listening,
-            closing(LabelSession.open(project, config.seed)) as session,
+            closing(LabelSession.open(project, config.seed, encoder)) as session,
         ):
             try:
                 run(make_label_app(session, rules), listening, config.host)

@@ -15,6 +15,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless, FileInput
+from warmstart.data.read import given_file
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.tables import reading_alike
 from warmstart.data.token_store import documents_of
@@ -38,7 +39,8 @@ class PredictConfig(TableFlags):
     model: Positional[FileInput[str]]
     """an adapted model: a bundle, or the folder of a run"""
     texts: Positional[FileInput[tuple[str, ...]]] = ()
-    """texts to label, or questions to answer; a single one that is the path of a file stands for ``--file``"""
+    """texts to label, or questions to answer; a single one that is the path of a file stands for ``--file``; a text that only reads
+    like a path is given with a blank behind it"""
     file: FileInput[str | None] = None
     """a file of texts: one per line, or a table with a text column, which is read as the model's training texts were"""
     second: Advanced[str | None] = None
@@ -60,8 +62,8 @@ class PredictConfig(TableFlags):
 
 def predict(config: PredictConfig) -> list[dict[str, Any]]:
     """The ``predict`` command."""
-    if config.file is None and len(config.texts) == 1 and _names_a_file(config.texts[0]):
-        config = config.model_copy(update={"file": config.texts[0], "texts": ()})
+    if config.file is None and (file := given_file(config.texts)):
+        config = config.model_copy(update={"file": file, "texts": ()})
     bundle = load_predictor(config.model)
     texts = _inputs_of(bundle, config)
     if not texts:
@@ -81,14 +83,6 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     else:
         sys.stdout.write(for_standard_output(data))
     return rows
-
-
-def _names_a_file(text: str) -> bool:
-    """Whether a text is the path of a file that is there; a long one is none, and cannot be asked for."""
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def _table(rows: Sequence[dict[str, Any]], delimiter: str) -> str:

@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
-from warmstart.errors import DataError, suggest
+from warmstart.errors import DataError, nearest_path, suggest
 
 _ZSTD: Any = None
 with suppress(ImportError):
@@ -171,6 +171,8 @@ def open_bytes(file: Path) -> Iterator[IO[bytes]]:
                 yield cast("IO[bytes]", bounded)
     except _DAMAGED as error:
         raise DataError(f"{file} is damaged or incomplete ({error}); copy or download it again") from None
+    except FileNotFoundError:
+        raise DataError(f"no such file: {file}; {nearest_path(file)}check the path") from None
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror or error}; check the path and its permissions") from None
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from glob import has_magic, iglob
 from itertools import islice, takewhile
@@ -25,13 +25,13 @@ from typing import IO, TextIO
 import regex
 
 from warmstart.data.annotations import annotated_table, annotated_texts, holds_annotations
-from warmstart.data.files import codec_of, open_bytes, open_text, without_compression
+from warmstart.data.files import COMPRESSED, codec_of, open_bytes, open_text, without_compression
 from warmstart.data.pdf import pdf_text
 from warmstart.data.saved_dataset import dataset_files
 from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
 from warmstart.data.tables import label_column, read_table, text_column, without_gaps
 from warmstart.data.word_file import docx_text
-from warmstart.errors import DataError
+from warmstart.errors import DataError, nearest_path
 from warmstart.system.urls import is_url
 from warmstart.tokenizer.pieces import WORD_MARK
 
@@ -176,7 +176,7 @@ def source_files(source: Source) -> list[Path]:
     if is_url(source.path):
         raise DataError(f"{source.path} is a URL, which only pretrain and tokenize read; download it first, and name the file")
     if not path.is_dir() and not has_magic(source.path):
-        raise DataError(f"no such file or folder: {path}; check the path (a relative one starts at {Path.cwd()})")
+        raise DataError(f"no such file or folder: {path}; {nearest_path(path)}check the path (it starts at {Path.cwd()})")
     if path.is_dir() and (saved := dataset_files(path)) is not None:
         return saved
     root = source_root(source)
@@ -187,6 +187,34 @@ def source_files(source: Source) -> list[Path]:
     if not files:
         raise DataError(f"the folder {path} must hold at least one file that is not hidden, but holds none; name another folder")
     return files
+
+
+def given_file(texts: Sequence[str]) -> str | None:
+    """The path of the file or folder that was given in place of texts; None: these are texts.
+
+    Raises ``DataError`` for a file beside texts, and for what is written like a path where nothing is.
+    """
+    if len(texts) == 1 and _is_there(texts[0]):
+        return texts[0]
+    for text in filter(_PATH.fullmatch, texts):
+        wrong = "must be given alone, but stands beside other texts" if _is_there(text) else "reads like a file, but there is none"
+        raise DataError(f"{text} {wrong}; {nearest_path(text)}a text that reads like a file is given with a blank: '{text} '")
+    return None
+
+
+def _is_there(text: str) -> bool:
+    """Whether a text is the path of a file, or is written like that of a folder that is there; a long one cannot be asked for."""
+    try:
+        return Path(text).is_file() or (bool(_PATH.fullmatch(text)) and Path(text).is_dir())
+    except (OSError, ValueError):
+        return False
+
+
+_PATH = re.compile(
+    rf"(?i)\S+({'|'.join(map(re.escape, (*ENDINGS, *COMPRESSED, '.txt', '.text', '.md', '.eml', '.yaml', '.yml')))}|[/\\])"
+    r"|\S*[/\\]\S*\.[a-z]+"
+)
+"""the path of a file, or of a folder with a slash at its end"""
 
 
 def source_root(source: Source) -> Path:

@@ -50,6 +50,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.schemes import make_scheme
 from warmstart.model.bundle import Bundle
+from warmstart.model.files import remove_model
 from warmstart.model.model import swap_head
 from warmstart.runs.record import read_record_of, write_record
 from warmstart.runs.run import Run
@@ -116,7 +117,9 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     audited = _audit(task, completed)
     _print_read_before(config, methods, context)
     (folder / TRIALS).mkdir(exist_ok=True)
-    write_record(folder, threads=threads, planned=_count_trials(config, methods))
+    if read_record_of(folder).get("task", task.digest) != task.digest and remove_model(folder):
+        console.print(f"The model in {folder} was of another task, and is removed.")
+    write_record(folder, task=task.digest, threads=threads, planned=_count_trials(config, methods))
     return Sweep(config, task, audited, tuple(methods), context, folder, estimate)
 
 

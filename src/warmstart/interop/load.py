@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warmstart.errors import BundleError, ModelError
+from warmstart.errors import BundleError, ModelError, nearest_path
 from warmstart.interop.encoders import find_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import STACK_MANIFEST, load_bundle, saved_as
@@ -76,7 +76,9 @@ def load_model(path: str | Path) -> Bundle:
     else:
         checked = "hashes and stored outputs match"
         if not place.is_dir():
-            raise BundleError(f"there is no model at {path}: give the folder of a bundle, or of a run that has finished")
+            raise BundleError(
+                f"there is no model at {path}: {nearest_path(path)}give the folder of a bundle, or of a run that has finished"
+            )
         bundle = load_bundle(place)
     total = sum(parameter.numel() for parameter in bundle.model.parameters())
     head = bundle.model.head.config.kind

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from warmstart.seeding import rng
 from warmstart.stats.agreement import krippendorff_interval
 from warmstart.stats.extrapolation import round_labels
 from warmstart.stats.formatting import percent
+
+if TYPE_CHECKING:
+    from warmstart.model.bundle import Bundle
 
 _DISAGREEMENTS = 0.2
 """share of the turns, while there are any"""
@@ -70,9 +73,12 @@ class LabelSession:
         self.training = Training(project)
 
     @classmethod
-    def open(cls, project: Project, seed: int = 0) -> LabelSession:
-        """A session on a project, by its settings. Raises ``ModelError`` if the model of its vectors cannot be loaded."""
-        return cls(project, pool_vectors(project.texts, project.settings.vectors, project.folder), seed)
+    def open(cls, project: Project, seed: int = 0, encoder: Bundle | None = None) -> LabelSession:
+        """A session on a project, by its settings; ``encoder`` is the model of its vectors, if it is loaded already.
+
+        Raises ``ModelError`` if it cannot be loaded.
+        """
+        return cls(project, pool_vectors(project.texts, project.settings.vectors, project.folder, encoder), seed)
 
     def close(self) -> None:
         """End the background work, and close the project."""

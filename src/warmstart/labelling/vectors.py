@@ -9,30 +9,36 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warmstart.labelling.learner import standardised_vectors
 from warmstart.system.storage import atomic_write, sha256
 
+if TYPE_CHECKING:
+    from warmstart.model.bundle import Bundle
+
 _DIMENSIONS = 100
 """of latent semantic analysis, at most"""
 
 
-def pool_vectors(texts: Sequence[str], model: str, folder: Path) -> np.ndarray:
+def pool_vectors(texts: Sequence[str], model: str, folder: Path, loaded: Bundle | None = None) -> np.ndarray:
     """(N, D) standardised vectors; those of a model are kept in the folder, since a large one takes minutes.
 
-    ``model`` is a bundle; empty: latent semantic analysis. Raises ``ModelError`` if the bundle cannot be loaded.
+    ``model`` is a bundle, which may be ``loaded`` already; empty: latent semantic analysis. Raises ``ModelError`` if it cannot be
+    loaded.
     """
     if not model:
         return standardised_vectors(_latent_semantic_vectors(texts))
-    from warmstart.model.files import model_digest
+    from warmstart.interop.encoders import find_model
+    from warmstart.model.files import load_bundle, model_digest
 
     digest = sha256(json.dumps([model_digest(model), *texts]).encode())[:16]
     file = folder / f"vectors-{digest}.npy"
     if file.is_file():
         return standardised_vectors(np.load(file, allow_pickle=False))
-    vectors = _frozen_vectors(texts, model)
+    vectors = _frozen_vectors(texts, loaded or load_bundle(find_model(model)))
     buffer = io.BytesIO()
     np.save(buffer, vectors, allow_pickle=False)
     atomic_write(file, buffer.getvalue())
@@ -54,15 +60,12 @@ def _latent_semantic_vectors(texts: Sequence[str]) -> np.ndarray:
     return np.asarray(TruncatedSVD(size, random_state=0).fit_transform(words))
 
 
-def _frozen_vectors(texts: Sequence[str], model: str) -> np.ndarray:
+def _frozen_vectors(texts: Sequence[str], bundle: Bundle) -> np.ndarray:
     from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
-    from warmstart.interop.encoders import find_model
     from warmstart.model.bundle import Bundle
-    from warmstart.model.files import load_bundle
     from warmstart.model.inference import embed
     from warmstart.model.model import swap_head
 
-    bundle = load_bundle(find_model(model))
     if not isinstance(bundle.model.head, EmbeddingHead):
         bundle = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(pooling="mean"), 0).eval(), bundle.tokenizer)
     return embed(bundle, list(texts)).numpy()

@@ -14,6 +14,7 @@ no pickles.
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ from safetensors.torch import save as serialise
 from torch import Tensor
 
 from warmstart import __version__
-from warmstart.errors import BundleError, UncheckedWarning
+from warmstart.errors import BundleError, UncheckedWarning, nearest_path
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.checks import faults, run_checks
 from warmstart.model.history import read_record
@@ -181,7 +182,7 @@ def _hash(tensor: Tensor) -> str:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     file = folder / "bundle.json"
     if not folder.is_dir():
-        raise BundleError(f"there is no bundle at {folder}: a folder with bundle.json was expected")
+        raise BundleError(f"there is no bundle at {folder}: {nearest_path(folder)}a folder with bundle.json was expected")
     if saved_as(folder) == STACK_MANIFEST:
         raise BundleError(f"{folder} must be a bundle, but is a stack, which has no single network; `ws.load` reads it")
     if not file.is_file():
@@ -301,6 +302,13 @@ def find_bundle(path: str | Path) -> Path:
     for missing in (one for one in (folder, inside) if not one.exists()):
         sweep(missing.parent, missing.name)
     return inside if not saved_as(folder) and inside.is_dir() else folder
+
+
+def remove_model(run: Path) -> bool:
+    """Remove the model in the folder of a run, which is of other data than the run is now; returns whether there was one."""
+    if there := saved_as(run / "bundle") is not None:
+        shutil.rmtree((run / "bundle").resolve())
+    return there
 
 
 def model_digest(path: str) -> str:

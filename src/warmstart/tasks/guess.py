@@ -22,7 +22,7 @@ from warmstart.data.read import open_prose, source_format
 from warmstart.data.saved_dataset import dataset_files, dataset_splits
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import read_table
-from warmstart.errors import DataError, suggest
+from warmstart.errors import DataError, nearest_path, suggest
 
 TEXT_NAMES = (
     *("text", "body", "content", "message", "sentence", "review", "question", "comment", "document", "tweet", "abstract"),
@@ -124,8 +124,8 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str |
         return _guess_table(place, files[0], {}, text, label, kind)
     if not place.is_file():
         raise DataError(
-            f"no such file or folder: {place}; name a table (csv, tsv, ndjson, parquet, sqlite) or a folder with one folder per "
-            "label"
+            f"no such file or folder: {place}; {nearest_path(place)}name a table (csv, tsv, ndjson, parquet, sqlite) or a folder "
+            "with one folder per label"
         )
     test, validation = _beside(place, "test"), _beside(place, "validation")
     source = {name: value for name, value in flags.reading.items() if name != "text"}

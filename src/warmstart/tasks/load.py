@@ -39,7 +39,7 @@ from warmstart.data.splits import NO_TEXTS, held_out_count
 from warmstart.data.tables import reading_of
 from warmstart.data.task import Split, Task, subsample
 from warmstart.data.test_ledger import copy_ledgers
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import ConfigError, DataError, nearest_path
 from warmstart.system.console import console
 from warmstart.system.storage import atomic_folder, names_a_folder
 from warmstart.tasks import TASK_TYPES
@@ -164,8 +164,8 @@ def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Pa
         return place, _guessed(place, flags)
     if not file.is_file():
         raise ConfigError(
-            f"no such file: {file}; a task is a manifest (YAML), a table of texts and labels, or a folder with a folder of texts "
-            "per label"
+            f"no such file: {file}; {nearest_path(file)}a task is a manifest (YAML), a table of texts and labels, or a folder with "
+            "a folder of texts per label"
         )
     if flags and (flags.reading or flags.label_column):
         raise ConfigError(f"{file} is a manifest, which says itself how tables are read; remove the flags, and change it there")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -26,7 +25,7 @@ from warmstart.experiment.config import RaceConfig, SchemeName
 from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_result import FitResult
 from warmstart.interop.encoders import encoders_at_hand
-from warmstart.model.files import saved_as
+from warmstart.model.files import remove_model
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.stack.files import save_model
@@ -77,8 +76,8 @@ def fit_data(config: FitConfig) -> FitResult:
     folder, saved = Path(config.out), None
     if found.model is not None:
         saved = save_model(found.model, folder / "bundle")
-    elif saved_as(folder / "bundle"):  # of an earlier fit of other labels
-        shutil.rmtree((folder / "bundle").resolve())
+    else:
+        remove_model(folder)  # of an earlier fit of other labels
     with model_is_saved(saved) if saved else nullcontext():
         write_record(folder, score=(found.best.name, found.expected.value) if found.told else None)
         atomic_write(folder / FIT_FILE, json.dumps(found.to_dict(), indent=1).encode())
@@ -156,28 +155,33 @@ def _from_table(place: Path, guess: Guess, config: FitConfig) -> Task:
         console.print(sentence)
     source = Source(path=str(place), **guess.source)
     rows = _rows(source, place)
-    tested = config.test or guess.test
-    scored = _rows(source.model_copy(update={"path": str(tested)}), Path(tested)) if tested else []
-    labelled, scored = ([row for row in part if row[1]] for part in (rows, scored))
-    for file, part in ((place, labelled), (tested, scored)):
-        if file and not part:
-            raise DataError(f"{file} must have labels in column '{source.label}', but has none; name another with --label-column")
+    scored = list[tuple[str, str]]()
+    if tested := config.test or guess.test:
+        try:
+            scored = [row for row in _rows(source.model_copy(update={"path": str(tested)}), Path(tested)) if row[1]]
+        except DataError as error:
+            if config.test:
+                raise
+            console.print(f"{tested} is not used: {error}")
     test = tuple(map(list, zip(*scored, strict=True))) if scored else 0
-    texts, labels = zip(*labelled, strict=True)
+    texts, labels = zip(*(row for row in rows if row[1]), strict=True)
     more = [text for text, label in rows if not label]
     task = Task.from_lists(texts, labels, test=test, unlabelled=more, name=place.stem, seed=config.seed)  # type: ignore[arg-type]
     return replace(task, reading=reading_of(source))
 
 
 def _rows(source: Source, file: Path) -> list[tuple[str, str]]:
-    """(text, label) of each row that has a text; the label is empty if there is none."""
+    """(text, label) of each row that has a text; the label is empty if there is none. Raises ``DataError`` if all are."""
     table = read_table(source, file, source_format(source, file))
     if missing := [name for name in (source.text, source.label) if name not in table.columns]:
         raise DataError(f"{file} must have the column '{missing[0]}', but has {', '.join(table.columns)}")
     cells = zip(table[source.text].to_list(), table[source.label].to_list(), strict=True)
-    return [
+    rows = [
         (str(text), "" if label is None else str(label).strip()) for text, label in cells if text is not None and str(text).strip()
     ]
+    if not any(label for _, label in rows):
+        raise DataError(f"{file} must have labels in column '{source.label}', but has none; name another with --label-column")
+    return rows
 
 
 def _with_more(task: Task, config: FitConfig) -> Task:

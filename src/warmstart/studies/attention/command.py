@@ -9,6 +9,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless, FileInput
+from warmstart.data.read import given_file
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -47,6 +48,8 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
     """Read, measure, print and write the page. The details are an ``AttentionMeasured``."""
     if not config.sentence.strip():
         raise ConfigError("the text whose attention is drawn must have at least one character, but is blank")
+    if file := given_file([config.sentence]):
+        raise ConfigError(f"the attention of one text is drawn, but {file} is a file; give a text, and files with --text")
     bundle = load_model(config.model)
     documents = documents_of([Source(path=path) for path in config.text])
     passages = sample_passages(documents, config.passages, config.seed) if config.text else []

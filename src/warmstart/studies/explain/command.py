@@ -6,6 +6,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless, FileInput, InFile
+from warmstart.data.read import given_file
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
@@ -50,6 +51,8 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
     """Explain, test, print the findings and write the page; the ``study explain`` command."""
     if config.text is None and config.file is None:
         raise ConfigError("there is nothing to explain; give a text, or --file with texts over which the methods are tested")
+    if config.text is not None and (file := given_file([config.text])):
+        raise ConfigError(f"one text is explained, but {file} is a file; give --file {file}, or a text")
     bundle = load_model(config.model)
     check_explainable(bundle)
     texts = _texts(config) if config.file else []
