@@ -170,13 +170,21 @@ def reliability_bins(
     >>> [(one.confidence, one.accuracy, one.count) for one in found]
     [(0.5, 0.5, 2), (1.0, 1.0, 2)]
     """
-    order = np.argsort(confidence, kind="stable")
+    order, starts = _bins(confidence, bins, equal_mass)
+    groups = np.split(order, starts[1:])
+    return [ReliabilityBin(float(confidence[g].mean()), float(right[g].mean()), len(g)) for g in groups]
+
+
+def _bins(confidence: np.ndarray, bins: int, equal_mass: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) the order of the texts by confidence, and where in it each bin that is not empty begins."""
+    order, count = np.argsort(confidence, kind="stable"), len(confidence)
     if equal_mass:
-        groups = np.array_split(order, min(bins, len(order)))
+        bins = min(bins, count)
+        starts = np.arange(bins) * (count // bins) + np.minimum(np.arange(bins), count % bins)
     else:
-        edges = np.searchsorted(confidence[order], np.linspace(0, 1, bins + 1)[1:-1], side="right")
-        groups = np.split(order, edges)
-    return [ReliabilityBin(float(confidence[g].mean()), float(right[g].mean()), len(g)) for g in groups if len(g)]
+        starts = np.searchsorted(confidence[order], np.linspace(0, 1, bins + 1)[1:-1], side="right")
+        starts = np.unique(np.append(starts[starts < count], 0))
+    return order, starts
 
 
 def expected_calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = BINS, *, equal_mass: bool = True) -> float:
@@ -188,8 +196,8 @@ def expected_calibration_error(confidence: np.ndarray, right: np.ndarray, bins: 
     >>> round(expected_calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 1, 0]), bins=1), 3)
     0.15
     """
-    found = reliability_bins(confidence, right, bins, equal_mass=equal_mass)
-    return sum(one.count * abs(one.confidence - one.accuracy) for one in found) / len(confidence)
+    order, starts = _bins(confidence, bins, equal_mass)
+    return float(np.abs(np.add.reduceat((confidence - right)[order], starts)).sum() / len(confidence))
 
 
 def calibration_error_change(before: np.ndarray, after: np.ndarray, right: np.ndarray, groups: np.ndarray | None = None) -> int:
