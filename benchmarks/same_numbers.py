@@ -111,6 +111,7 @@ def write_inputs(folder: Path, *, before: bool) -> None:
             manifest |= {"kind": types[kind]} if before else {"type": kind}
         manifest |= {"type": kind} if kind == "answers" and not before else {}
         (place / "task.yaml").write_text(yaml.safe_dump(manifest | ({"source": {"second": "second"}} if kind == "span" else {})))
+        (place / "reads.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": "../text.txt"}))  # enough for dapt
 
 
 def row(kind: str, chance: random.Random) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from helpers.bundles import checked_here
 from warmstart.cli import main
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.evaluate.result import against_result
+from warmstart.data.text_key import TextHashes, joint_overlap, key_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.report.headline import headline
 from warmstart.report.result import StudyResult
@@ -102,6 +103,23 @@ def test_labels_may_stand_in_another_order(tmp_path: Path, task: str) -> None:
     assert ">one is right on 100 of 100 such texts" in (tmp_path / "out" / "report.html").read_text()
     assert any("2 models" in sentence for sentence in found.findings)
     assert [row["part"] for row in found.to_dict()["tables"]["parts"]] == ["all", "a dog", "cat"]
+
+
+def test_all_labelled_texts_of_a_table_are_scored(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But for those that one of the models has learned from."""
+    with checked_here():
+        one = word_model(tmp_path / "one", ("a dog", "cat"), "cat", "kitten")
+    table = str(Path(task).with_name("test.csv").rename(tmp_path / "held.csv"))
+    assert evaluate(EvaluateConfig(model=one, task=table)).to_dict()["accuracy"] == 1
+    assert "480 test texts" in capsys.readouterr().err
+    seen = [TextHashes.of([key_of("the cat 7 test"), key_of("the dog 8 test")])]
+    monkeypatch.setattr("warmstart.tasks.trained_on.known_texts", lambda _, texts: joint_overlap(seen, [*map(key_of, texts)]))
+    evaluate(EvaluateConfig(model=one, task=table))
+    said = " ".join(capsys.readouterr().err.split())
+    assert "478 test texts" in said
+    assert "2 of the 480 labelled texts are left out, since the model has learned from them." in said
 
 
 def test_other_metrics_and_groups_are_compared_by_resamples(tmp_path: Path, task: str) -> None:

@@ -109,8 +109,8 @@ class Overlap(NamedTuple):
     """How many texts of a split are among known ones."""
 
     number: int
-    examples: tuple[int, ...]
-    """indices of the first of them"""
+    places: tuple[int, ...]
+    """indices of those that were found, all of them if it is ``exact``"""
     exact: bool
     """False: an estimate from a sample of the known texts"""
 
@@ -167,7 +167,7 @@ def joint_overlap(known: Sequence[TextHashes], keys: Sequence[Key]) -> Overlap:
     together = sorted(set[int]().union(*found))
     estimates = (round(len(own) / texts.part) for own, texts in zip(found, known, strict=True))
     number = min(len(keys), max(len(together), *estimates, 0))
-    return Overlap(number, tuple(together[:2]), all(texts.part == 1 for texts in known))
+    return Overlap(number, tuple(together), all(texts.part == 1 for texts in known))
 
 
 def text_hashes_wanted() -> bool:

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from warmstart.data.task import plain_text
+import numpy as np
+
+from warmstart.data.task import Split, plain_text
 from warmstart.data.text_key import Overlap, TextHashes, joint_overlap, key_of
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import TaskRecord, recorded_tasks
@@ -57,12 +59,23 @@ def known_texts(model: Bundle | Stack, texts: Sequence[Any]) -> Overlap:
     return joint_overlap(known, [*map(key_of, texts)])
 
 
+def unseen_only(models: Sequence[Bundle | Stack], split: Split) -> tuple[Split, str]:
+    """The examples whose labels none of the models has seen, as far as is known; and a sentence if any are left out."""
+    seen = {number for one in models for number in known_texts(one, split.texts).places}
+    rest = split.take(np.array([number for number in range(len(split)) if number not in seen], dtype=np.int64))
+    whose = "the model has" if len(models) == 1 else "a model has"
+    return (
+        rest,
+        f"{len(seen):,} of the {len(split):,} labelled texts are left out, since {whose} learned from them." if seen else "",
+    )
+
+
 def known_texts_sentence(model: Bundle | Stack, texts: Sequence[Any], noun: str, so: str) -> str:
     """How many of ``texts`` (``noun``) it has seen with their labels, and what follows (``so``); empty if it has seen none."""
     overlap = known_texts(model, texts)
     if not overlap.number:
         return ""
-    named = " and ".join(f"'{_quoted(texts[number])}'" for number in overlap.examples)
+    named = " and ".join(f"'{_quoted(texts[number])}'" for number in overlap.places[:2])
     seen = f"The model has seen the labels of {overlap.words} of the {len(texts):,} {noun}, to learn or to choose"
     return f"{seen}, such as {named}; {so}."
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +19,8 @@ from warmstart.config import Advanced, Effectless, FileInput, TaskInput
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.source import Document, Source
-from warmstart.data.task import Task
+from warmstart.data.splits import NO_TEXTS
+from warmstart.data.task import Task, joined_splits
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.token_store import documents_of, prepare_store
 from warmstart.errors import ConfigError, DataError, ModelError
@@ -42,10 +45,10 @@ from warmstart.system.storage import atomic_write, make_folder
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
 from warmstart.tasks.disagreements import measure_disagreements
-from warmstart.tasks.load import load_task
+from warmstart.tasks.load import load_task, read_spec
 from warmstart.tasks.predict import predictions_and_cut
 from warmstart.tasks.scoring import score_test, score_test_answers
-from warmstart.tasks.trained_on import changed_data, known_texts_sentence
+from warmstart.tasks.trained_on import changed_data, known_texts_sentence, unseen_only
 from warmstart.tasks.two_models import as_model_numbers, check_rivals, measure_models
 from warmstart.training.held_out import held_out_metrics
 
@@ -58,7 +61,8 @@ class EvaluateConfig(ThreadsConfig):
     model: Positional[FileInput[str]]
     """a bundle, or the folder of a run"""
     task: Positional[TaskInput[str | None]] = None
-    """for an adapted model, the manifest of a task (YAML); for a language model, a file or folder of text"""
+    """for an adapted model, the manifest of a task (YAML), or a table of texts and labels, all of which count but those that it has
+    learned from; for a language model, a file or folder of text"""
     against: FileInput[str | None] = None
     """another adapted model: which of the two is better on texts like those of the task, and how certain is that?"""
     disagreements: FileInput[str | None] = None
@@ -131,11 +135,12 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
             console.print(sentence)
         return result
     answering = isinstance(one, Bundle) and one.answers_record is not None
-    task = load_answer_task(path) if answering else load_task(path)
+    task, left_out = (load_answer_task(path), "") if answering else _test_task(path, (one, other))
     methods = _methods(config)
     folder = Run.open(config.out or AGAINST_FOLDER, config).folder
     found = measure_models(names, (one, other), task, methods)
     notes = [f"{name}: {said}" for name, model in zip(names, (one, other), strict=True) for said in _model_knows(model, task)]
+    notes += [left_out] if left_out else []
     result = against_result(task.name, found, [*notes, *read_ledger(task).findings])
     return finish_study(result, [], config, folder, models=[config.model, against])
 
@@ -152,7 +157,20 @@ def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
             "a model that detects replaced tokens predicts none, so a text has no perplexity, and the generator that replaced them "
             "is not in the bundle; read its held-out figures in README.md, or adapt it to a task and evaluate that"
         )
-    return _score(bundle, config, load_task(task))
+    return _score(bundle, config, *_test_task(task, (bundle,)))
+
+
+def _test_task(path: str, models: Sequence[Bundle | Stack]) -> tuple[Task, str]:
+    """The task whose test texts are scored, and which texts are not.
+
+    Of a table, or folders of texts, without a test split these are all but those that a model has seen; if it has seen all, a part.
+    """
+    task, (file, spec) = load_task(path), read_spec(path)
+    if isinstance(spec.test, tuple) or file.suffix.lower() in (".yaml", ".yml"):
+        return task, ""
+    test, left_out = unseen_only(models, joined_splits(task.splits()))
+    none = test.take(NO_TEXTS)
+    return (replace(task, name=file.name, train=none, validation=none, test=test), left_out) if len(test) else (task, "")
 
 
 def _judge(config: EvaluateConfig, path: str) -> StudyResult:
@@ -194,7 +212,7 @@ def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> 
     return NamedFigures(exact_match=float(right.mean()))
 
 
-def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task) -> Scores:
+def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out: str) -> Scores:
     """Score a fine-tuned model on the test split of its task, or of another one with the same labels."""
     check_task_type(bundle, task)
     known, (method,) = as_model_numbers(bundle, task), _methods(config)
@@ -212,7 +230,7 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task) -> Scores
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
     if found := cut():
         console.print(found)
-    for sentence in (*_model_knows(bundle, task), *read_ledger(task).findings):
+    for sentence in (*filter(None, [left_out]), *_model_knows(bundle, task), *read_ledger(task).findings):
         console.print(sentence)
     return scores
 
