@@ -101,6 +101,7 @@ def test_the_page_shows_the_surest_mistakes_and_every_label(fitted: tuple[Path, 
     page = (place / "run" / "report.html").read_text()
     assert "Where it fails" in page
     assert "For statisticians" in page.partition("<details")[2]
+    assert "learned from the labels, from words, characters and vectors, p = 0.0" in page.partition("<details")[2]
     assert ws.FitResult is FitResult
     assert "What to use" in found._repr_html_()
 

@@ -71,6 +71,8 @@ def test_a_race_from_end_to_end(raced: tuple[Path, Comparison]) -> None:
     assert {s.name for s in found.ranking.methods} == {*baselines_for(found.task, pool=True, vectors=True), *trained, "stack"}
     assert found.ranking.seeds == 2
     assert all(len(s.runs) == 2 for s in found.ranking.methods)
+    assert [p < 0.05 for p in found.draws.no_signal] == [True, True]
+    assert found.draws.permuted in (place / "race" / "report.html").read_text()
     assert {run.threads for s in found.ranking.methods for run in s.runs} == {torch.get_num_threads()}
     count = len(found.ranking.methods)
     assert len(polars.read_csv(place / "race" / "runs.csv")) == 2 * count

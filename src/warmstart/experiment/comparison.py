@@ -140,7 +140,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     def draws(self) -> Draws:
         """What each draw chose within its labels, if every seed drew its own."""
         by_loss = chooses_by_loss(self.task.metric, drawn=self.ranking.drawn)
-        return Draws(self.ranking.methods, self.most_frequent, self.choosing, by_loss)
+        return Draws(self.ranking.methods, self.most_frequent, by_loss)
 
     @property
     def transfer(self) -> TransferGain | None:
@@ -386,6 +386,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "budget": self.budget,
             "chosen": [one.method.id for one in self.draws.chosen] if self.ranking.drawn else None,
             "untested": [one.method.id for one in self.draws.untested] if self.ranking.drawn else None,
+            "no_signal": self.draws.no_signal,
             "transfer": self.transfer.to_dict() if self.transfer else None,
             "best": self.best.name,
             "score_of_best": self.score_of_best.to_dict(),

@@ -16,6 +16,7 @@ from warmstart.stats.formatting import percent
 
 MAJORITY_LABEL = "majority"
 """the baseline that learns nothing from the texts"""
+LEARNABLE = "Permutation test of whether anything can be learned from the labels, from words, characters and vectors"
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,6 @@ class Draws:
     methods: tuple[RankedMethod, ...]
     most_frequent: float
     """the share of the most frequent class, which a stratified draw repeats: the least that a constant prediction scores"""
-    choosing: int
-    """number of labelled texts of a draw that choose"""
     by_loss: bool = False
     """the method with the lowest calibrated loss is chosen instead of the one with the best score"""
 
@@ -64,7 +63,7 @@ class Draws:
         """What the methods of a draw gain over the label frequencies; None if one has no probabilities."""
         combined = frozenset(i for i, one in enumerate(seen) if one.method.family == "stack")
         values = gains_of(seen)
-        return LossGains(values, self.choosing, combined, self.by_loss) if values else None
+        return LossGains(values, combined, self.by_loss) if values else None
 
     @property
     def _limit(self) -> str:
@@ -74,15 +73,25 @@ class Draws:
         return detection_text(sizes, most=USEFUL)
 
     @cached_property
+    def no_signal(self) -> list[float]:
+        """For each draw with a stack, the p-value against the hypothesis that nothing can be learned from its labels."""
+        return [run.no_signal for one in self.methods for run in one.runs if run.no_signal is not None]
+
+    @property
     def unproven(self) -> int:
-        """In how many draws the methods do not show, at the 5% level, that anything can be learned; 0 without probabilities."""
-        known = [(self._gains(seen), _majority_label(seen)) for seen in self._seen]
-        return sum(gains.p_of_no_signal(i) >= SIGNIFICANT for gains, i in known if gains and i is not None)
+        """In how many draws that is not rejected at the 5% level."""
+        return sum(p >= SIGNIFICANT for p in self.no_signal)
 
     @property
     def doubtful(self) -> bool:
         """Whether that is so in most draws."""
         return 2 * self.unproven > len(self.chosen)
+
+    @property
+    def permuted(self) -> str:
+        """What the test says of each draw, as a complete sentence; empty without stacks."""
+        p_values = ", ".join(f"{p:.3f}" for p in self.no_signal)
+        return f"{LEARNABLE}, p by draw: {p_values}." if p_values else ""
 
     def recommendation(self, labels: int) -> str:
         """The method to use, and how many users with so many ``labels`` chose it: complete sentences."""
@@ -106,8 +115,8 @@ class Draws:
         draws, constant = len(self.chosen), _majority_label(self.methods)
         frequent = "" if constant is None else percent(self.methods[constant].test_scores.over_seeds.mean)
         return (
-            f"{labels:,} labels do not show that anything can be learned: in {self.unproven} of {draws} draws no method beats the "
-            f"label frequencies beyond chance (5% level). If you must decide now, take {self.recommended.name}; the most frequent "
+            f"{labels:,} labels do not show that anything can be learned: in {self.unproven} of {draws} draws they are predicted "
+            f"no better than permuted labels (5% level). If you must decide now, take {self.recommended.name}; the most frequent "
             f"label reaches {frequent} on the test texts. More labels will tell."
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,10 +42,13 @@ from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import FineTuneResult
 from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
+from warmstart.seeding import rng
+from warmstart.stack.rows import plain_texts, word_vectorizer
 from warmstart.stats.calibration import loss_gain
 from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points
+from warmstart.stats.permutation import p_of_no_signal
 from warmstart.system.console import console
 from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
@@ -55,6 +58,8 @@ from warmstart.training.peak_memory import track_peak_memory
 
 LEAST_TEXTS = 5
 """that choose, to refuse a reader of the pool: that of fewer it is wrong for all, and another for none, is chance (2^-5 < 5%)"""
+MOST_PERMUTED = 1500
+"""texts whose labels are permuted, over the root of the number of classes"""
 LOOK_AT_JOBS = 0.5
 """seconds between two looks at what jobs of SLURM have done"""
 _ONE_AT_A_TIME = threading.Lock()
@@ -183,9 +188,30 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
         disk=sum(run.disk for run in runs),
         note=", ".join(f"{percent(share.weight, 0)} {one.method.name}" for one, share in chosen),
         members=tuple((one.method.id, share.weight, share.temperature) for one, share in chosen),
+        no_signal=_p_of_no_signal(trial, members, budget, context),
         **_chosen(budget, trial, stacked.choosing),
     )
     return _saved(trial, context, result, stacked)
+
+
+def _p_of_no_signal(trial: Trial, members: Iterable[Trial], budget: LabelBudget, context: SweepContext) -> float:
+    """Whether anything can be learned from the texts that learn, by their words, characters, and vectors of the frozen members.
+
+    Of copies one counts, and of many texts as many as permutations take about a second for.
+    """
+    split, chance = budget.task.train, rng(trial.seed, "permuted labels")
+    kept = chance.permutation(np.unique(split.units, return_index=True)[1])[: int(MOST_PERMUTED / len(budget.task.labels) ** 0.5)]
+    texts, kernels = [split.texts[i] for i in kept], list[np.ndarray]()
+    for characters in (False, True):
+        with suppress(ValueError):  # no words
+            rows = word_vectorizer(word_pairs=False, weighted=True, characters=characters, min_df=1).fit_transform(
+                plain_texts(texts)
+            )
+            kernels.append((rows @ rows.T).toarray())
+    for member in {one.method.backbone_digest: one for one in members if one.method.family == "frozen"}.values():
+        vectors = trial_vectors(member, context)(texts)
+        kernels.append(vectors @ vectors.T)
+    return p_of_no_signal(kernels, split.labels[kept], chance)
 
 
 def _saved(trial: Trial, context: SweepContext, result: TrialResult, predictions: TrialPredictions) -> TrialResult:

@@ -61,7 +61,8 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
     candidates = out_of_fold(sweep, runs)
     budget = sweep.budget(None)
     pool = task_pool(alone, config.pool).without(budget)
-    found = FitResult(task, len(pool), candidates, budget.choosing, sweep.audit, missing)
+    tests = (one.no_signal for one in runs.results.values() if one.no_signal is not None)
+    found = FitResult(task, len(pool), candidates, budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
     if not found.learned:
         return found
     method = next(one for one in sweep.methods if one.name == found.best.name)

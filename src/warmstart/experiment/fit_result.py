@@ -72,6 +72,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     audit: Audit
     missing: tuple[str, ...] = ()
     """methods for which the time was too short"""
+    no_signal: float | None = None
+    """the p-value of a permutation test against the hypothesis that nothing can be learned from the labels; None without a stack"""
     alone: Threshold | None = None
     """how sure the model must be to answer without a person"""
     more: tuple[int, Estimate] | None = None
@@ -255,6 +257,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "expected": found.expected._asdict(),
             "out_of_fold": found.out_of_fold,
             "optimism": found.optimism,
+            "no_signal": self.no_signal,
             "threshold": self.alone.threshold if self.alone and self.answers_alone else None,
             "more_labels": {"labels": self.more[0], **self.more[1]._asdict()} if self.more else None,
             "test": self.tested._asdict() if self.tested else None,

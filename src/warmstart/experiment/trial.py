@@ -121,6 +121,8 @@ class TrialResult:
     """(R,) the same on resamples of them"""
     gain: tuple[float, float] | None = None
     """nats per text that chooses over the label frequencies, and the standard error (``loss_gain``); None without probabilities"""
+    no_signal: float | None = None
+    """of a stack: the p-value against the hypothesis that its labels have nothing to do with their texts (``p_of_no_signal``)"""
     members: tuple[tuple[str, float, float], ...] = ()
     """of a stack: the id of each method in it, its weight, and its temperature"""
     learning_rate: float = 0.0

@@ -39,7 +39,6 @@ _HOMES = {
     "bootstrap_correlation": "correlation",
     "bootstrap_interval": "intervals",
     "calibration_error_change": "calibration",
-    "cauchy_combination": "multiple_testing",
     "changes_of": "changes",
     "cheapest_within_noise": "differences",
     "choose_within_draw": "choice",
@@ -70,6 +69,7 @@ _HOMES = {
     "max_statistic_threshold": "multiple_testing",
     "mean_proportion": "proportions",
     "moderated_noise": "noise",
+    "p_of_no_signal": "permutation",
     "paired_difference": "differences",
     "paired_proportions": "proportions",
     "perfect_calibration_error": "calibration",
@@ -151,7 +151,6 @@ if TYPE_CHECKING:
     from warmstart.stats.intervals import bootstrap_interval as bootstrap_interval
     from warmstart.stats.intervals import t_interval as t_interval
     from warmstart.stats.multiple_testing import benjamini_hochberg as benjamini_hochberg
-    from warmstart.stats.multiple_testing import cauchy_combination as cauchy_combination
     from warmstart.stats.multiple_testing import holm as holm
     from warmstart.stats.multiple_testing import max_statistic_threshold as max_statistic_threshold
     from warmstart.stats.noise import Noise as Noise

@@ -13,7 +13,7 @@ import numpy as np
 
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.multiple_testing import cauchy_combination, max_statistic_threshold
+from warmstart.stats.multiple_testing import max_statistic_threshold
 from warmstart.stats.power import POWER
 
 FOLD_VARIANCE = 2.0
@@ -26,8 +26,6 @@ class LossGains:
 
     gains: Sequence[float]
     """M values, in nats per text"""
-    texts: int
-    """number N of texts that choose"""
     combined: frozenset[int] = frozenset()
     """indices of methods that are made of others on these same texts, and so are no evidence of their own"""
     choose: bool = True
@@ -35,36 +33,7 @@ class LossGains:
 
     def learned(self, constant: int) -> bool:
         """Whether a method other than ``constant`` and the combined ones gains anything: what decides, and proves nothing."""
-        return any(gain > 0 for gain in self._alone(constant))
-
-    def _alone(self, constant: int) -> list[float]:
-        return [gain for i, gain in enumerate(self.gains) if i != constant and i not in self.combined]
-
-    def p_of_no_signal(self, constant: int) -> float:
-        """The p-value against the hypothesis that no method but ``constant`` and the combined ones learned anything.
-
-        Each classifier has a temperature fitted to these texts, so that without signal 2 N gain is the square of a standard normal
-        variable (Wilks 1938); with the variance of folds N gain is. Their p-values are combined whatever their dependence. What is
-        said, not what decides: a 5% test of few labels holds back methods that are right far more often than the majority label.
-        Simulation: tests/test_draws.py: ``test_few_draws_without_signal_choose_a_method``.
-        """
-        from scipy.stats import norm
-
-        alone, scale = self._alone(constant), 2 * self.texts / FOLD_VARIANCE
-        if not alone:
-            return 1.0
-        return cauchy_combination([float(norm.sf(math.sqrt(scale * max(gain, 0.0)))) for gain in alone])
-
-    @property
-    def detectable(self) -> float:
-        """The true gain, in nats per text, that is found with a probability of at least 80% if all methods have it.
-
-        (z_{0.95} + z_{0.8})^2 FOLD_VARIANCE / 2 N: sqrt(2 N gain / FOLD_VARIANCE) is then normal around z_{0.95} + z_{0.8} with a
-        standard deviation of at most 1 (Wilks 1938). Simulation: tests/test_draws.py: ``test_the_detectable_gain_is_detected``.
-        """
-        from scipy.special import ndtri
-
-        return float((ndtri(1 - SIGNIFICANT) + ndtri(POWER)) ** 2) * FOLD_VARIANCE / (2 * self.texts)
+        return any(gain > 0 for i, gain in enumerate(self.gains) if i != constant and i not in self.combined)
 
 
 def choose_within_draw(

@@ -39,21 +39,6 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
     return np.asarray(stats.false_discovery_control(np.clip(p_values, 0, 1).ravel()).reshape(p_values.shape))
 
 
-def cauchy_combination(p_values: Sequence[float]) -> float:
-    """One p-value from many, against the hypothesis that nothing is there in any test, however the tests depend on each other.
-
-    1/2 - arctan(mean tan(π (1/2 - p))) / π: the sum of standard Cauchy variables has the same tail whatever their dependence (Liu
-    and Xie 2020). Where all tests agree it is their p-value, as if there were one. Exact in the limit of small p-values only:
-    of families without effects, 5 to 7% are below 0.05.
-    Simulation: tests/test_stats_simulations.py: ``test_combined_p_values_are_rarely_small_by_chance``.
-
-    >>> round(cauchy_combination([0.01, 0.01, 0.01]), 3), round(cauchy_combination([0.01, 0.5, 0.5]), 3)
-    (0.01, 0.03)
-    """
-    p = np.clip(p_values, 1e-15, 1 - 1e-15)
-    return float(0.5 - np.arctan(np.tan((0.5 - p) * np.pi).mean()) / np.pi)
-
-
 def max_statistic_threshold(statistics: np.ndarray, level: float = 0.95) -> np.ndarray:
     """(P,) what the largest of many statistics stays below in 95% of permutations, from ``statistics`` (R, P) of R permutations.
 

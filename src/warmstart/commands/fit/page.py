@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from warmstart.config import Config
-from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.draws import LEARNABLE, MAJORITY_LABEL
 from warmstart.experiment.fit_result import FitResult
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import comparison_chart
@@ -71,6 +71,7 @@ def _methods_section(result: FitResult) -> Section:
         _repetitions(result),
         f"The best is right on {percent(found.out_of_fold)}; being chosen flatters it by {percent(found.optimism)}, by resampling.",
         "Gain: nats per text over the label frequencies, calibrated. Without any above 0 nothing is recommended.",
+        *([] if result.no_signal is None else [f"{LEARNABLE}, p = {result.no_signal:.3f}."]),
     )
     header = ("method", "right, %", "gain", "repetitions", "seconds per fit")
     return Section("For statisticians: all methods", text, (Table(header, rows),), folded=True)

@@ -245,7 +245,7 @@ def _ranking_section(result: Comparison) -> Section:
     second = [name for name in header if name in PART_COLUMNS]
     tables = (Table(first, _columns(result, first)), Table(second, _columns(result, second)))
     title = f"Ranking with {result.labels:,} labels" if result.curve else "Ranking"
-    return Section(title, (*result.findings, rule, explanation), (figure, *tables))
+    return Section(title, (*result.findings, rule, *filter(None, [result.draws.permuted]), explanation), (figure, *tables))
 
 
 def _rule(result: Comparison) -> str:
