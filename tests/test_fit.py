@@ -159,6 +159,16 @@ def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
     assert "5 repetitions draw other folds" in (tmp_path / "run" / "report.html").read_text()
 
 
+def test_a_quick_encoder_has_a_turn_in_any_time(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One repetition, as words have; an encoder that takes long has none."""
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    config = FitConfig(data=str(table(tmp_path)), encoders=(str(tmp_path / "lm"),), minutes=0.0001, out=str(tmp_path / "run"))
+    assert {len(one.scores) for one in fit_data(config).candidates if one.family == "frozen"} == {1}
+    monkeypatch.setattr("warmstart.experiment.fit.SOON", 1)
+    found = fit_data(config.model_copy(update={"out": str(tmp_path / "slow")}))
+    assert not [one for one in found.candidates if one.family == "frozen"]
+
+
 def test_test_texts_that_are_given_are_scored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then they say how good the model is."""
     monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)

@@ -44,6 +44,8 @@ MOST_WRONG, CONFIDENCE = 0.05, 0.95
 """of the answers that a fit gives without a person, so many may be wrong; and how sure that is"""
 SHARE_OF_CURVE = 0.1
 """of the time for trials: what more labels would bring is not said if it takes longer"""
+SOON, TOKENS_PER_WORD = 1e12, 1.4
+"""operations of an encoder that take some 15 seconds on two cores: so many are spent however short the time is"""
 MANY_DIFFERENT = 0.5
 """a task with more labels per text has no classes"""
 
@@ -115,15 +117,18 @@ def check_labels(task: Task) -> None:
 def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
     """The sweep of the methods for which there was time, their trials, and the names of the others.
 
-    Words have one repetition whatever the time. They and the vectors of the smallest encoder have all of theirs before a larger
-    one reads a text. Then each network reads the labelled texts, then those without labels, and trains last.
+    Words have one repetition whatever the time, as have the vectors of the smallest encoder if it reads in seconds. Both have all
+    of theirs before a larger one reads a text. Then each network reads the labelled texts, then those without labels, and trains
+    last.
     """
     alone = sorted((one for one in sweep.methods if one.family != STACK), key=lambda one: (one.fine_tunes, _reads_much(one)))
     smallest = min((one.backbone_parameters for one in alone if one.family == "frozen"), default=0)
     cheap = [one for one in alone if not one.fine_tunes and not _reads_much(one) and one.backbone_parameters <= smallest]
-    words = tuple(one for one in cheap if one.family == "baseline")
+    tokens = TOKENS_PER_WORD * sum(len(str(text).split()) for text in sweep.task.train.texts)
+    soon = 2 * smallest * tokens < SOON
+    first = tuple(one for one in cheap if soon or one.family == "baseline")
     once = sweep.config.model_copy(update={"seeds": 1}), sweep.context.model_copy(update={"deadline": None})
-    run_sweep(replace(sweep, methods=words, config=once[0], context=once[1]), None)
+    run_sweep(replace(sweep, methods=first, config=once[0], context=once[1]), None)
     for part in (cheap, alone):
         runs = run_sweep(replace(sweep, methods=tuple(part)), None, racing=True)
     found = [method for method in alone if any(trial in runs.results for trial in runs.of(method))]
