@@ -186,6 +186,7 @@ def test_the_head_ends_at_the_class_means_of_the_tuned_vectors(tokenizer: Tokeni
         torch.testing.assert_close(F.normalize(model.head.score.weight.detach(), dim=1)[:2], means, atol=1e-4, rtol=1e-4)
         assert set(run.test_predictions.argmax(axis=1)) <= {0, 1}
         np.testing.assert_allclose(run.validation_predictions, run.test_predictions, atol=1e-5)  # both by the final weights
+        assert run.validation_score == (run.validation_predictions.argmax(axis=1) == encoded.task.validation.labels).mean()
         assert model.head.config.to_dict()["dropout"] == 0
         torch.testing.assert_close(*(model.train()(whole.ids, whole.attention_mask) for _ in range(2)))
 

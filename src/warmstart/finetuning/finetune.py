@@ -168,14 +168,14 @@ class FineTuning:
         rows.restore()
         if scheme.contrast:
             set_class_means(model, encoded, self.seed, trained=True)
-            validation.forget()
+            validation.evaluate_again()
         test_predictions, validation_predictions = world().first_alone(
             lambda: (predict_test(model, encoded, config), validation.of_kept_weights())
         )
         return FineTuneResult(
             model=model.cpu().eval(),
             seed=self.seed,
-            validation_score=early_stopping.kept_score if early_stopping.curve else math.nan,
+            validation_score=validation.kept_score,
             curve=tuple(early_stopping.curve),
             training=output,
             trainable=trainable,
@@ -210,22 +210,35 @@ class _Validation:
         self.task, self.inputs, self.rows, self.early_stopping = task, inputs, rows, early_stopping
         self.latest: Any = None
         self._kept: Any = None
+        self._changed_score: float | None = None
 
     def evaluate(self) -> dict[str, Any]:
         """The task's metric, with the present weights."""
-        task = self.task
         with self.rows.whole():
             self.latest = self.inputs.predict_validation()
-        return {task.metric: task_type_of(task).scores(task.validation, self.latest, task).score(task.metric)}
+        return {self.task.metric: self._score(self.latest)}
+
+    def _score(self, predictions: Any) -> float:
+        task = self.task
+        return task_type_of(task).scores(task.validation, predictions, task).score(task.metric)
 
     def update(self, step: int, metrics: dict[str, Any]) -> None:
         """Take note of an evaluation."""
         if self.early_stopping.update(step, metrics[self.task.metric]):
             self._kept = self.latest
 
-    def forget(self) -> None:
-        """The kept weights have changed."""
-        self._kept = None
+    def evaluate_again(self) -> None:
+        """The kept weights have changed since they were evaluated."""
+        if self.early_stopping.curve:
+            self._kept = world().first_alone(self.inputs.predict_validation)
+            self._changed_score = self._score(self._kept)
+
+    @property
+    def kept_score(self) -> float:
+        """The task's metric with the kept weights; nan without evaluations."""
+        if self._changed_score is not None:
+            return self._changed_score
+        return self.early_stopping.kept_score if self.early_stopping.curve else math.nan
 
     def of_kept_weights(self) -> Any:
         """The predictions of the weights that are kept, which the model has again; None without evaluations."""
