@@ -465,3 +465,17 @@ def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: 
     assert all(result.search_seconds < 100 for result in done.values())
     chosen = rank_method(probe, SweepRuns(tuple(trials), done)) or pytest.fail("its first seed has run")
     assert chosen.search_seconds < 200
+
+
+def test_a_sweep_of_another_task_keeps_no_model(place: Path) -> None:
+    """One of the same task does, with other settings."""
+    model, manifest = place / "race" / "bundle" / "stack.json", place / "task" / "task.yaml"
+    config = race_config(place, schemes=[], seeds=1, scratch=False)
+    for number, kept in enumerate((False, True, False)):
+        if number == 2:
+            manifest.write_text(manifest.read_text() + "metric: macro_f1\n")
+        with releasing_locks():
+            open_sweep(config.model_copy(update={"seeds": 1 + number}))
+        assert model.exists() == kept
+        model.parent.mkdir(exist_ok=True)
+        model.write_text("{}")

@@ -104,7 +104,8 @@ def check_labels(task: Task) -> None:
         raise DataError(f"fit learns one label for each single text, but this is {kind}; `warmstart adapt` trains it")
     counts = np.bincount(task.train.labels, minlength=len(task.labels))
     if np.count_nonzero(counts) < 2:
-        raise DataError(f"there must be texts of at least two labels, but all {counts.max()} have '{task.labels[counts.argmax()]}'")
+        only = task.labels[counts.argmax()]
+        raise DataError(f"there must be texts of at least two labels, but all {counts.max()} have '{only}'; label some of another")
     if np.count_nonzero(counts > 1) < 2:
         raise DataError("at least two labels must have two texts each, but nearly every text has a label of its own; label more")
     if np.count_nonzero(counts) > max(10, MANY_DIFFERENT * len(task.train)):
