@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import redirect_stderr
 from dataclasses import replace
 from io import StringIO
@@ -309,6 +310,64 @@ def test_the_model_keeps_how_sure_it_was_of_texts_left_out(fitted: tuple[Path, F
     assert polars.read_csv(place / "sure.csv")["label"].is_not_null().sum() >= 30
     sure = replace(found, alone=find_threshold(np.linspace(0.5, 1, 200), np.ones(200, dtype=bool), 0.05))
     assert "Answers alone: 100 of 100, with at most 5 of 100 of these wrong (predict --target-error 0.05)." in sure.findings
+
+
+def test_macro_f1_chooses_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said as such, of the chosen method and its rival with intervals; test texts are scored by it; nothing is of 100."""
+    monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+    task = cats(1)
+    test = {"body": task.test.texts, "topic": [task.labels[number] for number in task.test.labels]}
+    polars.DataFrame(test).write_csv(tmp_path / "held_out.csv")
+    given = FitConfig(data=str(table(tmp_path, 60)), metric="macro_f1", out=str(tmp_path / "run"))
+    found = fit_data(given)
+    assert found.expected == found.selected.expected
+    value, low, high = found.expected
+    assert found.headline == f"Use {found.best.name}: macro-F1 {value:.2f} on new texts (likely {low:.2f} to {high:.2f})."
+    assert all("macro-F1 0." in score or "macro-F1 1." in score for _, score in found.comparison)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "macro-F1, %" in page
+    assert "of 100 of your texts" not in page
+    tested = fit_data(given.model_copy(update={"test": str(tmp_path / "held_out.csv")})).tested
+    assert tested
+    assert tested.low <= tested.value <= tested.high
+
+
+def rare(share: float) -> FitResult:
+    """A fit of sixty labels of which so many are the first."""
+    found, labels = fit_result(), (np.arange(60) >= round(60 * share)).astype(np.int64)
+    split = replace(found.left_out, labels=labels)
+    always = np.eye(2)[np.zeros(60, dtype=int)]
+    first = found.candidates[0]._replace(predicted=always, right=(labels == 0).astype(float), scores=(share,) * 5)
+    careful = found.candidates[2]._replace(predicted=np.eye(2)[np.where(np.arange(60) % 7, labels, 1 - labels)])
+    careful = careful._replace(right=careful.predicted[np.arange(60), labels], scores=(0.85,) * 5)
+    return replace(found, task=found.task.with_train(split), left_out=split, candidates=(first, careful))
+
+
+def test_a_method_that_ignores_the_rare_label_is_not_chosen_by_macro_f1() -> None:
+    """By accuracy it would be, and then it is said that accuracy misleads; without a rare label nothing is said."""
+    found = rare(0.9)
+    by_f1 = replace(found, task=replace(found.task, metric="macro_f1"))
+    assert (found.best.name, by_f1.best.family) == ("majority", "frozen")
+    assert [score for name, score in by_f1.comparison if name.startswith("always")] == ["macro-F1 0.47"]
+    assert (
+        found.misleads
+        == 'Always "other" is right on 90 of 100, so accuracy misleads; --metric macro_f1 chooses by the mean over labels.'
+    )
+    assert found.misleads in found.warnings
+    known = fit_result()
+    rival = replace(known, task=replace(known.task, metric="macro_f1")).findings[2]
+    assert re.search(r"naive Bayes \+ EM, has a macro-F1 of 0\.\d\d \(0\.\d\d to 0\.\d\d\) by itself\.$", rival)
+    assert (by_f1.misleads, rare(0.5).misleads) == ("", "")
+    assert rare(0.75).misleads, "within the interval of the chosen method"
+
+
+def test_labels_that_no_text_has_yet_are_counted() -> None:
+    """By those seen once; a few are not worth a sentence."""
+    found = fit_result()
+    many, few = (np.where(np.arange(60) < once, np.arange(60), 60) for once in (6, 1))
+    seen = [replace(found, task=found.task.with_train(replace(found.task.train, labels=labels))) for labels in (many, few)]
+    assert seen[0].unseen.startswith("About 10 of 100 new texts have a label that none of your texts has; ")
+    assert seen[1].unseen == ""
 
 
 def test_what_more_labels_would_bring_is_said_where_it_is_known(fitted: tuple[Path, FitResult, str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from warmstart.seeding import rng
-from warmstart.stats.proportions import binomial_test, mean_proportion, paired_proportions, wilson_interval
+from warmstart.stats.proportions import binomial_test, mean_proportion, paired_proportions, unseen_label_share, wilson_interval
 
 
 def groups(*rights: object) -> list[np.ndarray]:
@@ -37,6 +37,25 @@ def test_the_interval_of_the_mean_holds_the_truth() -> None:
         draw = rng(0, "studies")
         found = [mean_proportion(groups(*(draw.random((count, pairs)) < proportion))) for _ in range(400)]
         assert sum(low <= proportion <= high for _, low, high in found) > 0.93 * 400, count
+
+
+@pytest.mark.proofs
+def test_the_share_of_unseen_labels_is_estimated() -> None:
+    """Hardly any bias over users of few and many labels; a user's own estimate is off by a few points."""
+    chance = np.random.default_rng(0)
+    for labels, texts, skew in ((80, 100, 0.3), (150, 50, 1.0), (20, 200, 1.5), (5, 100, 0.0)):
+        shares = 1 / np.arange(1, labels + 1) ** skew
+        shares /= shares.sum()
+        drawn = [chance.choice(labels, texts, p=shares) for _ in range(1000)]
+        off = np.array([unseen_label_share(one) - np.delete(shares, np.unique(one)).sum() for one in drawn])
+        print(f"{labels} labels, {texts} texts: bias {100 * off.mean():+.2f} points, off by {100 * off.std():.1f}")
+        assert abs(off.mean()) < 1 / texts + 4 * off.std() / np.sqrt(len(off))
+        assert off.std() < 1 / np.sqrt(texts)
+
+
+def test_copies_are_one_text_with_a_label() -> None:
+    """A label seen on copies alone has been seen once."""
+    assert unseen_label_share(np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2])) == pytest.approx(1 / 3)
 
 
 def test_a_difference_is_claimed_if_interval_and_sign_test_agree() -> None:

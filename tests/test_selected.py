@@ -115,7 +115,7 @@ def test_f1_of_what_was_selected_is_covered(texts: int, several: bool, average: 
                 for number, (columns, strength) in enumerate(methods):
                     weights = ridge(inputs[rest][:, columns], labels[rest], strength)
                     predicted[number, repetition, held] = said(inputs[held][:, columns] @ weights, several)
-        found = selected_f1(predicted, labels, average)
+        found = selected_f1(predicted.mean(axis=1), labels, average, REPETITIONS)
         columns, strength = methods[found.index]
         answers = said(others[:, columns] @ ridge(inputs[:, columns], labels, strength), several)
         hits, total = (answers * true_labels).sum(axis=0), answers.sum(axis=0) + true_labels.sum(axis=0)
@@ -141,7 +141,7 @@ def test_f1_is_that_of_scikit_learn() -> None:
     chance = np.random.default_rng(0)
     labels, predicted = chance.random((50, 3)) < 0.4, chance.random((50, 3)) < 0.4
     for average in ("macro", "micro"):
-        found = selected_f1(predicted[None, None].astype(float), labels.astype(float), average)
+        found = selected_f1(predicted[None].astype(float), labels.astype(float), average, 1)
         assert found.out_of_fold == pytest.approx(f1_score(labels, predicted, average=average))
 
 

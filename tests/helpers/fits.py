@@ -23,5 +23,6 @@ def fit_result() -> FitResult:
         right = chance.random(len(labels)) < accuracy
         probabilities = np.full((len(labels), 2), 0.3)
         probabilities[np.arange(len(labels)), np.where(right, labels, 1 - labels)] = 0.7
-        found.append(OutOfFold(name, family, probabilities, right.astype(float), (float(right.mean()),) * 5, gain, 0.5))
+        predicted = (probabilities > 0.5).astype(float)
+        found.append(OutOfFold(name, family, probabilities, predicted, right.astype(float), (float(right.mean()),) * 5, gain, 0.5))
     return FitResult(task, 200, tuple(found), task.train, audit(task), ("lora · minilm",))

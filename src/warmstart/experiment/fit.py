@@ -19,7 +19,7 @@ from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig, duration_seconds
-from warmstart.experiment.fit_result import FitResult, OutOfFold
+from warmstart.experiment.fit_result import ACCURACY, FitResult, OutOfFold
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import reads_pool, stack_of
 from warmstart.experiment.more_labels import more_labels
@@ -33,8 +33,9 @@ from warmstart.model.bundle import Bundle, Calibration
 from warmstart.seeding import rng
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
-from warmstart.stats.intervals import Estimate
+from warmstart.stats.intervals import Estimate, percentiles
 from warmstart.stats.proportions import wilson_interval
+from warmstart.tasks import task_type_of
 from warmstart.tasks.predict import predict
 from warmstart.tasks.scoring import score_test
 
@@ -68,8 +69,9 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
     if not found.learned:
         return found
     method = next(one for one in sweep.methods if one.name == found.best.name)
+    counted = task.metric == ACCURACY
     until = time.time() + SHARE_OF_CURVE * duration_seconds(config.budget or "3m")
-    more = more_labels(_cheapest_like(found, sweep), sweep, runs, until)
+    more = more_labels(_cheapest_like(found, sweep), sweep, runs, until) if counted else None
     done = refit(method, runs, sweep.context)
     held_out = _held_out(done, sweep, runs)
     model = replace(done.model, calibration=held_out)
@@ -80,7 +82,7 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
 def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
     """The chosen method; in place of a stack the best of those that are fitted in a moment, whose curve is much like its own."""
     quick = [one for one in found.candidates if one.family in ("baseline", "frozen")]
-    best = max(quick, key=lambda one: float(one.right.mean())) if found.best.family == STACK else found.best
+    best = max(quick, key=lambda one: float(np.mean(one.scores))) if found.best.family == STACK else found.best
     return next(one for one in sweep.methods if one.name == best.name)
 
 
@@ -150,15 +152,17 @@ def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
         if trials:
             split = trial_budget(trials[0], sweep.context).choosing
             parts = [_predicted(trial, sweep, runs, split) for trial in trials]
-            right = np.stack([part.argmax(axis=1) == split.labels for part in parts])
+            predicted = np.stack([part.argmax(axis=1) for part in parts])
+            right = predicted == split.labels
             results = [runs.results[trial] for trial in trials]
             found.append(
                 OutOfFold(
                     method.name,
                     method.family,
                     np.mean(parts, axis=0),
+                    np.eye(len(sweep.task.labels))[predicted].mean(axis=0),
                     right.mean(axis=0),
-                    tuple(right.mean(axis=1).tolist()),
+                    tuple(task_type_of(sweep.task).scores(split, part, sweep.task).score(sweep.task.metric) for part in parts),
                     float(np.mean([one.gain[0] for one in results if one.gain] or [0.0])),
                     float(np.mean([one.seconds for one in results])),
                 )
@@ -196,7 +200,9 @@ def _left_out(members: Sequence[TrialPredictions], split: Split) -> np.ndarray:
 
 
 def _tested(task: Task, model: Bundle | Stack, name: str, config: Config) -> Estimate:
-    """The accuracy on the test split, which the ledger counts."""
+    """The task's metric on the test split, which the ledger counts."""
     probabilities = predict(model, task.test.texts).probabilities
     scored = score_test(task, probabilities, ScoringRun.of(config).method(name, [task.digest]), None)
-    return wilson_interval(scored.scores.score("accuracy"), len(np.unique(task.test.units)))
+    if task.metric == ACCURACY:
+        return wilson_interval(scored.score, len(np.unique(task.test.units)))
+    return Estimate(scored.score, *percentiles(scored.resampled).tolist())

@@ -14,10 +14,12 @@ import numpy as np
 from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.notebook import Shown
-from warmstart.stats.formatting import of_100, percent_value
+from warmstart.stats.choice import worse_out_of_fold
+from warmstart.stats.differences import MethodScores
+from warmstart.stats.formatting import figure_interval, of_100, percent_value
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.proportions import paired_proportions
-from warmstart.stats.selected import SelectedScore, selected_accuracy
+from warmstart.stats.proportions import paired_proportions, unseen_label_share
+from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 MOST_LINES = 12
 """on a terminal"""
 SHOWN_ERRORS, SHOWN_FINDINGS, SHOWN_MISSING = 5, 3, 4
+ACCURACY = "accuracy"
+ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
+"""the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
+MANY_UNSEEN = 0.03
+"""share of new texts whose label no labelled text has, from which it is said"""
 
 
 class OutOfFold(NamedTuple):
@@ -38,10 +45,12 @@ class OutOfFold(NamedTuple):
     family: str
     probabilities: np.ndarray
     """(N, C) mean over repetitions"""
+    predicted: np.ndarray
+    """(N, C) the share of repetitions in which it predicts each label"""
     right: np.ndarray
     """(N,) the share of repetitions in which its prediction is right"""
     scores: tuple[float, ...]
-    """accuracy of each repetition"""
+    """the task's metric, of each repetition"""
     gain: float
     """nats per text over the label frequencies, calibrated; mean over repetitions"""
     seconds: float
@@ -79,18 +88,31 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     more: tuple[int, Estimate] | None = None
     """a number of further labels, and the accuracy that they are expected to add"""
     tested: Estimate | None = None
-    """the accuracy on the test texts that were given"""
+    """the task's metric on the test texts that were given"""
     model: Bundle | Stack | None = field(default=None, repr=False, compare=False)
     """fitted to all labels; None if no method learned anything"""
 
     @cached_property
     def selected(self) -> SelectedScore:
-        """The best method and the accuracy to expect of it; the majority label if no method gains anything over it."""
+        """The best method and the score to expect of it; the majority label if no method gains anything over it."""
         learned = any(one.gain > 0 for one in self.candidates if one.name != MAJORITY_LABEL)
         shown = [one for one in self.candidates if learned or one.name == MAJORITY_LABEL]
-        repetitions = len(max(shown, key=lambda one: float(one.right.mean())).scores)
-        found = selected_accuracy(np.stack([one.right for one in shown]), repetitions, self.left_out.units)
+        found = self._score(*shown)
         return found if learned else replace(found, index=self.candidates.index(shown[0]))
+
+    def _score(self, *methods: OutOfFold) -> SelectedScore:
+        """The best of some methods by the task's metric."""
+        repetitions, units = len(max(methods, key=lambda one: float(np.mean(one.scores))).scores), self.left_out.units
+        if self.task.metric == ACCURACY:
+            return selected_accuracy(np.stack([one.right for one in methods]), repetitions, units)
+        labels = np.eye(len(self.task.labels))[self.left_out.labels]
+        return selected_f1(np.stack([one.predicted for one in methods]), labels, "macro", repetitions, units)
+
+    @cached_property
+    def alone_scores(self) -> dict[str, SelectedScore]:
+        """The score of each method by itself, by name, the best first."""
+        found = {one.name: self._score(one) for one in self.candidates}
+        return dict(sorted(found.items(), key=lambda one: -one[1].out_of_fold))
 
     @property
     def best(self) -> OutOfFold:
@@ -117,15 +139,24 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The best method on the other side: without pretraining if the chosen one transfers, otherwise with it."""
         families = TRANSFER if self.best.family in WITHOUT_PRETRAINING else WITHOUT_PRETRAINING
         others = [one for one in self.candidates if one.family in families and one.name != MAJORITY_LABEL]
-        return max(others, key=lambda one: float(one.right.mean()), default=None)
+        return max(others, key=lambda one: self.alone_scores[one.name].out_of_fold, default=None)
 
     @property
     def unclear(self) -> str:
         """A sentence if the rival may be as good, by the texts that both predicted when they were left out; else empty."""
-        if not (self.learned and self.rival) or paired_proportions([self.best.right], [self.rival.right]).sign:
+        if not (self.learned and self.rival):
             return ""
-        mine, other = (of_100(one.right.mean()) for one in (self.best, self.rival))
-        return f"Not yet clear which is better: of 100 of your own texts, left out, they are right on {mine} and {other}."
+        pair = [self.alone_scores[one.name] for one in (self.best, self.rival)]
+        if self.task.metric == ACCURACY:
+            if paired_proportions([self.best.right], [self.rival.right]).sign:
+                return ""
+            mine, other = (of_100(one.out_of_fold) for one in pair)
+            return f"Not yet clear which is better: of 100 of your own texts, left out, they are right on {mine} and {other}."
+        best, rival = (MethodScores("", (one.out_of_fold,), one.resampled[None]) for one in pair)
+        if worse_out_of_fold(rival, best):
+            return ""
+        mine, other = (f"{one.out_of_fold:.2f}" for one in pair)
+        return f"Not yet clear which is better: on your own texts, left out, they have a macro-F1 of {mine} and {other}."
 
     @property
     def answers_alone(self) -> str:
@@ -158,9 +189,12 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             return f"Label more texts first: no method does better than always saying {self.majority[0]}."
         if not self.told:
             few = f"{len(self.task.test)} test texts" if self.tested else f"{len(self.left_out)} labels"
-            return f"Use {self.best.name}; {few} are too few to say how often it is right."
+            known = "how often it is right" if self.task.metric == ACCURACY else "how good it is"
+            return f"Use {self.best.name}; {few} are too few to say {known}."
         value, low, high = self.expected
-        return f"Use {self.best.name}: right on {of_100(value)} of 100 new texts (likely {of_100(low)} to {of_100(high)})."
+        if self.task.metric == ACCURACY:
+            return f"Use {self.best.name}: right on {of_100(value)} of 100 new texts (likely {of_100(low)} to {of_100(high)})."
+        return f"Use {self.best.name}: macro-F1 {value:.2f} on new texts (likely {low:.2f} to {high:.2f})."
 
     @property
     def how(self) -> str:
@@ -177,11 +211,13 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def comparison(self) -> list[tuple[str, str]]:
-        """(method, right of 100) of the chosen method on new texts, if told; out of fold of its rival and the majority label."""
+        """(method, score in words) of the chosen method on new texts, if told; out of fold of its rival and the majority label."""
         label, share = self.majority
+        counted = self.task.metric == ACCURACY
         rows = [(self.best.name, self.expected.value)] if self.told else []
-        rows += [(self._named_rival, float(self.rival.right.mean()))] if self.rival else []
-        return [(name, of_100(value)) for name, value in (*rows, (f'always "{label}"', share))]
+        rows += [(self._named_rival, self.alone_scores[self.rival.name].out_of_fold)] if self.rival else []
+        rows += [(f'always "{label}"', share if counted else 2 * share / (1 + share) / len(np.unique(self.left_out.labels)))]
+        return [(name, f"{of_100(value)} of 100" if counted else f"macro-F1 {value:.2f}") for name, value in rows]
 
     @property
     def _named_rival(self) -> str:
@@ -196,9 +232,11 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The result in a few sentences."""
         sentences = [self.headline, *filter(None, [self.how])]
         if self.learned and self.rival:
-            share = of_100(self.rival.right.mean())
-            rival = f"The {self._named_rival.replace(': ', ', ')}, is right on {share} of 100 of your texts when they are left out."
-            sentences += [rival, *filter(None, [self.unclear])]
+            found = self.alone_scores[self.rival.name]
+            has = f"is right on {of_100(found.out_of_fold)} of 100 of your texts when they are left out"
+            if self.task.metric != ACCURACY:
+                has = f"has a macro-F1 of {figure_interval(found.out_of_fold, *found.expected[1:], digits=2)} by itself"
+            sentences += [f"The {self._named_rival.replace(': ', ', ')}, {has}.", *filter(None, [self.unclear])]
         if self.alone:
             sentences.append(self.answers_alone or "The labels do not suffice yet to let it answer alone.")
         sentences += filter(None, [self.outlook])
@@ -209,8 +247,27 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def warnings(self) -> list[str]:
-        """What somebody should know of the texts and labels, at most three sentences."""
-        return [finding.sentence for finding in self.audit.findings() if finding.severity != "note"][:SHOWN_FINDINGS]
+        """What somebody should know of the texts and labels, at most five sentences."""
+        found = [finding.sentence for finding in self.audit.findings() if finding.severity != "note"][:SHOWN_FINDINGS]
+        return [*filter(None, [self.unseen, self.misleads]), *found]
+
+    @property
+    def unseen(self) -> str:
+        """How many new texts have a label that no labelled text has; empty if they are few."""
+        share = unseen_label_share(self.task.train.labels, self.task.train.units)
+        if share < MANY_UNSEEN:
+            return ""
+        return f"About {of_100(share)} of 100 new texts have a label that none of your texts has; label more."
+
+    @property
+    def misleads(self) -> str:
+        """Whether accuracy, by which the method is chosen, hardly tells it from the most frequent label."""
+        label, share = self.majority
+        near = self.learned and share > NEARLY_ONE_SIDED and share >= self.selected.expected.low
+        if self.task.metric != ACCURACY or not (share > ONE_SIDED or near):
+            return ""
+        always = f'Always "{label}" is right on {of_100(share)} of 100, so accuracy misleads'
+        return f"{always}; --metric macro_f1 chooses by the mean over labels."
 
     @property
     def mistakes(self) -> list[Mistake]:
@@ -239,7 +296,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
         rows = self.comparison[self.told :]
         width = max(len(name) for name, _ in rows)
-        others = [f"  {name:<{width}}  {share} of 100" for name, share in rows]
+        others = [f"  {name:<{width}}  {score}" for name, score in rows]
         lines = [self.headline, *others, *filter(None, [self.unclear, self.answers_alone, self.outlook, self.how])]
         if saved:
             lines += [f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
@@ -254,6 +311,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "task": self.task.summary(),
             "unlabelled": self.unlabelled,
             "recommended": self.best.name if self.learned else None,
+            "metric": self.task.metric,
             "expected": found.expected._asdict(),
             "out_of_fold": found.out_of_fold,
             "optimism": found.optimism,

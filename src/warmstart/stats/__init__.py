@@ -94,6 +94,7 @@ _HOMES = {
     "selected_accuracy": "selected",
     "selected_f1": "selected",
     "weighted_accuracy": "anytime",
+    "unseen_label_share": "proportions",
     "wilson_interval": "proportions",
     "worse_out_of_fold": "choice",
 }
@@ -172,6 +173,7 @@ if TYPE_CHECKING:
     from warmstart.stats.proportions import mean_proportion as mean_proportion
     from warmstart.stats.proportions import paired_proportions as paired_proportions
     from warmstart.stats.proportions import sign_test as sign_test
+    from warmstart.stats.proportions import unseen_label_share as unseen_label_share
     from warmstart.stats.proportions import wilson_interval as wilson_interval
     from warmstart.stats.ratios import ClusteredRatio as ClusteredRatio
     from warmstart.stats.resampling import cluster_bootstrap as cluster_bootstrap

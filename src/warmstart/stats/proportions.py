@@ -28,6 +28,21 @@ def wilson_interval(proportion: float, count: float) -> Estimate:
     return Estimate(p, max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n)))
 
 
+def unseen_label_share(labels: np.ndarray, units: np.ndarray | None = None) -> float:
+    """The share of new texts with a label that no labelled text has: that of the N texts whose label no other has (Good 1953).
+
+    ``labels`` (N,) are numbers; ``units`` (N,) are equal for texts that depend on each other, such as copies. New texts must be
+    like these, which were not picked by their labels. Off by at most 1 / N in the mean. Simulation: tests/test_proportions.py:
+    ``test_the_share_of_unseen_labels_is_estimated``.
+
+    >>> unseen_label_share(np.array([0, 0, 0, 1, 1, 2, 2, 3, 4, 5]))
+    0.3
+    """
+    pairs = np.unique(np.stack([labels, np.arange(len(labels)) if units is None else units]), axis=1)
+    counts = np.unique(pairs[0], return_counts=True)[1]
+    return float((counts == 1).sum() / pairs.shape[1])
+
+
 def clopper_pearson_bound(errors: int, count: int, confidence_level: float) -> float:
     """The largest error rate that ``errors`` in ``count`` cases still allows: one-sided and exact (Clopper and Pearson 1934).
 

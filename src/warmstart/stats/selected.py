@@ -7,7 +7,7 @@ of cross-validation, each with other folds, C labels, K figures of a text that a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class SelectedScore:
     """by how much, in the mean over resamples"""
     expected: Estimate
     """its score on new texts with a 95% interval"""
+    resampled: np.ndarray = field(repr=False, compare=False)
+    """its score out of fold on 1,000 resamples of the texts, which are the same for other methods of these texts"""
 
 
 def selected_accuracy(right: np.ndarray, repetitions: int, units: np.ndarray | None = None) -> SelectedScore:
@@ -51,27 +53,31 @@ def selected_accuracy(right: np.ndarray, repetitions: int, units: np.ndarray | N
     return _selected(right[:, :, None], lambda means: means[..., 0], repetitions, units)
 
 
-def selected_f1(predicted: np.ndarray, labels: np.ndarray, average: str, units: np.ndarray | None = None) -> SelectedScore:
-    """The same by F1, ``average`` macro or micro: ``predicted`` (M, R, N, C) and ``labels`` (N, C) are 1 where a text has a label.
+def selected_f1(
+    predicted: np.ndarray, labels: np.ndarray, average: str, repetitions: int, units: np.ndarray | None = None
+) -> SelectedScore:
+    """The same by F1, ``average`` macro or micro: ``labels`` (N, C) are 1 where a text has a label, else 0.
 
-    F1 = 2 hits / (predictions + labels), of each class for macro, of all together for micro (Opitz and Burst 2019). Simulation:
+    ``predicted`` (M, N, C) is the share of repetitions in which each method gives a text each label. F1 = 2 hits / (predictions +
+    labels), of each class that occurs for macro, of all together for micro (Opitz and Burst 2019). Simulation:
     tests/test_selected.py: ``test_f1_of_what_was_selected_is_covered``.
 
     >>> labels = np.eye(2)[[0] * 60 + [1] * 40]
     >>> always_first = np.eye(2)[[0] * 100]
-    >>> found = selected_f1(np.stack([labels, always_first])[:, None], labels, "macro")
+    >>> found = selected_f1(np.stack([labels, always_first]), labels, "macro", repetitions=5)
     >>> found.index, found.out_of_fold
     (0, 1.0)
     """
-    hits = (predicted * labels).mean(axis=1)
-    counts = np.stack([2 * hits, predicted.mean(axis=1) + labels], axis=-1)
+    some = labels.any(axis=0) if average == "macro" else np.ones(labels.shape[1], dtype=bool)
+    predicted, labels = predicted[..., some], labels[:, some]
+    counts = np.stack([2 * predicted * labels, predicted + labels], axis=-1)
 
     def f1(means: np.ndarray) -> np.ndarray:
         means = means.reshape(*means.shape[:-1], -1, 2)
         means = means.sum(axis=-2, keepdims=True) if average == "micro" else means
         return (means[..., 0] / np.maximum(means[..., 1], 1e-12)).mean(axis=-1)
 
-    return _selected(counts.reshape(*counts.shape[:2], -1), f1, predicted.shape[1], units)
+    return _selected(counts.reshape(*counts.shape[:2], -1), f1, repetitions, units)
 
 
 def _selected(
@@ -101,4 +107,4 @@ def _selected(
     known = min(product, spread) > 1e-12  # not if every text is right, or none
     texts = min(len(sizes), max(1.0, product / spread)) if known else len(sizes)
     texts /= REPEATED if repetitions >= MANY_REPETITIONS else ONCE
-    return SelectedScore(best, float(scores[best]), optimism, wilson_interval(expected, texts))
+    return SelectedScore(best, float(scores[best]), optimism, wilson_interval(expected, texts), resampled[:, best])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 from tyro.conf import Positional
@@ -34,6 +34,7 @@ from warmstart.system.storage import atomic_write
 from warmstart.tasks.guess import Guess, guess_task
 from warmstart.tasks.load import load_task, read_descriptions, read_spec
 
+Metric = Literal["accuracy", "macro_f1"]
 FIT_FILE = "fit.json"
 SHARE_OF_TRIALS = 0.7
 """of the minutes: no method starts after that, so that the best can still be fitted to all labels"""
@@ -52,6 +53,9 @@ class FitConfig(LabelledTableFlags):
     labels_file: FileInput[str | None] = None
     """what labels mean in words, for methods that read their names: lines of a label, a tab and its description, a csv of these two
     columns, or YAML (label: description)"""
+    metric: Metric | None = None
+    """what the best method is best in, and what is said of it: the share of texts on which it is right, or the mean over labels of
+    their F1, where a rare label counts as much as a frequent one; default: accuracy, or what a manifest says"""
     minutes: float = Field(3, gt=0)
     """time for all of it, about"""
     encoders: FileInput[tuple[str, ...]] = ()
@@ -69,6 +73,8 @@ def fit_data(config: FitConfig) -> FitResult:
     task = read_labelled(config)
     if config.labels_file:
         task = replace(task, label_descriptions=read_descriptions(Path(config.labels_file), task.labels))
+    if config.metric:
+        task = replace(task, metric=config.metric)
     encoders, note = _encoders(config.encoders)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
     with _quiet():
@@ -94,16 +100,16 @@ def fit(
     unlabelled: Sequence[str] = (),
     encoders: Sequence[str] = (),
     minutes: float = 3,
-    seed: int = 0,
+    metric: Metric = "accuracy",
 ) -> FitResult:
     """The same for texts and labels in memory: the best model for them (``.model``), and how good it will be on new texts.
 
     Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
     """
-    task = Task.from_lists(texts, labels, test=0, unlabelled=unlabelled, seed=seed)
+    task = replace(Task.from_lists(texts, labels, test=0, unlabelled=unlabelled), metric=metric)
     names, _ = _encoders(encoders)
     with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, _quiet():
-        return fit_task(task, _settings(task.name, names, minutes, schemes=(), seed=seed, out=str(Path(folder) / "run")))
+        return fit_task(task, _settings(task.name, names, minutes, schemes=(), out=str(Path(folder) / "run")))
 
 
 def _settings(task: str, encoders: Sequence[str], minutes: float, **how: Any) -> RaceConfig:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from warmstart.config import Config
 from warmstart.experiment.draws import LEARNABLE, MAJORITY_LABEL
-from warmstart.experiment.fit_result import FitResult
+from warmstart.experiment.fit_result import ACCURACY, FitResult
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer
@@ -29,26 +30,30 @@ def write_fit_page(result: FitResult, config: Config, folder: Path) -> Path:
 
 def fit_view(result: FitResult) -> Report:
     """What a notebook shows: the method, its rival, and where it fails."""
-    tiles = [(name, f"{share} of 100") for name, share in result.comparison]
     return Report(
         f"Fit: {result.task.name}",
         result.headline,
-        tiles,
+        result.comparison,
         (_result_section(result), *([_mistakes_section(result)] if result.learned else []), _methods_section(result)),
     )
 
 
 def _result_section(result: FitResult) -> Section:
     """The chosen method beside the best others."""
-    shown = sorted(result.candidates, key=lambda one: -one.right.mean())[:SHOWN_METHODS]
-    rows = [(one.name, one.scores, *wilson_interval(float(one.right.mean()), len(result.left_out))) for one in shown]
+    methods = {one.name: one for one in result.candidates}
+    rows = list[tuple[str, Sequence[float], float, float, float]]()
+    for name, found in [*result.alone_scores.items()][:SHOWN_METHODS]:
+        ends = found.expected
+        if result.task.metric == ACCURACY:
+            ends = wilson_interval(found.out_of_fold, len(result.left_out))
+        rows.append((name, methods[name].scores, *ends))
+    what = "Labels predicted correctly" if result.task.metric == ACCURACY else "F1, the mean over labels,"
     caption = (
-        "Labels predicted correctly when their texts are left out: each repetition, their mean, and its 95% interval over texts. "
+        f"{what} when their texts are left out: each repetition, their mean, and its 95% interval over texts. "
         "The best is flattered by being the best."
     )
-    return Section(
-        "What to use", (*result.findings, *result.warnings), (Figure("methods", caption, comparison_chart(rows, "accuracy")),)
-    )
+    chart = Figure("methods", caption, comparison_chart(rows, result.task.metric))
+    return Section("What to use", (*result.findings, *result.warnings), (chart,))
 
 
 def _mistakes_section(result: FitResult) -> Section:
@@ -62,18 +67,21 @@ def _mistakes_section(result: FitResult) -> Section:
 
 def _methods_section(result: FitResult) -> Section:
     """Everything that ran."""
+    methods = {one.name: one for one in result.candidates}
+    counted, found = result.task.metric == ACCURACY, result.selected
     rows = [
-        (one.name, percent_value(float(one.right.mean())), f"{one.gain:.2f}", str(len(one.scores)), f"{one.seconds:.1f}")
-        for one in sorted(result.candidates, key=lambda one: -one.right.mean())
+        (name, percent_value(score.out_of_fold), f"{one.gain:.2f}", str(len(one.scores)), f"{one.seconds:.1f}")
+        for name, score in result.alone_scores.items()
+        for one in (methods[name],)
     ]
-    found = result.selected
     text = (
         _repetitions(result),
-        f"The best is right on {percent(found.out_of_fold)}; being chosen flatters it by {percent(found.optimism)}, by resampling.",
+        f"The best {'is right on' if counted else 'has a macro-F1 of'} {percent(found.out_of_fold)}; being chosen flatters it by "
+        f"{percent(found.optimism)}, by resampling.",
         "Gain: nats per text over the label frequencies, calibrated. Without any above 0 nothing is recommended.",
         *([] if result.no_signal is None else [f"{LEARNABLE}, p = {result.no_signal:.3f}."]),
     )
-    header = ("method", "right, %", "gain", "repetitions", "seconds per fit")
+    header = ("method", "right, %" if counted else "macro-F1, %", "gain", "repetitions", "seconds per fit")
     return Section("For statisticians: all methods", text, (Table(header, rows),), folded=True)
 
 
