@@ -399,6 +399,15 @@ def test_few_sweeps_of_equal_methods_claim_that_transfer_helps(draws: int) -> No
         assert rivals > 4 or claimed <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(claims))
 
 
+def test_three_draws_of_a_curve_are_supported_by_its_other_methods() -> None:
+    """The variance over seeds of a lead is moderated, as that of what transfer bought."""
+    test = {"probe": (0.7, 0.73, 0.7), "TF-IDF": (0.5, 0.6, 0.99)}
+    rows = methods_of(VALIDATION | {"probe": (0.4, 0.4, 0.4)}, TEST | test)
+    for drawn in (True, False):
+        found = CurveResult(cats(), {50: rows}, (), {}, None, audit(cats()), drawn=drawn)
+        assert found.lead(rows[1].method, 50).noise.prior > 0, drawn
+
+
 @pytest.mark.proofs
 @pytest.mark.parametrize("draws", [3, 5, 10])
 def test_the_lead_of_a_curve_is_not_flattered(draws: int) -> None:

@@ -26,6 +26,7 @@ from warmstart.experiment.choice import (
     best_of,
     chooses_by_loss,
     most_chosen,
+    scores_beside,
     transfer_gain,
 )
 from warmstart.notebook import Shown
@@ -171,12 +172,11 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         Each draw scores what it chose within them; if all seeds chose together, it is ``pretrained``. Simulation:
         tests/test_draws.py: ``test_the_lead_of_a_curve_is_not_flattered``.
         """
-        return paired_difference(self._chosen_scores(labels), self.at(other, labels).test_scores)
-
-    def _chosen_scores(self, labels: int) -> MethodScores:
-        if not self.drawn:
-            return self.at(self.pretrained, labels).test_scores
-        return picked([one.test_scores for one in self.gains[labels].transfer])
+        rival = self.at(other, labels)
+        chosen = self.gains[labels].transfer if self.drawn else (self.at(self.pretrained, labels),)
+        table = scores_beside([self.at(method, labels) for method in self.methods], [*chosen, rival])
+        scores = picked([one.test_scores for one in chosen]) if self.drawn else chosen[0].test_scores
+        return paired_difference(scores, rival.test_scores, table)
 
     @property
     def _chosen_name(self) -> str:
