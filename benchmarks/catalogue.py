@@ -67,7 +67,7 @@ TABLES = (
         (BENCHMARKS,),
         ("warmstart quickstart --threads 2 --out runs/tables/quickstart",),
         quickstart,
-        minutes=6,
+        minutes=3,
     ),
     Table(
         "trec",

@@ -144,16 +144,13 @@ def costs(results: Sequence[Result]) -> str:
 
 
 def quickstart(results: Sequence[Result]) -> str:
-    """Methods by numbers of labels, and the main comparisons with the most labels."""
-    adaptations = results[0]["adaptations"]
-    scores = [{row["name"]: row for row in one["comparison"]["rows"]} for one in adaptations]
-    names = sorted(scores[-1], key=lambda name: -scores[-1][name]["mean"])
-    sizes = [one["task"]["train"] + one["task"]["validation"] for one in adaptations]  # all labels that anything looks at
-    rows = [(name, *(score(methods[name]) for methods in scores)) for name in names]
-    most = f"{sizes[-1]} labels: "
-    sentences = [one.removeprefix(most) for one in results[0]["findings"] if one.startswith(most)]
-    compared = paragraph(f"With {most}{' '.join(sentences[:2])}")
-    return "\n\n".join([table(("method", *(f"{size} labels" for size in sizes)), rows), compared])
+    """What transfer bought, and the methods by numbers of labels."""
+    (result,) = results
+    curves = result["by_labels"]
+    counts = [*next(iter(curves.values()))]
+    rows = [(name, *(percent_interval(*curves[name][count].values()) for count in counts)) for name in curves]
+    rows.sort(key=lambda row: -curves[row[0]][counts[0]]["value"])
+    return "\n\n".join([paragraph(result["headline"]), table(("method", *(f"{count} labels" for count in counts)), rows)])
 
 
 class Row(NamedTuple):

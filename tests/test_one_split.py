@@ -10,10 +10,9 @@ import pytest
 from helpers.bundles import language_bundle
 from helpers.curves import curve_of, race_with
 from helpers.races import race_result
-from helpers.results import adapt_result, answers_result, continual_result, quickstart_result, report_of
+from helpers.results import adapt_result, answers_result, continual_result, report_of
 from warmstart.commands.adapt.page import write_adapt_page, write_answers_page
 from warmstart.commands.continual.page import write_continual_page
-from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
 from warmstart.stats.splits import THIS_SPLIT
@@ -25,7 +24,6 @@ WRITERS: dict[str, Callable[[Tokenizer, Path], object]] = {
     "answers": lambda _, folder: write_answers_page(answers_result(), Config(), folder),
     "continual": lambda _, folder: write_continual_page(continual_result({"none": 0.6}), Config(), folder),
     "curve": lambda _, folder: write_race_page(race_with(curve_of((16, 0.1, 0.02), (60, 0.06, 0.02))), Config(), folder),
-    "quickstart": lambda _, folder: write_quickstart_page(quickstart_result({40: SCORES, 80: SCORES}), Config(), folder),
     "race": lambda _, folder: write_race_page(race_result(SCORES), Config(), folder),
 }
 """writes the page of a result whose intervals hold for one split"""

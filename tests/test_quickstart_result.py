@@ -1,25 +1,27 @@
-"""What the quickstart reports of several numbers of labels."""
+"""What the quickstart says of its fit and of more labels."""
 
 from __future__ import annotations
 
-from helpers.results import quickstart_result
-from warmstart.stats.comparison import compare_pairs
+from pathlib import Path
 
-SCORES = {
-    40: {"pretrained": 0.75, "from scratch": 0.5, "TF-IDF": 0.7},
-    80: {"pretrained": 0.85, "from scratch": 0.6, "TF-IDF": 0.76},
-}
+import pytest
+
+from helpers.fits import quickstart_result
+from warmstart.experiment.fit_result import MOST_LINES
 
 
-def test_all_numbers_of_labels_are_one_family() -> None:
-    """Every p-value but that of pretrained against from scratch with the most labels is corrected for all others."""
-    result = quickstart_result(SCORES)
-    pairs = [pair for one in result.adaptations for pair in one.comparison.pairs]
-    compared = compare_pairs(pairs, primary=3)
-    assert [one.names[1] for one in compared] == ["TF-IDF", "from scratch"] * 2
-    sentences = [found.sentence for found in compared]
-    assert [sentence for _, sentence in result.comparisons] == sentences
-    assert [found.comparisons for found in compared] == [3, 3, 3, 1]
-    labels = [one.labels for one in result.adaptations for _ in range(2)]
-    assert result.findings[:4] == [f"{n} labels: {sentence}" for n, sentence in zip(labels, sentences, strict=True)]
-    assert result.headline.endswith(" ".join(sentences[2:]))
+@pytest.mark.parametrize("with_words", [0.5, 0.84, 0.95])
+def test_the_headline_is_short_and_has_both_scores(with_words: float) -> None:
+    """Whoever wins: of 100 new texts, 85 by the encoder, and those by words."""
+    headline = quickstart_result(with_words).headline
+    assert len(headline.split()) <= 25
+    assert "85" in headline
+    assert f"{100 * with_words:.0f}" in headline
+
+
+def test_the_terminal_shows_every_number_of_labels_in_few_lines() -> None:
+    """Two lines come before these, while it computes."""
+    lines = quickstart_result().lines(Path("q"), Path("q/report.html"))
+    assert len(lines) <= MOST_LINES - 2
+    table = [line.split()[-2:] for line in lines[2:] if "minilm" in line or "naive" in line]
+    assert table == [["85", "90"], ["60", "80"]]

@@ -10,13 +10,14 @@ import pytest
 
 from helpers.browser import CHROMIUM, IN_A_BROWSER
 from helpers.bundles import language_bundle
+from helpers.fits import quickstart_result
 from helpers.models import SENTENCES
 from helpers.races import full_race
 from helpers.tasks import cats, tune
 from warmstart.commands.adapt.command import adapt
+from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain
-from warmstart.commands.quickstart.page import write_quickstart_page
-from warmstart.commands.quickstart.result import QuickstartResult
+from warmstart.commands.quickstart.page import quickstart_view
 from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
 from warmstart.experiment.adaptation import AdaptConfig
@@ -47,7 +48,7 @@ def pages(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dic
         save(language_bundle(tokenizer), place / "lm")
         save_task(cats(), place / "task")
         given = {"model": str(place / "lm"), "task": str(place / "task"), "out": str(place / "adapt"), "seeds": 2, "labels": 30}
-        adapted = adapt(AdaptConfig.build(given | {"selection": "holdout", "tune": tune("full", epochs=1)}))
+        adapt(AdaptConfig.build(given | {"selection": "holdout", "tune": tune("full", epochs=1)}))
         (place / "text.txt").write_text("\n\n".join(SENTENCES * 20))
         small = {
             "backbone": {"width": 8, "heads": 2, "depth": 1},
@@ -57,7 +58,8 @@ def pages(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dic
         pretrained = pretrain(PretrainConfig.build({"text": [str(place / "text.txt")], "out": str(place / "own"), **small}))
     study_lab(StudyLabConfig(out=str(place / "study"), samples=100))
     write_race_page(full_race(), Config(), place / "race")
-    write_quickstart_page(QuickstartResult(pretrained, (adapted, adapted)), Config(), place / "quickstart")
+    quick = quickstart_result(pretraining=pretrained)
+    write_fit_page(quick.fit, Config(), place / "quickstart", quickstart_view(quick))
     return {kind: (place / kind / PAGE_FILE).as_uri() for kind in KINDS}
 
 

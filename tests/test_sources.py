@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 
 from helpers.curves import curve_of
-from helpers.results import answers_result, continual_result, quickstart_result, report_of
+from helpers.results import answers_result, continual_result, report_of
 from warmstart.commands.adapt.page import write_answers_page
 from warmstart.commands.continual.page import write_continual_page
-from warmstart.commands.quickstart.page import write_quickstart_page
 from warmstart.commands.race.page import curve_view
 from warmstart.config import Config
 from warmstart.experiment.curve import CurveResult
 from warmstart.report.page import Table, write_report
-
-SCORES = {"pretrained": 0.8, "TF-IDF": 0.72}
 
 
 def short_curve(seeds: int) -> CurveResult:
@@ -35,7 +32,6 @@ WRITERS: dict[str, Callable[[int, Path], object]] = {
         continual_result({"none": 0.6, "ewc": 0.7, "joint": 0.8}, seeds), Config(), folder
     ),
     "curve": lambda seeds, folder: write_report(curve_view(short_curve(seeds)), folder),
-    "quickstart": lambda seeds, folder: write_quickstart_page(quickstart_result({80: SCORES}, seeds), Config(), folder),
 }
 """writes the page of a result with so many seeds"""
 

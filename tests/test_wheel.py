@@ -45,7 +45,7 @@ for name in warmstart.__all__:
 print(warmstart.__file__)
 """
 TINY = [
-    "--tokens", "3000", "--labels", "32", "--epochs", "0.2", "--seeds", "1", "--packages", "sympy", "networkx",
+    "--tokens", "3000", "--labels", "32", "--minutes", "0.05", "--packages", "sympy", "networkx",
 ]  # fmt: skip
 pytestmark = pytest.mark.journeys
 
@@ -195,14 +195,14 @@ def quickstart(installed: Installed) -> Path:
 
 def test_the_quickstart_needs_no_extra(quickstart: Path) -> None:
     """Pretraining, adapting, comparing, the charts of the report and the check of the bundle in a fresh process."""
-    assert (quickstart / "bundle" / "bundle.json").is_file()
+    assert (quickstart / "own-text" / "bundle.json").is_file()
     assert "<svg" in (quickstart / "report.html").read_text(encoding="utf-8")
 
 
 NEEDS = [
-    (("serve", "q/bundle"), "serve"),
+    (("serve", "q/own-text"), "serve"),
     (("label", "texts.txt", "--labels", "a", "b", "--out", "labels"), "serve"),
-    (("export", "q/bundle", "--to", "onnx", "--out", "onnx"), "onnx"),
+    (("export", "q/own-text", "--to", "onnx", "--out", "onnx"), "onnx"),
     (("pretrain", "https://127.0.0.1/texts/", "--out", "lm"), "remote"),
 ]
 

@@ -12,15 +12,14 @@ import pytest
 
 import warmstart as ws
 from helpers.curves import curve_of, race_with
-from helpers.fits import fit_result
+from helpers.fits import fit_result, quickstart_result
 from helpers.models import SENTENCES, make_language_model
 from helpers.multitask import task_settings, write_inputs
 from helpers.races import LADDER, full_race, race_result
 from helpers.tasks import tune
 from warmstart.commands import COMMANDS
 from warmstart.commands.fit.page import write_fit_page
-from warmstart.commands.quickstart.page import write_quickstart_page
-from warmstart.commands.quickstart.result import QuickstartResult
+from warmstart.commands.quickstart.page import quickstart_view
 from warmstart.commands.race.page import write_race_page, write_tasks_page
 from warmstart.config import Config
 from warmstart.experiment.estimate import SweepEstimate, SweepEstimates
@@ -173,8 +172,9 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
         return result
 
     def quickstart() -> object:
-        result = QuickstartResult(results["pretrain"], (results["adapt"], results["adapt"]))
-        return written(result, write_quickstart_page)
+        result = quickstart_result(pretraining=results["pretrain"])
+        write_fit_page(result.fit, Config(), place / "made-up", quickstart_view(result))
+        return result
 
     curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " small"))
     second = race_result(dict(zip(LADDER, reversed(LADDER.values()), strict=True)))

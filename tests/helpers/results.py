@@ -11,8 +11,6 @@ import pytest
 
 from helpers.tasks import cats
 from warmstart.commands.continual.result import ContinualResult
-from warmstart.commands.quickstart import page as quickstart_page
-from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.data.audit import audit
 from warmstart.data.budget import LabelBudget
 from warmstart.experiment.adaptation_result import AdaptResult
@@ -33,11 +31,9 @@ TEXTS = 200
 
 
 def report_of(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> Report:
-    """The report that a function writes; that of the quickstart has no pretraining."""
+    """The report that a function writes."""
     found = list[Report]()
     monkeypatch.setattr(page, "render", lambda report, *drawn: found.append(report) or "")
-    monkeypatch.setattr(quickstart_page, "pretraining_sections", lambda pretraining: [])
-    monkeypatch.setattr(quickstart_page, "size_section", lambda bundle, seconds: page.Section("Parameters"))
     write()
     return found[0]
 
@@ -62,12 +58,6 @@ def adapt_result(accuracies: Mapping[str, float], seeds: int = 3, labels: int = 
         task, comparison, cast("Any", {name: tuple(runs)}), {row.name: (scores,) * seeds for row in comparison.rows},
         audit(task), 60, budgets, method=name,
     )  # fmt: skip
-
-
-def quickstart_result(accuracies: Mapping[int, Mapping[str, float]], seeds: int = 3) -> QuickstartResult:
-    """Accuracies by number of labels and method; what was pretrained is left out."""
-    pretraining = cast("Any", SimpleNamespace(bundle=None, training=SimpleNamespace(seconds=1.0)))
-    return QuickstartResult(pretraining, tuple(adapt_result(one, seeds, labels) for labels, one in accuracies.items()))
 
 
 def continual_result(ends: Mapping[str, float], seeds: int = 5) -> ContinualResult:

@@ -298,11 +298,14 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         width = max(len(name) for name, _ in rows)
         others = [f"  {name:<{width}}  {score}" for name, score in rows]
         lines = [self.headline, *others, *filter(None, [self.unclear, self.answers_alone, self.outlook, self.how])]
-        if saved:
-            lines += [f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
-        else:
-            lines.append(f"next: warmstart label {data}")
+        lines += self.next_lines(saved, report, data)
         return [first, *(f"mind: {sentence}" for sentence in self.warnings[: MOST_LINES - 1 - len(lines)]), *lines]
+
+    def next_lines(self, saved: Path | None, report: Path | None, data: str) -> list[str]:
+        """The last of them: where the model is, and what to do next."""
+        if not saved:
+            return [f"next: warmstart label {data}"]
+        return [f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -54,6 +55,16 @@ def in_notebook() -> bool:
 
 
 console = make_console()
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Nothing is printed, as what a race tells of each trial."""
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before
 
 
 def print_comparison(title: str, comparison: MethodTable) -> None:

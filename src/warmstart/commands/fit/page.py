@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,31 +18,33 @@ from warmstart.stats.proportions import wilson_interval
 SHOWN_METHODS = 4
 
 
-def write_fit_page(result: FitResult, config: Config, folder: Path) -> Path:
-    """Write the report; returns its path."""
-    report = fit_view(result)
+def write_fit_page(result: FitResult, config: Config, folder: Path, view: Report | None = None) -> Path:
+    """Write the report, with what ``view`` shows if it is given; returns its path."""
+    report = view or fit_view(result)
     sections = (*report.sections, replace(audit_section(result.audit), folded=True), *closing_sections(config))
     next_step = f"`warmstart predict {folder} FILE` labels new texts, `warmstart serve {folder}` shows the model in a browser."
     if not result.learned:
         next_step = "`warmstart label` shows which texts to label; then fit again."
+    next_step = " ".join(filter(None, [next_step, report.next_step]))
     return write_report(replace(report, sections=sections, footer=footer(), next_step=next_step), folder)
 
 
-def fit_view(result: FitResult) -> Report:
-    """What a notebook shows: the method, its rival, and where it fails."""
+def fit_view(result: FitResult, shown: Collection[str] = ()) -> Report:
+    """What a notebook shows: the method, its rival, and where it fails. The chart has the best methods, or those that are named."""
     return Report(
         f"Fit: {result.task.name}",
         result.headline,
         result.comparison,
-        (_result_section(result), *([_mistakes_section(result)] if result.learned else []), _methods_section(result)),
+        (_result_section(result, shown), *([_mistakes_section(result)] if result.learned else []), _methods_section(result)),
     )
 
 
-def _result_section(result: FitResult) -> Section:
-    """The chosen method beside the best others."""
+def _result_section(result: FitResult, shown: Collection[str]) -> Section:
+    """The chosen method beside the best others, or those that are named."""
     methods = {one.name: one for one in result.candidates}
     rows = list[tuple[str, Sequence[float], float, float, float]]()
-    for name, found in [*result.alone_scores.items()][:SHOWN_METHODS]:
+    scores = [*result.alone_scores.items()]
+    for name, found in [one for one in scores if one[0] in shown] or scores[:SHOWN_METHODS]:
         ends = found.expected
         if result.task.metric == ACCURACY:
             ends = wilson_interval(found.out_of_fold, len(result.left_out))

@@ -1,117 +1,126 @@
-"""The complete path on built-in input: pretrain, swap the head, adapt, compare, report. No data file, no network.
+"""The complete path on built-in input: pretrain, then fit with few labels. No data file, no network.
 
-It reads the documentation strings of the installed libraries, pretrains a small backbone on them, and classifies held-out passages
-by the area that they document, with few labels and with more.
+It reads the documentation strings of the installed libraries, pretrains a small backbone on them, and makes a model that tells
+which area a passage documents, as ``warmstart fit`` would of the same few labels: with words alone, with the backbone, and with an
+encoder of others if it is installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+import numpy as np
+from pydantic import AfterValidator, Field
 
 from warmstart.backbone.config import BackboneConfig
+from warmstart.commands.fit.command import SHARE_OF_TRIALS, keep_fit
+from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain_on, tokenized
-from warmstart.commands.quickstart.page import write_quickstart_page
-from warmstart.commands.quickstart.result import QuickstartResult
-from warmstart.config import Advanced, Effectless, result_key
-from warmstart.data.budget import LabelBudget
+from warmstart.commands.pretrain.result import PretrainResult
+from warmstart.commands.quickstart.page import quickstart_view
+from warmstart.commands.quickstart.result import Curves, QuickstartResult
+from warmstart.config import Advanced, Effectless
+from warmstart.data.budget import label_budget
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
 from warmstart.data.files import text_lines
 from warmstart.data.source import Source
+from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import ScoringRun
-from warmstart.experiment.adaptation import AdaptConfig, adapted_bundle, compare_methods, draw_budgets
-from warmstart.experiment.adaptation_result import AdaptResult
-from warmstart.finetuning.config import FineTuneConfig
-from warmstart.model.bundle import Bundle
-from warmstart.model.files import model_digest, save
+from warmstart.experiment.config import RaceConfig, increasing
+from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.fit import fit_task
+from warmstart.experiment.fit_result import FitResult
+from warmstart.experiment.stack import STACK
+from warmstart.experiment.sweep import check_sweep, open_sweep, run_sweep
+from warmstart.interop.encoders import ENCODERS, installed
+from warmstart.model.files import save
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.record import write_record
 from warmstart.runs.run import Run, ThreadsConfig
-from warmstart.stack.files import save_model
-from warmstart.stats.formatting import percent
-from warmstart.system.console import console, print_table
+from warmstart.stats.proportions import wilson_interval
+from warmstart.system.console import console, quietly
 from warmstart.system.storage import atomic_write
 from warmstart.tasks.load import save_task
-from warmstart.tasks.predict import predict
 from warmstart.tokenizer.train import TokenizerConfig
 from warmstart.training.config import TrainConfig
 
+REGRESSION = "frozen vectors + logistic regression"
+"""stands for a backbone for which the fit had no time"""
+ENCODER = "minilm"
+"""the encoder of others"""
+METHODS = (
+    *("majority", "naive Bayes", "naive Bayes + EM", "NBSVM", "TF-IDF + linear SVM", "LSA + logistic regression"),
+    *("frozen vectors + nearest neighbours", "class means + label names", "label names + logistic regression", REGRESSION),
+)
+"""the quick ones of those of ``fit``; the others were no better on this task"""
+OWN_TEXT = "own-text"
+"""folder of the backbone in that of the run, after which its methods are called"""
+
 
 class QuickstartConfig(ThreadsConfig):
-    """See it all work in about six minutes, on text that every installation already has."""
+    """See what transfer buys in three minutes, on text that every installation already has."""
 
     out: Effectless[str] = "runs/quickstart"
-    """folder of the run"""
-    tokens: int = Field(1_500_000, gt=0)
+    """folder of the run; the model is in its folder bundle"""
+    tokens: int = Field(400_000, gt=0)
     """budget of pretraining in tokens"""
-    labels: Annotated[tuple[int, ...], Field(min_length=1)] = (120, 480)
-    """numbers of labelled texts, of which a fifth chooses and the others learn; the last one makes the bundle"""
-    epochs: float = Field(5, gt=0)
-    """passes over the labelled texts"""
-    seeds: int = Field(3, gt=0)
-    """number of seeds"""
+    labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(increasing)] = (120, 240, 480)
+    """numbers of labelled texts: the first makes the model, the others show what more would bring"""
+    minutes: float = Field(1.25, gt=0)
+    """time for comparing methods with these labels, about"""
     seed: int = Field(0, ge=0)
-    """the first seed"""
+    """draws the texts, and the weights at first"""
     packages: Advanced[tuple[str, ...] | None] = None
     """packages whose documentation is read; default: the standard library and what warmstart depends on"""
 
 
 def quickstart(config: QuickstartConfig) -> QuickstartResult:
     """Run the complete path; the ``quickstart`` command."""
-    run = Run.open(config.out, config)
-    folder = run.folder
-    task, source = built_in_data(folder, config)
-    scoring = ScoringRun.of(config)
-    adapting = {count: _adapt_config(config, count) for count in config.labels}
-    budgets = {count: draw_budgets(task, one) for count, one in adapting.items()}  # refused before pretraining, not after
-    settings = _pretrain_config(config)
-    console.print(f"Pretraining on {config.tokens:,} tokens of documentation; passages of the test split are left out.")
-    tokenizer, stores = tokenized(settings, [source], folder)
-    pretraining = pretrain_on(stores, tokenizer, settings, folder)
-    save(pretraining.bundle, folder / "pretrained")
-    data = result_key(task.digest, model_digest(str(folder / "pretrained")))[:8]
-    asks = {count: (scoring, run.within(f"{count} labels of {data}")) for count in adapting}
-    adaptations = tuple(_adapt(pretraining.bundle, budgets[count], one, asks[count]) for count, one in adapting.items())
-    result = QuickstartResult(pretraining, adaptations)
-    adapted = adapted_bundle(pretraining.bundle, result.adaptations[-1], adapting[config.labels[-1]], task)
-    with model_is_saved(save_model(adapted, folder / "bundle")):
-        for sentence in result.findings:
-            console.print(sentence)
-        write_record(
-            folder, score=(result.adaptations[-1].comparison.rows[0].name, result.adaptations[-1].comparison.rows[0].interval.mean)
-        )
-        page = write_quickstart_page(result, config, folder)
-    text = task.test.texts[0]
-    probabilities = predict(adapted, [text]).probabilities
-    assert probabilities is not None
-    label = adapted.labels[int(probabilities[0].argmax())]
-    console.print(f'\n"{text[:90]}" -> {label} ({percent(probabilities[0].max(), 0)})')
-    console.print(f"bundle: {folder / 'bundle'}\nreport: {page}   (open it in a browser)")
+    console.print("Reading the documentation of the installed libraries, and pretraining a small network on it: about a minute.")
+    with quietly():
+        folder = Run.open(config.out, config).folder
+        task, source, passages = built_in_data(folder, config)
+        few = _with_labels(task, config)  # refused before pretraining, not after
+        pretraining = _pretrain(source, config, folder)
+        backbones = (str(folder / OWN_TEXT), *([ENCODER] if installed(ENCODERS[ENCODER]) else []))
+    read, labels = pretraining.training.tokens, len(few.train)
+    console.print(f"Read {read:,} tokens of {passages:,} passages; comparing methods on {labels} labelled ones takes as long.")
+    with quietly():
+        how = {"task": f"{config.out}/task", "out": config.out, "seed": config.seed, "methods": METHODS, "backbones": backbones}
+        seconds = 60 * SHARE_OF_TRIALS * config.minutes
+        settings = RaceConfig.build(how | {"schemes": (), "scratch": False, "budget": f"{seconds:.0f}s"})
+        found = fit_task(few, settings, config)
+        result = QuickstartResult(pretraining, found, _by_labels(task, found, settings, config))
+    saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder, quickstart_view(result)))
+    for line in result.lines(folder if saved else None, page):
+        console.print(line)
     return result
 
 
-def built_in_data(folder: Path, config: QuickstartConfig) -> tuple[Task, Source]:
-    """The labelled task and the file of unlabelled text; both are written into the run's folder for the user to read."""
-    console.print("Reading the documentation strings of the installed libraries.")
+def built_in_data(folder: Path, config: QuickstartConfig) -> tuple[Task, Source, int]:
+    """The labelled task, the file of unlabelled text and its number of passages; both are written into the run's folder to read."""
     known = read_docstrings(config.packages)
     task = docstring_task(known, config.seed)
     texts = pretraining_text(known, task)
     task = replace(task, manifest=save_task(task, folder / "task"))
     file = folder / "documentation.ndjson"
     atomic_write(file, "".join(text_lines(texts)).encode())
-    console.print(f"{len(texts):,} passages for pretraining, {len(task.test):,} test passages, {len(task.labels)} areas as labels.")
-    return task, Source(path=str(file))
+    return task, Source(path=str(file)), len(texts)
 
 
-def _pretrain_config(config: QuickstartConfig) -> PretrainConfig:
-    return PretrainConfig(
+def _with_labels(task: Task, config: QuickstartConfig) -> Task:
+    """The task with the fewest labels; the other training texts have none. Raises ``DataError`` for too many labels."""
+    drawn, *_ = [label_budget(task, count, "none", config.seed) for count in config.labels]
+    rest = sorted({*range(len(task.train))} - {*drawn.train.tolist()})
+    texts = tuple(str(task.train.texts[i]) for i in rest)
+    return replace(task, train=drawn.task.train, validation=task.validation.take(NO_TEXTS), unlabelled_texts=texts)
+
+
+def _pretrain(source: Source, config: QuickstartConfig, folder: Path) -> PretrainResult:
+    """The small backbone, which is saved."""
+    settings = PretrainConfig(
         out=config.out,
         held_out="0.005",
         tokenizer=TokenizerConfig(vocab_size=6000, sentinels=0),
@@ -122,32 +131,24 @@ def _pretrain_config(config: QuickstartConfig) -> PretrainConfig:
         ),
         seed=config.seed,
     )
+    tokenizer, stores = tokenized(settings, [source], folder)
+    done = pretrain_on(stores, tokenizer, settings, folder)
+    save(done.bundle, folder / OWN_TEXT)
+    return done
 
 
-def _adapt_config(config: QuickstartConfig, labels: int) -> AdaptConfig:
-    train = TrainConfig(
-        epochs=config.epochs,
-        batch=16,
-        optimizer="muon",
-        muon_learning_rate=0.004,
-        learning_rate=1e-3,
-        warmup=0.1,
-        weight_decay=0.01,
-    )
-    return AdaptConfig(
-        model=f"{config.out}/pretrained",
-        task=f"{config.out}/task",
-        out=config.out,
-        tune=FineTuneConfig(train=train),
-        labels=labels,
-        selection="holdout",  # cross-validation would take six times as long
-        seeds=config.seeds,
-        seed=config.seed,
-    )
+def _by_labels(task: Task, found: FitResult, settings: RaceConfig, config: QuickstartConfig) -> Curves:
+    """Accuracy on the test texts of the best method without pretraining and on each backbone, by the number of labels.
 
-
-def _adapt(bundle: Bundle, budgets: Mapping[int, LabelBudget], settings: AdaptConfig, asks: tuple[ScoringRun, Run]) -> AdaptResult:
-    console.print(f"\nAdapting with {settings.labels} labelled texts; each of {settings.seeds} seeds draws its own.")
-    result = compare_methods(bundle, budgets, settings, asks)
-    print_table(f"{settings.labels} labels: {result.task.metric}", result.comparison.table(), result.comparison.header)
-    return result
+    The fewest labels choose these methods; they are the labels of the fit.
+    """
+    by_labels = settings.model_copy(update={"labels": config.labels, "seeds": 1, "selection": "none", "budget": None})
+    right = {one.name: float(one.right.mean()) for one in found.candidates if one.name != MAJORITY_LABEL}
+    methods = [one for one in check_sweep(by_labels, task)[-1] if one.name in right or one.scheme == REGRESSION]
+    best = {one.backbone: one.name for one in sorted(methods, key=lambda one: right.get(one.name, 0.0)) if one.family != STACK}
+    sweep = open_sweep(by_labels.model_copy(update={"methods": (*best.values(),)}), task, config)
+    curves, texts = Curves(), len(np.unique(task.test.units))
+    for labels in config.labels:
+        for trial, result in run_sweep(sweep, labels).results.items():
+            curves.setdefault(trial.method.name, {})[labels] = wilson_interval(result.score, texts)
+    return curves

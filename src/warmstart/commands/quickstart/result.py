@@ -1,78 +1,92 @@
-"""The result of the quickstart: pretraining, and an adaptation for each number of labels."""
+"""The result of the quickstart: pretraining, a fit with few labels, and what pretraining buys with more. Needs no torch."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from warmstart.experiment.choice import WITHOUT_PRETRAINING
 from warmstart.notebook import Shown
-from warmstart.stats.comparison import compare_pairs
-from warmstart.stats.splits import ONE_SPLIT
+from warmstart.stats.formatting import of_100
+from warmstart.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from warmstart.commands.pretrain.result import PretrainResult
-    from warmstart.experiment.adaptation_result import AdaptResult
+    from warmstart.experiment.fit_result import FitResult
+
+Curves = dict[str, dict[int, Estimate]]
+"""method -> number of labels -> accuracy on the test texts"""
 
 
 @dataclass(frozen=True)
 class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
-    """What pretraining on the documentation of the installed libraries brought."""
+    """What pretraining on the documentation of the installed libraries bought, and an encoder of others, if it is installed."""
 
     pretraining: PretrainResult
-    adaptations: tuple[AdaptResult, ...]
-    """one for each number of labels"""
+    fit: FitResult
+    """with the fewest labels"""
+    curves: Curves
+    """the best method without pretraining, and the best on each backbone; the fewest labels choose them"""
 
-    @cached_property
-    def comparisons(self) -> list[tuple[int, str]]:
-        """(labels, sentence) of every comparison, the strongest rival first; p-values are corrected for those of all numbers.
-
-        The one question, whose p-value is not, is that of the largest number.
-        """
-        pairs = [(result.labels, pair) for result in self.adaptations for pair in result.comparison.pairs]
-        last = self.adaptations[-1].comparison
-        first = len(pairs) - len(last.pairs)
-        found = compare_pairs([pair for _, pair in pairs], primary=None if last.primary is None else first + last.primary)
-        return [(labels, one.sentence) for (labels, _), one in zip(pairs, found, strict=True)]
+    @property
+    def labels(self) -> int:
+        """The fewest labels."""
+        return len(self.fit.task.train)
 
     @property
     def headline(self) -> str:
-        """The comparisons with the two strongest rivals at the largest number of labels, the strongest first."""
-        most = self.adaptations[-1].labels
-        first, *more = [sentence for labels, sentence in self.comparisons if labels == most][:2]
-        undecided = f"Undecided with {most} labels: {first.removeprefix('Undecided: ')}"
-        return " ".join([undecided if first.startswith("Undecided: ") else f"With {most} labels: {first}", *more])
+        """What pretraining bought with the fewest labels, on new texts; at most 25 words.
 
-    @property
-    def findings(self) -> list[str]:
-        """The comparisons for each number of labels, and what the labels were for; once, what intervals leave out, and scorings."""
-        compared = [f"{labels} labels: {sentence}" for labels, sentence in self.comparisons]
-        one_split = [ONE_SPLIT] if any(result.one_split for result in self.adaptations) else []
-        labels = [sentence for result in self.adaptations for sentence in result.label_findings]
-        return [*compared, *labels, *one_split, *self.adaptations[-1].ledger.findings]
+        A difference is claimed beyond the intervals of two independent proportions (Newcombe 1998); on the same texts they are
+        narrower, if anything.
+        """
+        if not self.fit.learned:
+            return self.fit.headline
+        (name, ours), (_, words) = self._best(pretrained=True), self._best(pretrained=False)
+        ahead, behind = (ours, words) if ours.value > words.value else (words, ours)
+        mine, other, low, high = map(of_100, (ours.value, words.value, ahead.low, ahead.high))
+        if ahead.value - behind.value <= math.hypot(ahead.value - ahead.low, behind.high - behind.value):
+            return f"Not clear that pretraining bought anything: of 100 new texts, {name} gets {mine} right, words alone {other}."
+        bought = f"With {self.labels} labels, pretraining bought"
+        if ahead is words:
+            return f"{bought} nothing: words alone get {other} of 100 right ({low} to {high}), {name} {mine}."
+        return f"{bought} {int(mine) - int(other)} of 100: {name} gets {mine} right ({low} to {high}), words {other}."
 
-    def score_rows(self) -> list[tuple[str, int, float, float, float]]:
-        """(method, labels, mean, low, high) of the test score of every method for every number of labels."""
-        return [
-            (row.name, result.labels, row.interval.mean, row.interval.low, row.interval.high)
-            for result in self.adaptations
-            for row in result.comparison.rows
-        ]
+    def _best(self, *, pretrained: bool) -> tuple[str, Estimate]:
+        """The method of one side that the fewest labels choose, and its accuracy on the test texts with them."""
+        right = {one.name: float(one.right.mean()) for one in self.fit.candidates}
+        words = {one.name for one in self.fit.candidates if one.family in WITHOUT_PRETRAINING}
+        if (self.fit.best.name not in words) == pretrained:
+            return self.fit.best.name, self.fit.expected
+        name = max((one for one in self.curves if (one not in words) == pretrained), key=lambda one: right.get(one, 0.0))
+        return name, self.curves[name][self.labels]
 
     @property
     def header(self) -> tuple[str, ...]:
         """Names the columns of ``table``."""
-        method, score, over_seeds, *_ = self.adaptations[-1].comparison.header
-        return ("labels", method, score, over_seeds)
+        counts = [*next(iter(self.curves.values()), {})]
+        return ("right of 100 new texts", *(f"{count:,} labels" for count in counts))
 
     def table(self) -> list[tuple[str, ...]]:
-        """One row for each number of labels and method, best mean first."""
-        return [(f"{one.labels:,}", *row[:3]) for one in self.adaptations for row in one.comparison.table()]
+        """One row for each method of the curves, the best with the fewest labels first."""
+        rows = sorted(self.curves.items(), key=lambda row: -row[1][self.labels].value)
+        return [(name, *(of_100(one.value) for one in scores.values())) for name, scores in rows]
+
+    def lines(self, saved: Path | None, report: Path) -> list[str]:
+        """What a terminal shows at the end."""
+        rows = [self.header, *self.table()] if self.curves else []
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in rows]
+        more = filter(None, [self.fit.answers_alone, self.fit.how])
+        return [self.headline, *(f"  {line}" for line in table), *more, *self.fit.next_lines(saved, report, "TABLE")]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but models and predictions as plain values, fit for JSON."""
         return {
-            "findings": self.findings,
+            "headline": self.headline,
             "pretraining": self.pretraining.to_dict(),
-            "adaptations": [result.to_dict() for result in self.adaptations],
+            "fit": self.fit.to_dict(),
+            "by_labels": {name: {str(n): one._asdict() for n, one in row.items()} for name, row in self.curves.items()},
         }
