@@ -23,6 +23,7 @@ from warmstart.data.budget import label_budget
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution, more_labels
+from warmstart.experiment.estimate import SweepEstimate
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
@@ -58,7 +59,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_b
     place = tmp_path_factory.mktemp("fit")
     save(language_bundle(tokenizer), place / "lm")
     with redirect_stderr(StringIO()) as said:
-        found = fit_data(FitConfig(data=str(table(place)), encoders=(str(place / "lm"),), minutes=30, out=str(place / "run")))
+        how = {"encoders": (str(place / "lm"),), "schemes": (), "minutes": 30, "out": str(place / "run")}
+        found = fit_data(FitConfig(data=str(table(place)), **how))
     return place, found, said.getvalue()
 
 
@@ -129,13 +131,21 @@ def test_lists_in_memory_are_fitted_and_leave_no_file(tmp_path: Path, monkeypatc
     assert not [*tmp_path.glob("warmstart-*")]
 
 
-def test_schemes_are_fine_tuned_as_well(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """If they are named, beside words and frozen vectors."""
+def test_an_encoder_is_fine_tuned_once_if_there_is_time(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By ``contrast``, or as named, in one repetition, beside words and frozen vectors; what would not end in time is not begun."""
     save(language_bundle(tokenizer), tmp_path / "lm")
-    config = FitConfig(data=str(table(tmp_path)), encoders=(str(tmp_path / "lm"),), schemes=("full",), out=str(tmp_path / "run"))
+    config = FitConfig(data=str(table(tmp_path)), encoders=(str(tmp_path / "lm"),), minutes=30, out=str(tmp_path / "run"))
     found = fit_data(config)
-    assert [len(one.scores) for one in found.candidates if one.name == "full"] == [5]
+    assert {one.name: len(one.scores) for one in found.candidates if one.family in ("adapted", "stack")} == {
+        "contrast": 1,
+        "stack": 1,
+    }
     assert found.model
+    monkeypatch.setattr(SweepEstimate, "seconds_of", lambda *_: 1e6)
+    named = fit_data(config.model_copy(update={"schemes": ("full",), "out": str(tmp_path / "slow")}))
+    assert named.missing == ("full",)
 
 
 def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
@@ -152,7 +162,7 @@ def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
 
     monkeypatch.setattr(execution, "result_of", short)
     encoders = (str(tmp_path / "large"), str(tmp_path / "small"))
-    found = fit_data(FitConfig(data=str(table(tmp_path)), encoders=encoders, out=str(tmp_path / "run")))
+    found = fit_data(FitConfig(data=str(table(tmp_path)), encoders=encoders, schemes=(), out=str(tmp_path / "run")))
     assert {*order[: order.index("large")]} == {"", "small"}
     assert [len(one.scores) for one in found.candidates if one.name.endswith("small")] == [5]
     assert {name.partition(" · ")[2] for name in found.missing} == {"large"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from warmstart.data.budget import label_budget
 from warmstart.experiment.store import selection_settings
-from warmstart.experiment.trial import Trial, TrialResult
+from warmstart.experiment.trial import Method, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.estimate import Estimator, RunCost, cost_sentence
 from warmstart.finetuning.inputs import EncodedTask
@@ -73,6 +73,10 @@ class SweepEstimate(Shown, view="report.notebook:estimate_view"):
         """A trial has run."""
         self.planned[_place(trial)] -= 1
         self.finished.setdefault(_place(trial), []).append(result.search_seconds + result.seconds - result.seconds_saved)
+
+    def seconds_of(self, method: Method) -> float | None:
+        """Of one trial of a network; None if it has none here."""
+        return next((cost.seconds for place, cost in self.costs.items() if place[0] == method.id_over_tasks), None)
 
     def drop(self, trials: Iterable[Trial]) -> None:
         """These will not run."""

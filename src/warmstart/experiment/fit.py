@@ -6,6 +6,7 @@ choose, and say how good the chosen method will be (``stats.selected``). Test te
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.fit_result import ACCURACY, FitResult, OutOfFold
 from warmstart.experiment.inputs import trial_budget
-from warmstart.experiment.methods import reads_pool, stack_of
+from warmstart.experiment.methods import keeps_backbone, reads_pool, stack_of
 from warmstart.experiment.more_labels import more_labels
 from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.stack import STACK, combine, trials_of_seed
@@ -80,9 +81,10 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
 
 
 def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
-    """The chosen method; in place of a stack the best of those that are fitted in a moment, whose curve is much like its own."""
+    """The chosen method, if it is fitted in a moment; else the best of those that are, whose curve is much like its own."""
     quick = [one for one in found.candidates if one.family in ("baseline", "frozen")]
-    best = max(quick, key=lambda one: float(np.mean(one.scores))) if found.best.family == STACK else found.best
+    trained = found.best.family not in ("baseline", "frozen")
+    best = max(quick, key=lambda one: float(np.mean(one.scores))) if trained else found.best
     return next(one for one in sweep.methods if one.name == best.name)
 
 
@@ -121,8 +123,8 @@ def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]
     """The sweep of the methods for which there was time, their trials, and the names of the others.
 
     Words have one repetition whatever the time, as have the vectors of the smallest encoder if it reads in seconds. Both have all
-    of theirs before a larger one reads a text. Then each network reads the labelled texts, then those without labels, and trains
-    last.
+    of theirs before a larger one reads a text. Then each network reads the labelled texts, then those without labels. Last, each
+    that can is trained in one repetition, the cheapest first, if that is expected to end in time.
     """
     alone = sorted((one for one in sweep.methods if one.family != STACK), key=lambda one: (one.fine_tunes, _reads_much(one)))
     smallest = min((one.backbone_parameters for one in alone if one.family == "frozen"), default=0)
@@ -132,11 +134,22 @@ def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]
     first = tuple(one for one in cheap if soon or one.family == "baseline")
     once = sweep.config.model_copy(update={"seeds": 1}), sweep.context.model_copy(update={"deadline": None})
     run_sweep(replace(sweep, methods=first, config=once[0], context=once[1]), None)
-    for part in (cheap, alone):
+    for part in (cheap, [one for one in alone if keeps_backbone(one)]):
         runs = run_sweep(replace(sweep, methods=tuple(part)), None, racing=True)
+    _train_in_time(replace(sweep, config=once[0]), [one for one in alone if not keeps_backbone(one)])
+    sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": time.time()}))  # only a stack runs after it
+    runs = run_sweep(replace(sweep, methods=tuple(alone)), None)
     found = [method for method in alone if any(trial in runs.results for trial in runs.of(method))]
     ready = replace(sweep, methods=(*found, stack_of(found)))
     return ready, run_sweep(ready, None, racing=True), tuple(method.name for method in alone if method not in found)
+
+
+def _train_in_time(sweep: Sweep, methods: Sequence[Method]) -> None:
+    """The trials of networks that are expected to end before the deadline, the cheapest first."""
+    costs = {one: seconds for one in methods if (seconds := sweep.estimate.seconds_of(one)) is not None}
+    for method in sorted(costs, key=lambda one: costs[one]):
+        if time.time() + costs[method] <= (sweep.context.deadline or math.inf):
+            run_sweep(replace(sweep, methods=(method,)), None)
 
 
 def _reads_much(method: Method) -> bool:

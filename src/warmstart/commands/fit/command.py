@@ -36,6 +36,8 @@ from warmstart.tasks.load import load_task, read_descriptions, read_spec
 
 Metric = Literal["accuracy", "macro_f1"]
 FIT_FILE = "fit.json"
+FINE_TUNING = ("contrast",)
+"""the best way with few labels (results/performance.md)"""
 SHARE_OF_TRIALS = 0.7
 """of the minutes: no method starts after that, so that the best can still be fitted to all labels"""
 
@@ -60,8 +62,8 @@ class FitConfig(LabelledTableFlags):
     """time for all of it, about"""
     encoders: FileInput[tuple[str, ...]] = ()
     """pretrained models whose vectors are used; default: the encoders that are installed, but no slow one"""
-    schemes: tuple[SchemeName, ...] = ()
-    """also fine-tune them in these ways (full, lora, …), which takes longer"""
+    schemes: tuple[SchemeName, ...] = FINE_TUNING
+    """ways to fine-tune them (full, lora, …), each if it is expected to end in time"""
     out: Effectless[str] = "runs/fit"
     """folder of the run; the model is in its folder bundle"""
     seed: Advanced[int] = Field(0, ge=0)
@@ -115,7 +117,7 @@ def fit(
     task = replace(Task.from_lists(texts, labels, test=0, unlabelled=unlabelled), metric=metric)
     names, _ = _encoders(encoders)
     with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, quietly():
-        return fit_task(task, _settings(task.name, names, minutes, schemes=(), out=str(Path(folder) / "run")))
+        return fit_task(task, _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run")))
 
 
 def _settings(task: str, encoders: Sequence[str], minutes: float, **how: Any) -> RaceConfig:
