@@ -161,6 +161,7 @@ def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
         return None if order[-1] == "large" else original(trial, context)
 
     monkeypatch.setattr(execution, "result_of", short)
+    monkeypatch.setattr("warmstart.experiment.fit.SOON", 1)
     encoders = (str(tmp_path / "large"), str(tmp_path / "small"))
     found = fit_data(FitConfig(data=str(table(tmp_path)), encoders=encoders, schemes=(), out=str(tmp_path / "run")))
     assert {*order[: order.index("large")]} == {"", "small"}

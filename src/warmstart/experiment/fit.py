@@ -122,16 +122,16 @@ def check_labels(task: Task) -> None:
 def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
     """The sweep of the methods for which there was time, their trials, and the names of the others.
 
-    Words have one repetition whatever the time, as have the vectors of the smallest encoder if it reads in seconds. Both have all
-    of theirs before a larger one reads a text. Then each network reads the labelled texts, then those without labels. Last, each
-    that can is trained in one repetition, the cheapest first, if that is expected to end in time.
+    Words have one repetition whatever the time, as have the vectors of each encoder that reads in seconds. They and those of the
+    smallest have all of theirs before a larger one reads a text. Then each network reads the labelled texts, then those without
+    labels. Last, each that can is trained in one repetition, the cheapest first, if that is expected to end in time.
     """
     alone = sorted((one for one in sweep.methods if one.family != STACK), key=lambda one: (one.fine_tunes, _reads_much(one)))
     smallest = min((one.backbone_parameters for one in alone if one.family == "frozen"), default=0)
-    cheap = [one for one in alone if not one.fine_tunes and not _reads_much(one) and one.backbone_parameters <= smallest]
     tokens = TOKENS_PER_WORD * sum(len(str(text).split()) for text in sweep.task.train.texts)
-    soon = 2 * smallest * tokens < SOON
-    first = tuple(one for one in cheap if soon or one.family == "baseline")
+    ready = [one for one in alone if not one.fine_tunes and not _reads_much(one)]
+    first = tuple(one for one in ready if 2 * one.backbone_parameters * tokens < SOON)
+    cheap = [one for one in ready if one in first or one.backbone_parameters <= smallest]
     once = sweep.config.model_copy(update={"seeds": 1}), sweep.context.model_copy(update={"deadline": None})
     run_sweep(replace(sweep, methods=first, config=once[0], context=once[1]), None)
     for part in (cheap, [one for one in alone if keeps_backbone(one)]):
@@ -140,8 +140,8 @@ def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]
     sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": time.time()}))  # only a stack runs after it
     runs = run_sweep(replace(sweep, methods=tuple(alone)), None)
     found = [method for method in alone if any(trial in runs.results for trial in runs.of(method))]
-    ready = replace(sweep, methods=(*found, stack_of(found)))
-    return ready, run_sweep(ready, None, racing=True), tuple(method.name for method in alone if method not in found)
+    whole = replace(sweep, methods=(*found, stack_of(found)))
+    return whole, run_sweep(whole, None, racing=True), tuple(method.name for method in alone if method not in found)
 
 
 def _train_in_time(sweep: Sweep, methods: Sequence[Method]) -> None:

@@ -15,6 +15,7 @@ from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.notebook import Shown
 from warmstart.stats.choice import worse_out_of_fold
+from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import figure_interval, of_100, percent_value
 from warmstart.stats.intervals import Estimate
@@ -101,12 +102,17 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return found if learned else replace(found, index=self.candidates.index(shown[0]))
 
     def _score(self, *methods: OutOfFold) -> SelectedScore:
-        """The best of some methods by the task's metric."""
+        """The best of some methods by the task's metric; a text without another of its label is wrong when it is left out."""
         repetitions, units = len(max(methods, key=lambda one: float(np.mean(one.scores))).scores), self.left_out.units
+        single = self.task.train.labels[~np.isin(self.task.train.labels, self.left_out.labels)]
+        units = np.append(units, units.max() + 1 + np.arange(len(single)))
         if self.task.metric == ACCURACY:
-            return selected_accuracy(np.stack([one.right for one in methods]), repetitions, units)
-        labels = np.eye(len(self.task.labels))[self.left_out.labels]
-        return selected_f1(np.stack([one.predicted for one in methods]), labels, "macro", repetitions, units)
+            return selected_accuracy(np.stack([np.append(one.right, 0.0 * single) for one in methods]), repetitions, units)
+        labels = np.eye(len(self.task.labels))[np.append(self.left_out.labels, single)]
+        none = np.zeros((len(single), len(self.task.labels)))
+        return selected_f1(
+            np.stack([np.append(one.predicted, none, axis=0) for one in methods]), labels, "macro", repetitions, units
+        )
 
     @cached_property
     def alone_scores(self) -> dict[str, SelectedScore]:
@@ -148,7 +154,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             return ""
         pair = [self.alone_scores[one.name] for one in (self.best, self.rival)]
         if self.task.metric == ACCURACY:
-            if paired_proportions([self.best.right], [self.rival.right]).sign:
+            if paired_proportions(*([self._of_units(one.right)] for one in (self.best, self.rival))).sign:
                 return ""
             mine, other = (of_100(one.out_of_fold) for one in pair)
             return f"Not yet clear which is better: of 100 of your own texts, left out, they are right on {mine} and {other}."
@@ -158,10 +164,15 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         mine, other = (f"{one.out_of_fold:.2f}" for one in pair)
         return f"Not yet clear which is better: on your own texts, left out, they have a macro-F1 of {mine} and {other}."
 
+    def _of_units(self, right: np.ndarray) -> np.ndarray:
+        """The mean over the copies of each text."""
+        unit = np.unique(self.left_out.units, return_inverse=True)[1]
+        return np.asarray(np.bincount(unit, right) / np.bincount(unit))
+
     @property
     def answers_alone(self) -> str:
         """For how many texts the model needs no person; empty if no threshold is known to keep its errors few."""
-        if not self.alone or math.isinf(self.alone.threshold):
+        if self.unseen or not self.alone or math.isinf(self.alone.threshold):
             return ""
         share, wrong = of_100(self.alone.answered / self.alone.examples), of_100(self.alone.target)
         how = f"(predict --target-error {self.alone.target:g})"
@@ -180,7 +191,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     def majority(self) -> tuple[str, float]:
         """The most frequent label, and its share."""
         number, count = Counter(self.left_out.labels.tolist()).most_common(1)[0]
-        return self.task.labels[number], count / len(self.left_out)
+        return self.task.labels[number], count / len(self.task.train)
 
     @property
     def headline(self) -> str:
@@ -205,7 +216,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             return f"Scored once, on {len(self.task.test):,} test texts."
         count = sum(one.name != MAJORITY_LABEL for one in self.candidates)
         return (
-            f"Estimated from your {len(self.left_out):,} labels alone, each left out in turn; the luck of being the best of "
+            f"Estimated from your {len(self.task.train):,} labels alone, each left out in turn; the luck of being the best of "
             f"{count} methods is taken off."
         )
 
@@ -216,7 +227,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         counted = self.task.metric == ACCURACY
         rows = [(self.best.name, self.expected.value)] if self.told else []
         rows += [(self._named_rival, self.alone_scores[self.rival.name].out_of_fold)] if self.rival else []
-        rows += [(f'always "{label}"', share if counted else 2 * share / (1 + share) / len(np.unique(self.left_out.labels)))]
+        rows += [(f'always "{label}"', share if counted else 2 * share / (1 + share) / len(self.task.labels))]
         return [(name, f"{of_100(value)} of 100" if counted else f"macro-F1 {value:.2f}") for name, value in rows]
 
     @property
@@ -247,15 +258,22 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def warnings(self) -> list[str]:
-        """What somebody should know of the texts and labels, at most five sentences."""
+        """What somebody should know of the texts and labels, at most six sentences."""
         found = [finding.sentence for finding in self.audit.findings() if finding.severity != "note"][:SHOWN_FINDINGS]
-        return [*filter(None, [self.unseen, self.misleads]), *found]
+        return [*filter(None, [self.unproven, self.unseen, self.misleads]), *found]
+
+    @property
+    def unproven(self) -> str:
+        """Whether as much could be learned by chance, from labels that say nothing."""
+        if not self.learned or self.no_signal is None or self.no_signal < SIGNIFICANT:
+            return ""
+        return "Your labels do not show yet that anything can be learned from them; label more."
 
     @property
     def unseen(self) -> str:
         """How many new texts have a label that no labelled text has; empty if they are few."""
         share = unseen_label_share(self.task.train.labels, self.task.train.units)
-        if share < MANY_UNSEEN:
+        if share < MANY_UNSEEN or round(share * len(np.unique(self.task.train.units))) < 2:  # one may be chance
             return ""
         return f"About {of_100(share)} of 100 new texts have a label that none of your texts has; label more."
 
@@ -263,7 +281,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     def misleads(self) -> str:
         """Whether accuracy, by which the method is chosen, hardly tells it from the most frequent label."""
         label, share = self.majority
-        near = self.learned and share > NEARLY_ONE_SIDED and share >= self.selected.expected.low
+        gains = any(one.gain > 0 for one in self.candidates if one.name != MAJORITY_LABEL)
+        near = gains and share > NEARLY_ONE_SIDED and (not self.learned or share >= self.selected.expected.low)
         if self.task.metric != ACCURACY or not (share > ONE_SIDED or near):
             return ""
         always = f'Always "{label}" is right on {of_100(share)} of 100, so accuracy misleads'

@@ -117,7 +117,8 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     audited = _audit(task, completed)
     _print_read_before(config, methods, context)
     (folder / TRIALS).mkdir(exist_ok=True)
-    if read_record_of(folder).get("task", task.digest) != task.digest and remove_model(folder):
+    other = read_record_of(folder).get("task", task.digest) != task.digest
+    if command is None and other and remove_model(folder):  # a fit keeps the old model until it has one
         console.print(f"The model in {folder} was of another task, and is removed.")
     write_record(folder, task=task.digest, threads=threads, planned=_count_trials(config, methods))
     return Sweep(config, task, audited, tuple(methods), context, folder, estimate)

@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from warmstart.config import Config
 from warmstart.experiment.draws import LEARNABLE, MAJORITY_LABEL
 from warmstart.experiment.fit_result import ACCURACY, FitResult
@@ -47,7 +49,7 @@ def _result_section(result: FitResult, shown: Collection[str]) -> Section:
     for name, found in [one for one in scores if one[0] in shown] or scores[:SHOWN_METHODS]:
         ends = found.expected
         if result.task.metric == ACCURACY:
-            ends = wilson_interval(found.out_of_fold, len(result.left_out))
+            ends = wilson_interval(found.out_of_fold, len(np.unique(result.left_out.units)))
         rows.append((name, methods[name].scores, *ends))
     what = "Labels predicted correctly" if result.task.metric == ACCURACY else "F1, the mean over labels,"
     caption = (

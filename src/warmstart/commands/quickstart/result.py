@@ -55,10 +55,10 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
         return f"{bought} {int(mine) - int(other)} of 100: {name} gets {mine} right ({low} to {high}), words {other}."
 
     def _best(self, *, pretrained: bool) -> tuple[str, Estimate]:
-        """The method of one side that the fewest labels choose, and its accuracy on the test texts with them."""
+        """The method of one side that the fewest labels choose, and its accuracy on the test texts with them; no stack of both."""
         right = {one.name: float(one.right.mean()) for one in self.fit.candidates}
         words = {one.name for one in self.fit.candidates if one.family in WITHOUT_PRETRAINING}
-        if (self.fit.best.name not in words) == pretrained:
+        if self.fit.best.name in self.curves and (self.fit.best.name not in words) == pretrained:
             return self.fit.best.name, self.fit.expected
         name = max((one for one in self.curves if (one not in words) == pretrained), key=lambda one: right.get(one, 0.0))
         return name, self.curves[name][self.labels]
