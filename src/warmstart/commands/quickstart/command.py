@@ -144,7 +144,7 @@ def _by_labels(task: Task, found: FitResult, settings: RaceConfig, config: Quick
     """
     by_labels = settings.model_copy(update={"labels": config.labels, "seeds": 1, "selection": "none", "budget": None})
     right = {one.name: float(one.right.mean()) for one in found.candidates if one.name != MAJORITY_LABEL}
-    methods = [one for one in check_sweep(by_labels, task)[-1] if one.name in right or one.scheme == REGRESSION]
+    methods = [one for one in check_sweep(by_labels, task)[-1][::-1] if one.name in right or one.scheme == REGRESSION]
     best = {one.backbone: one.name for one in sorted(methods, key=lambda one: right.get(one.name, 0.0)) if one.family != STACK}
     sweep = open_sweep(by_labels.model_copy(update={"methods": (*best.values(),)}), task, config)
     curves, texts = Curves(), len(np.unique(task.test.units))

@@ -46,6 +46,7 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
             return self.fit.headline
         (name, ours), (_, words) = self._best(pretrained=True), self._best(pretrained=False)
         ahead, behind = (ours, words) if ours.value > words.value else (words, ours)
+        name = name.rpartition(" · ")[2]  # the backbone; the table names the method
         mine, other, low, high = map(of_100, (ours.value, words.value, ahead.low, ahead.high))
         if ahead.value - behind.value <= math.hypot(ahead.value - ahead.low, behind.high - behind.value):
             return f"Not clear that pretraining bought anything: of 100 new texts, {name} gets {mine} right, words alone {other}."
