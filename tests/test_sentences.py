@@ -69,9 +69,9 @@ SAID: dict[str, tuple[Callable[[], Sequence[str]], list[str]]] = {
     "quickstart": (
         lambda: [quickstart_result(with_words=share).headline for share in (0.5, 0.84, 0.9)],
         [
-            "With 60 labels, pretraining bought 35 of 100: stack gets 85 right (83 to 87), words 50.",
-            "Not clear that pretraining bought anything: of 100 new texts, stack gets 85 right, words alone 84.",
-            "With 60 labels, pretraining bought nothing: words alone get 90 of 100 right (88 to 92), stack 85.",
+            "With 60 labels, pretraining bought 35 of 100: minilm gets 85 right (83 to 87), words 50.",
+            "Not clear that pretraining bought anything: of 100 new texts, minilm gets 85 right, words alone 84.",
+            "With 60 labels, pretraining bought nothing: words alone get 90 of 100 right (88 to 92), minilm 85.",
         ],
     ),
     "curve": (
