@@ -82,10 +82,9 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
 
 def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
     """The chosen method, if it is fitted in a moment; else the best of those that are, whose curve is much like its own."""
-    quick = [one for one in found.candidates if one.family in ("baseline", "frozen")]
-    trained = found.best.family not in ("baseline", "frozen")
-    best = max(quick, key=lambda one: float(np.mean(one.scores))) if trained else found.best
-    return next(one for one in sweep.methods if one.name == best.name)
+    quick = {one.name: float(np.mean(one.scores)) for one in found.candidates if one.family in ("baseline", "frozen")}
+    best = found.best.name if found.best.name in quick else max(quick, key=lambda name: quick[name])
+    return next(one for one in sweep.methods if one.name == best)
 
 
 def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns) -> Calibration:
@@ -135,7 +134,7 @@ def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]
     once = sweep.config.model_copy(update={"seeds": 1}), sweep.context.model_copy(update={"deadline": None})
     run_sweep(replace(sweep, methods=first, config=once[0], context=once[1]), None)
     for part in (cheap, [one for one in alone if keeps_backbone(one)]):
-        runs = run_sweep(replace(sweep, methods=tuple(part)), None, racing=True)
+        run_sweep(replace(sweep, methods=tuple(part)), None, racing=True)
     _train_in_time(replace(sweep, config=once[0]), [one for one in alone if not keeps_backbone(one)])
     sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": time.time()}))  # only a stack runs after it
     runs = run_sweep(replace(sweep, methods=tuple(alone)), None)

@@ -107,7 +107,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         single = self.task.train.labels[~np.isin(self.task.train.labels, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
         if self.task.metric == ACCURACY:
-            return selected_accuracy(np.stack([np.append(one.right, 0.0 * single) for one in methods]), repetitions, units)
+            return selected_accuracy(np.stack([np.append(one.right, np.zeros(len(single))) for one in methods]), repetitions, units)
         labels = np.eye(len(self.task.labels))[np.append(self.left_out.labels, single)]
         none = np.zeros((len(single), len(self.task.labels)))
         return selected_f1(
