@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -49,7 +50,8 @@ _DISAGREEMENTS = 0.2
 _STALE, _OVERTAKEN = timedelta(minutes=15), timedelta(minutes=2)
 """after which a text that was shown and not answered is given to somebody else; the second if others went on meanwhile"""
 _WENT_ON = 5
-"""new texts that others answered, which makes them go on: the accuracy waits for the text, for hard ones are left open"""
+"""new texts answered meanwhile, which makes others go on; from so many by one person on, the open text counts as wrong: hard ones
+are left open"""
 _LONGEST = 300.0
 """seconds for an answer; longer ones were breaks"""
 
@@ -341,17 +343,19 @@ class LabelSession:
         }
 
     def outcomes(self) -> tuple[Outcomes | None, np.ndarray]:
-        """What the models predicted of new texts before these had a label, up to the first that is open; None without any.
+        """What the models predicted of new texts before these had a label, up to the first that is being read; None without any.
 
         Also the number of labels (n,) with each. What a text is compared with is the answer to the draw itself: second looks are
-        drawn where the model disagrees, so they would flatter it. A skipped text counts as wrong. Draws by another share of
-        random ones, in an earlier session, are left out: the estimate begins anew.
+        drawn where the model disagrees, so they would flatter it. A skipped text counts as wrong, as does one that was left open
+        until it is answered: what is proven can only be too low. Draws by another share of random ones, in an earlier session,
+        are left out: the estimate begins anew.
         """
         first = {answer.text: answer for answer in reversed(self.project.answers())}
         begun = np.sort([answer.draw for answer in first.values()])
         rows, counts, share = list[tuple[bool, float, float, float]](), list[int](), 0.0
-        for draw, answer, given in self._new_texts():
-            if not given:
+        drawn = self._new_texts()
+        for draw, answer, given in drawn:
+            if not given and not _left_open(drawn, draw):
                 break
             if draw.predicted is None or draw.probability is None:
                 continue
@@ -413,13 +417,17 @@ def _target_state(target: float | None, accuracy: RunningAccuracy | None, left: 
     return {"target": target, "proven": proven, "sentence": sentence}
 
 
+def _left_open(drawn: Sequence[tuple[Draw, Value | None, bool]], open_: Draw) -> bool:
+    """Whether one other person has gone on by some texts since an open one was drawn; one who reads is not passed so often."""
+    later = Counter(draw.person for draw, _, given in drawn if given and draw.id > open_.id and draw.person != open_.person)
+    return max(later.values(), default=0) >= _WENT_ON
+
+
 def _waiting_sentence(drawn: Sequence[tuple[Draw, Value | None, bool]]) -> str:
-    """Whose open text keeps what is proven from going on; empty if that is hardly late."""
-    number = next((place for place, (_, _, given) in enumerate(drawn) if not given), len(drawn))
-    late = sum(given for _, _, given in drawn[number:])
-    if late < _WENT_ON:
+    """Whose open texts count as wrong for now."""
+    people = [draw.person for draw, _, given in drawn if not given and _left_open(drawn, draw)]
+    if not people:
         return ""
-    who = drawn[number][0].person
-    return (
-        f"What is proven waits for a text that {who} has left open, with {late:,} later answers; after two minutes others get it."
-    )
+    what = "A text" if len(people) == 1 else f"{len(people):,} texts"
+    who = ", ".join(dict.fromkeys(people))
+    return f"{what} left open by {who} count{'s' * (len(people) == 1)} as wrong until answered; others get it after two minutes."
