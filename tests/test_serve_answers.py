@@ -104,6 +104,19 @@ def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: 
         predict(models["labels"], [("a", "b"), "c"])
 
 
+@pytest.mark.parametrize(("pairs", "given", "wanted"), [(False, PAIRS, "a text"), (True, TEXTS, "a list of two texts")])
+def test_a_model_reads_what_it_learned_from(pairs: bool, given: list[Any], wanted: str, models: dict[str, Any]) -> None:
+    """Single texts or pairs, as its record says; the other kind is refused in words."""
+    record = adapt_record(chosen=True, score=0.7, seed=6, settings={})
+    recorded = record.model_copy(update={"task": record.task.model_copy(update={"pairs": pairs})})
+    made = served({"labels": replace(models["labels"], history=(recorded,))})
+    assert asked(made, "/api/models").json()["models"][0]["several_texts"] is pairs
+    refused = asked(made, "/api/predict", {"inputs": given})
+    assert (refused.status_code, f"each input must be {wanted}, since the model learned from" in refused.text) == (422, True)
+    assert asked(made, "/api/predict", {"inputs": PAIRS if pairs else TEXTS}).status_code == 200
+    made.close()
+
+
 # ------------------------------------------------------------------------------------------------ the description
 
 

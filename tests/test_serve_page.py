@@ -71,6 +71,51 @@ def test_texts_are_classified_and_explained(page: Any) -> None:
     assert "Faithfulness" in results.first.inner_text()
 
 
+def test_a_tab_parts_texts_only_where_the_model_reads_several(page: Any) -> None:
+    """By itself where the record says so; where it says nothing, on request; of a single text it is a part."""
+    sent = list[Any]()
+    page.on("request", lambda one: sent.append(one.post_data_json["inputs"]) if one.url.endswith("/api/predict") else None)
+    page.fill("#classify-texts", "I would\tlike tea")
+    for kind in ("lines", "pairs"):
+        page.select_option("#classify-kind", kind)
+        submit(page, "classify")
+        page.wait_for_selector("#classify .status:has-text('1 done')")
+        page.fill("#classify-texts", "I would\tlike tea")
+    assert sent == [["I would\tlike tea"], [["I would", "like tea"]]]
+    for parted, kinds in (("yes", ["pairs"]), ("", ["lines", "whole"])):
+        page.locator("#classify-model option").first.evaluate("(one, parted) => { one.dataset.parted = parted; }", parted)
+        page.locator("#classify-model").dispatch_event("change")
+        assert page.locator("#classify-kind option:enabled").evaluate_all("(all) => all.map((one) => one.value)") == kinds
+        assert page.locator("#classify-kind").input_value() == kinds[0]
+
+
+def test_a_mail_is_one_text_and_a_file_is_read_in_the_browser(page: Any) -> None:
+    """What is pasted with empty lines between; a table's column of texts, quoted or in another encoding; a text file; and back."""
+    mail = "Dear team,\n\nthe tea is cold.\n\nYours"
+    page.evaluate(
+        """(mail) => { const area = document.querySelector("#classify-texts"); area.focus(); area.value = mail;
+        area.dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste" })); }""",
+        mail,
+    )
+    assert page.locator("#classify-kind").input_value() == "whole"
+
+    def found() -> list[str]:
+        submit(page, "classify")
+        page.wait_for_selector("#classify .status:has-text('done')")
+        return [str(one) for one in page.locator("#classify-results .text").all_text_contents()]
+
+    assert found() == [mail]
+    table = 'id;Text;note\r\n1;"a ""hot""; tea\nfor two";x\r\n2;;y\r\n3;café;\r\n'
+    page.set_input_files("#classify-file", {"name": "mails.csv", "mimeType": "text/csv", "buffer": table.encode("cp1252")})
+    page.wait_for_selector("#classify-column")
+    assert found() == ['a "hot"; tea\nfor two', "café"]
+    page.select_option("#classify-column", label="note")
+    assert found() == ["x", "y"]
+    page.set_input_files("#classify-file", {"name": "list.txt", "mimeType": "text/plain", "buffer": b"tea\nmilk\n"})
+    page.wait_for_selector("#classify-column", state="hidden")
+    assert found() == ["tea", "milk"]
+
+
 def test_similar_training_texts_stand_beside_a_prediction(page: Any) -> None:
     """On request, with labels and cosines, as text; a model without any says how to get them."""
     page.fill("#classify-texts", "I want tea")

@@ -61,6 +61,8 @@ class TaskRecord(Config):
     """split -> hashes of its texts, as the task was read; empty if they were not wanted"""
     labelled: TextHashes | None = None
     """of the texts whose labels were looked at, to learn or to choose; None: unknown"""
+    pairs: bool | None = None
+    """whether each of its texts is a pair of texts; None: not recorded"""
     reading: dict[str, Any] = Field(default_factory=dict)
     """settings with which the training texts were read, which hold for the next file of the same kind"""
 
@@ -76,7 +78,8 @@ class TaskRecord(Config):
             kept = {"splits": loaded.text_hashes(), "labelled": TextHashes.of(seen)}
         held_out = {name: len(split) or None for name, split in task.held_out().items()}
         named = {"name": task.name, "type": task.type, "metric": task.metric, "labels": task.labels}
-        known = {"learned": texts_digest(task.train.keys), "reading": dict(task.reading)}
+        pairs = not isinstance(task.train.texts[0], str) if task.train.texts else None
+        known = {"learned": texts_digest(task.train.keys), "pairs": pairs, "reading": dict(task.reading)}
         return cls.build({**named, "train": len(task.train), **held_out, **known, **kept}, "task")
 
 

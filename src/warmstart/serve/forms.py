@@ -258,6 +258,8 @@ class ServedModelFacts(AnswerForm):
     """whether ``target_error`` may be given"""
     reads_texts: bool
     """whether it predicts from one vector of each text"""
+    several_texts: bool | None
+    """whether an input is a list of texts, such as a pair; null: nothing says so, and it takes both"""
     depth: int | None
     max_length: int | None
     """tokens that it reads"""

@@ -37,6 +37,7 @@ from warmstart.stats.formatting import model_name
 from warmstart.system.console import console
 from warmstart.tasks import task_type_for
 from warmstart.tasks.answers import answer_threshold
+from warmstart.tasks.trained_on import trained_on_pairs
 
 LEVEL = 0.95
 """confidence with which the guarantees that are shown hold"""
@@ -120,6 +121,7 @@ class ServedModel:
             "calibrated": self.model.calibration is not None,
             "guarantees": self._guarantees(),
             "reads_texts": self.reads_texts,
+            "several_texts": self.several_texts,
             "depth": None if isinstance(self.model, Stack) else self.model.model.backbone.config.depth,
             "max_length": None if isinstance(self.model, Stack) else self.model.model.backbone.config.max_length,
         }
@@ -147,13 +149,23 @@ class ServedModel:
         """Whether it predicts from one vector of each text or pair, so that training texts can be compared by theirs."""
         return isinstance(self.model, Bundle) and _FORMS.get(str(self.task_type)) is _TEXT
 
+    @cached_property
+    def several_texts(self) -> bool | None:
+        """Whether an input is several texts, such as a pair; None for a model that reads both if no record says what it learned."""
+        if _FORMS.get(str(self.task_type)) is _TEXT:
+            return trained_on_pairs(self.model)
+        return self.task_type in ("multiple-choice", "span")
+
     def fits(self, task: Task) -> bool:
         """Whether the model predicts what the texts of a task are labelled with."""
         return self.reads_texts and self.task_type == task.type and set(self.model.labels) == set(task.labels)
 
     def check_inputs(self, inputs: Sequence[Input]) -> list[Any]:
         """The inputs in the form that the task takes. Raises ``DataError`` that names the first one of another form."""
-        wanted, fits, make = _FORMS[str(self.task_type)]
+        form = _FORMS[str(self.task_type)]
+        if form is _TEXT and self.several_texts is not None:
+            form = _PAIR if self.several_texts else _SINGLE
+        wanted, fits, make = form
         for number, one in enumerate(inputs):
             if not fits(one):
                 raise DataError(f"each input must be {wanted}, but input {number} is {json.dumps(one, ensure_ascii=False)[:80]}")
@@ -239,6 +251,8 @@ def _is_list(one: Input, least: int, most: int | None = None) -> bool:
 
 _TEXT = ("a text, or a list of two for tasks about pairs", lambda one: isinstance(one, str) or _is_list(one, 2, 2),
          lambda one: one if isinstance(one, str) else tuple(one))  # fmt: skip
+_SINGLE = ("a text, since the model learned from single texts", lambda one: isinstance(one, str), str)
+_PAIR = ("a list of two texts, since the model learned from pairs", lambda one: _is_list(one, 2, 2), tuple)
 _FORMS: dict[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
     "classification": _TEXT,
     "multilabel": _TEXT,

@@ -53,6 +53,11 @@ def reading_of_model(model: Bundle | Stack) -> dict[str, Any]:
     return next((record.reading for record in reversed(_task_records(model))), {})
 
 
+def trained_on_pairs(model: Bundle | Stack) -> bool | None:
+    """Whether each text of the last task was a pair of texts; None if no record says so."""
+    return next((record.pairs for record in reversed(_task_records(model))), None)
+
+
 def known_texts(model: Bundle | Stack, texts: Sequence[Any]) -> Overlap:
     """How many of these texts the model has seen with their labels, to learn or to choose."""
     known = [record.labelled for record in _task_records(model) if record.labelled]

@@ -1,9 +1,9 @@
 // Requests to the server. Every failure becomes an Error with the server's own words.
 
-import { inputOf } from "./elements.js";
-
 const HEADERS = { "content-type": "application/json" };
 const CHUNK = 100; // texts of a request
+const CHARACTERS = 300_000; // of all texts of a request of several
+const MOST = 100_000; // characters of a text, as in bodies.py
 
 async function checked(answer) {
   if (answer.ok) return answer;
@@ -38,13 +38,22 @@ export async function postWhenReady(path, body, say) {
   }
 }
 
-// Calls tell(answer, texts, done) for the predictions of each part of many texts, in order; option: that of the model.
-export async function predict(option, texts, settings, signal, tell) {
-  for (let start = 0; start < texts.length; start += CHUNK) {
-    const part = texts.slice(start, start + CHUNK);
-    const inputs = part.map((text) => inputOf(text, option.dataset.task));
-    const answer = await post("/api/predict", { model: option.value, inputs, ...settings }, signal);
-    tell(await answer.json(), part, start + part.length);
+// Calls tell(answer) for the predictions of each part of many inputs, in order.
+export async function predict(model, inputs, settings, signal, tell) {
+  const size = (one) => [].concat(one).reduce((sum, text) => sum + text.length, 0);
+  const long = inputs.findIndex((one) => [].concat(one).some((text) => text.length > MOST));
+  if (long >= 0) {
+    const [number, most] = [size(inputs[long]), MOST].map((count) => count.toLocaleString("en"));
+    throw new Error(`text ${long + 1} has ${number} characters, and the server reads at most ${most} of a text; shorten it, or split it`);
+  }
+  for (let start = 0; start < inputs.length; ) {
+    let end = start;
+    for (let rest = CHARACTERS; end < inputs.length && end < start + CHUNK && (end === start || rest >= size(inputs[end])); end++) {
+      rest -= size(inputs[end]);
+    }
+    const answer = await post("/api/predict", { model, inputs: inputs.slice(start, end), ...settings }, signal);
+    tell(await answer.json());
+    start = end;
   }
 }
 

@@ -2,7 +2,8 @@
 // training texts.
 
 import { get, post, postWhenReady, predict } from "./api.js";
-import { bar, inputOf, linesOf, make, percent, run } from "./elements.js";
+import { bar, make, percent, run } from "./elements.js";
+import { textsOf } from "./texts.js";
 
 const SHOWN = 50; // results that are drawn at once
 
@@ -23,6 +24,7 @@ export function setUp(panel) {
   let targets = [];
 
   const option = () => select.selectedOptions[0];
+  const given = textsOf(form, option);
   const target = () => (guarantee.hidden || slider.valueAsNumber >= targets.length ? null : targets[slider.valueAsNumber]);
 
   function showTarget() {
@@ -54,7 +56,7 @@ export function setUp(panel) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     run(panel, async (signal, say) => {
-      const texts = linesOf(form.elements.texts);
+      const texts = given.read();
       results = [];
       drawn = 0;
       list.replaceChildren();
@@ -63,12 +65,12 @@ export function setUp(panel) {
       const progress = (done) => say(`${done.toLocaleString("en")} of ${texts.length.toLocaleString("en")}`);
       progress(0);
       const settings = chosen ? { top: 10, target_error: chosen.target_error } : { top: 10 };
-      await predict(option(), texts, settings, signal, (answer, part, done) => {
-        results.push(...answer.predictions.map((prediction, i) => ({ text: part[i], unread: answer.unread[i], ...prediction })));
+      await predict(select.value, texts.map((one) => one.input), settings, signal, (answer) => {
+        results.push(...answer.predictions.map((one, i) => ({ ...texts[results.length + i], unread: answer.unread[i], ...one })));
         if (answer.guarantee) guaranteed.textContent = answer.guarantee;
         guaranteed.hidden = !answer.guarantee;
         if (drawn < SHOWN) drawMore();
-        progress(done);
+        progress(results.length);
       });
       more.hidden = drawn >= results.length;
       if (!more.hidden) more.textContent = `Show more (${(results.length - drawn).toLocaleString("en")} left)`;
@@ -79,7 +81,10 @@ export function setUp(panel) {
       say(`${results.length.toLocaleString("en")} done`);
     });
   });
-  select.addEventListener("change", () => run(panel, loadGuarantees));
+  select.addEventListener("change", () => {
+    given.fit();
+    run(panel, loadGuarantees);
+  });
   slider.addEventListener("input", showTarget);
   more.addEventListener("click", drawMore);
   save.addEventListener("click", () => download(results));
@@ -179,7 +184,7 @@ function faithfulnessOf(found) {
 
 function showNearest(button, item, one, option) {
   return fetched(button, "comparing it with the training texts …", async (note) => {
-    const body = { model: option.value, inputs: [inputOf(one.text, option.dataset.task)] };
+    const body = { model: option.value, inputs: [one.input] };
     const answer = await (await postWhenReady("/api/nearest", body, (words) => (note.textContent = words))).json();
     const table = make("table", { className: "nearest" });
     table.append(

@@ -26,22 +26,22 @@ export function setUp(panel) {
     return given.map((line) => parted(line, sliced.checked));
   }
 
-  async function predictions(select, texts, signal) {
+  async function predictions(select, inputs, signal) {
     const found = [];
-    await predict(select.selectedOptions[0], texts, { top: 1 }, signal, (answer) => found.push(...answer.predictions));
+    await predict(select.value, inputs, { top: 1 }, signal, (answer) => found.push(...answer.predictions));
     return found;
   }
 
   // {predictions: of both models, errors: null if no text has a label}
   async function compared(lines, signal) {
     const [texts, labels, slices] = ["text", "label", "slice"].map((part) => lines.map((line) => line[part]));
+    const inputs = texts.map((text) => inputOf(text, model.selectedOptions[0]));
     if (labels.every((label) => label === null)) {
-      return { predictions: await Promise.all([model, other].map((select) => predictions(select, texts, signal))), errors: null };
+      return { predictions: await Promise.all([model, other].map((select) => predictions(select, inputs, signal))), errors: null };
     }
     if (texts.length > MOST) {
       throw new Error(`The errors of at most ${count(MOST)} labelled texts are counted, but there are ${count(texts.length)}; leave some out.`);
     }
-    const inputs = texts.map((text) => inputOf(text, "classification"));
     return (await post("/api/compare", { model: model.value, other: other.value, inputs, labels, slices }, signal)).json();
   }
 

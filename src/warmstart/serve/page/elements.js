@@ -40,10 +40,10 @@ export function linesOf(area) {
   return lines;
 }
 
-// Pairs and questions are parted by tabs, words to tag by spaces.
-export function inputOf(line, task) {
-  if (task === "tagging") return line.trim().split(/\s+/);
-  return line.includes("\t") && task !== "answers" ? line.split("\t") : line;
+// What a model reads: of tasks about several texts those that tabs part, of tagging the words; else the text with its tabs.
+export function inputOf(text, option, parted = option.dataset.parted === "yes") {
+  if (option.dataset.task === "tagging") return text.trim().split(/\s+/);
+  return parted ? text.split("\t") : text;
 }
 
 // Runs a task for a panel: shows that it runs, lets it be stopped, and shows its error.

@@ -68,7 +68,7 @@ export function setUp(panel) {
     run(panel, async (signal, say) => {
       say("fitting probes …");
       const option = form.elements.model.selectedOptions[0];
-      const body = { model: option.value, inputs: [inputOf(form.elements.text.value, option.dataset.task)] };
+      const body = { model: option.value, inputs: [inputOf(form.elements.text.value, option)] };
       const answer = await (await postWhenReady("/api/probe", body, say)).json();
       panel.querySelector("#look-probes-about").textContent = aboutProbes(answer);
       probes.querySelector("tbody").replaceChildren(...answer.layers.map((one, i) => probeRow(one, answer.probes[0][i])));

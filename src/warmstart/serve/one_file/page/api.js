@@ -4,7 +4,6 @@ import { Backbone } from "./backbone.js";
 import { Generator } from "./generate.js";
 import { Predictor } from "./predict.js";
 import { Tokenizer } from "./tokenizer.js";
-import { inputOf } from "./elements.js";
 import { Weights, inflated } from "./weights.js";
 
 const AT_ONCE = 50; // milliseconds of computing after which the page may show what there is
@@ -43,21 +42,18 @@ export async function post(path, body) {
 
 export const postWhenReady = post;
 
-// Calls tell(answer, texts, done) for the predictions of a few texts at a time, in order.
-export async function predict(option, texts, settings, signal, tell) {
+// Calls tell(answer) for the predictions of a few inputs at a time, in order.
+export async function predict(model, inputs, settings, signal, tell) {
   const predictor = await ready;
   const chosen = facts.replies.guarantees?.guarantees.find((one) => one.target_error === settings.target_error);
-  for (let start = 0; start < texts.length; ) {
+  for (let done = 0; done < inputs.length; ) {
     const until = performance.now() + AT_ONCE;
     const [predictions, unread] = [[], []];
-    while (start + predictions.length < texts.length && performance.now() < until) {
-      const input = inputOf(texts[start + predictions.length], option.dataset.task);
-      predictions.push(predictor.predict(input, settings.top, chosen?.threshold));
-      unread.push(predictor.encode(input).unread);
+    for (; done < inputs.length && performance.now() < until; done++) {
+      predictions.push(predictor.predict(inputs[done], settings.top, chosen?.threshold));
+      unread.push(predictor.encode(inputs[done]).unread);
     }
-    const part = texts.slice(start, start + predictions.length);
-    start += part.length;
-    tell({ predictions, unread, guarantee: chosen?.sentence }, part, start);
+    tell({ predictions, unread, guarantee: chosen?.sentence });
     await pause();
     signal.throwIfAborted();
   }
