@@ -100,13 +100,12 @@ def test_the_page_shows_the_surest_mistakes_and_every_label(fitted: tuple[Path, 
     """And folds what is for statisticians."""
     place, found, _ = fitted
     assert {row[0] for row in found.label_rows()} == {"cat", "other"}
-    assert all(one.label != one.predicted for one in found.mistakes)
+    assert all(one.label != one.predicted for one in found.failures[0])
     page = (place / "run" / "report.html").read_text()
-    assert "Where it fails" in page
     assert "For statisticians" in page.partition("<details")[2]
     assert "learned from the labels, from words, characters and vectors, p = 0.0" in page.partition("<details")[2]
     assert ws.FitResult is FitResult
-    assert "What to use" in found._repr_html_()
+    assert found.headline in found._repr_html_()
 
 
 def test_the_list_of_runs_names_a_fit_with_its_data_and_score(fitted: tuple[Path, FitResult, str]) -> None:
@@ -280,10 +279,11 @@ def test_a_figure_that_is_not_known_well_is_nowhere_said(tmp_path: Path) -> None
     assert (known.told, few.told) == (True, False)
     assert few.headline == f"Use {few.best.name}; 5 test texts are too few to say how often it is right."
     right, left_out = known.best.right[:8], known.left_out.take(np.arange(8))
-    labels = replace(known, left_out=left_out, candidates=(known.best._replace(right=right),))
+    eight = replace(known.task, train=left_out)
+    labels = replace(known, task=eight, left_out=left_out, candidates=(known.best._replace(right=right),))
     assert labels.headline == f"Use {few.best.name}; 8 labels are too few to say how often it is right."
     assert few.how == labels.how == ""
-    assert [name for name, _ in known.comparison] == [known.best.name, *(name for name, _ in few.comparison)]
+    assert (few.rows[0].score, few.rows[0].ends) == ("too few texts to say", None)
     assert "80 of 100" not in " ".join([*few.lines(tmp_path, tmp_path, "texts.csv"), *few.findings])
 
 
@@ -291,8 +291,9 @@ def test_the_best_without_pretraining_is_named_so_only_beside_pretraining() -> N
     """A stack of methods without any has a best single one."""
     found = fit_result()
     alone = tuple(one for one in found.candidates if one.family != "frozen")
-    assert [name for name, _ in found.comparison][1] == "best without pretraining: naive Bayes + EM"
-    assert [name for name, _ in replace(found, candidates=alone).comparison][1] == "best single method: naive Bayes + EM"
+    rivals = [one.rows[1] for one in (found, replace(found, candidates=alone))]
+    assert {one.name for one in rivals} == {"naive Bayes + EM"}
+    assert [one.role for one in rivals] == ["best without pretraining", "best single method"]
 
 
 def test_a_rival_that_may_be_as_good_is_said_to_be_so() -> None:
@@ -334,7 +335,7 @@ def test_macro_f1_chooses_where_it_is_asked_for(tmp_path: Path, monkeypatch: pyt
     assert found.expected == found.selected.expected
     value, low, high = found.expected
     assert found.headline == f"Use {found.best.name}: macro-F1 {value:.2f} on new texts (likely {low:.2f} to {high:.2f})."
-    assert all("macro-F1 0." in score or "macro-F1 1." in score for _, score in found.comparison)
+    assert all("macro-F1 0." in row.score or "macro-F1 1." in row.score for row in found.rows)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "macro-F1, %" in page
     assert "of 100 of your texts" not in page
@@ -359,7 +360,7 @@ def test_a_method_that_ignores_the_rare_label_is_not_chosen_by_macro_f1() -> Non
     found = rare(0.9)
     by_f1 = replace(found, task=replace(found.task, metric="macro_f1"))
     assert (found.best.name, by_f1.best.family) == ("majority", "frozen")
-    assert [score for name, score in by_f1.comparison if name.startswith("always")] == ["macro-F1 0.47"]
+    assert [row.score for row in by_f1.rows if row.name.startswith("always")] == ["macro-F1 0.47"]
     assert (
         found.misleads
         == 'Always "other" is right on 90 of 100, so accuracy misleads; --metric macro_f1 chooses by the mean over labels.'

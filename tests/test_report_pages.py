@@ -51,7 +51,7 @@ def test_every_kind_of_report_has_a_short_headline() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Report":
                 kinds.append((file.parent.name, ast.unparse(node.args[1])))
     assert len(kinds) >= 11
-    short = r"headline(_of)?\(.+\)|first|result\.headline"
+    short = r"headline(_of)?\(.+\)|first|found\.headline"
     assert [kind for kind in kinds if not re.fullmatch(short, kind[1])] == []
 
 

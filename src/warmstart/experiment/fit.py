@@ -20,7 +20,7 @@ from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig, duration_seconds
-from warmstart.experiment.fit_result import ACCURACY, FitResult, OutOfFold
+from warmstart.experiment.fit_result import FitResult, OutOfFold
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import keeps_backbone, reads_pool, stack_of
 from warmstart.experiment.more_labels import more_labels
@@ -31,6 +31,7 @@ from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial
 from warmstart.finetuning.calibration import confidence_and_correct, threshold_from
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.runs.verdict import ACCURACY
 from warmstart.seeding import rng
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,10 +15,24 @@ import numpy as np
 from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.notebook import Shown
+from warmstart.runs.verdict import (
+    ACCURACY,
+    SHOWN_METHODS,
+    Mistake,
+    NextStep,
+    ScoreRow,
+    Verdict,
+    about_task,
+    failures,
+    row_of,
+    score_words,
+    steps_after,
+    use_sentence,
+)
 from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import figure_interval, of_100, percent_value
+from warmstart.stats.formatting import of_100, percent_value, sentence_case
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import paired_proportions, unseen_label_share
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1
@@ -31,8 +46,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 12
 """on a terminal"""
-SHOWN_ERRORS, SHOWN_FINDINGS, SHOWN_MISSING = 5, 3, 4
-ACCURACY = "accuracy"
+SHOWN_FINDINGS, SHOWN_MISSING = 3, 4
 ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
 MANY_UNSEEN = 0.03
@@ -56,15 +70,6 @@ class OutOfFold(NamedTuple):
     """nats per text over the label frequencies, calibrated; mean over repetitions"""
     seconds: float
     """of one fit"""
-
-
-class Mistake(NamedTuple):
-    """A labelled text that is predicted wrongly when it is left out."""
-
-    text: str
-    label: str
-    predicted: str
-    confidence: float
 
 
 @dataclass(frozen=True)
@@ -198,14 +203,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """What to do, how good it is, against what; at most 25 words."""
         if not self.learned:
             return f"Label more texts first: no method does better than always saying {self.majority[0]}."
-        if not self.told:
-            few = f"{len(self.task.test)} test texts" if self.tested else f"{len(self.left_out)} labels"
-            known = "how often it is right" if self.task.metric == ACCURACY else "how good it is"
-            return f"Use {self.best.name}; {few} are too few to say {known}."
-        value, low, high = self.expected
-        if self.task.metric == ACCURACY:
-            return f"Use {self.best.name}: right on {of_100(value)} of 100 new texts (likely {of_100(low)} to {of_100(high)})."
-        return f"Use {self.best.name}: macro-F1 {value:.2f} on new texts (likely {low:.2f} to {high:.2f})."
+        known_from = f"{len(self.task.test):,} test texts" if self.tested else f"{len(self.task.train):,} labels"
+        return use_sentence(self.best.name, self.task.metric, self.expected, known_from)
 
     @property
     def how(self) -> str:
@@ -215,46 +214,67 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         if self.tested:
             return f"Scored once, on {len(self.task.test):,} test texts."
         count = sum(one.name != MAJORITY_LABEL for one in self.candidates)
+        once = ", in one repetition" * (len(self.best.scores) == 1)
         return (
-            f"Estimated from your {len(self.task.train):,} labels alone, each left out in turn; the luck of being the best of "
-            f"{count} methods is taken off."
+            f"Estimated from your {len(self.task.train):,} labels alone, each left out in turn{once}; the luck of being the best "
+            f"of {count} methods is taken off."
         )
 
     @property
-    def comparison(self) -> list[tuple[str, str]]:
-        """(method, score in words) of the chosen method on new texts, if told; out of fold of its rival and the majority label."""
-        label, share = self.majority
-        counted = self.task.metric == ACCURACY
-        rows = [(self.best.name, self.expected.value)] if self.told else []
-        rows += [(self._named_rival, self.alone_scores[self.rival.name].out_of_fold)] if self.rival else []
-        rows += [(f'always "{label}"', share if counted else 2 * share / (1 + share) / len(self.task.labels))]
-        return [(name, f"{of_100(value)} of 100" if counted else f"macro-F1 {value:.2f}") for name, value in rows]
+    def rows(self) -> tuple[ScoreRow, ...]:
+        """The chosen method, its rival, the best other one, and the most frequent label, in the metric on new texts."""
+        (label, share), metric, scores = self.majority, self.task.metric, self.alone_scores
+        best, rival = self.best.name, self.rival.name if self.rival else ""
+        found = [row_of(best, metric, self.expected)] if self.learned else []
+        found += [row_of(rival, metric, scores[rival].expected, self._role_of_rival)] if rival else []
+        others = [name for name in scores if name not in (best, rival, MAJORITY_LABEL)][: SHOWN_METHODS - 1 - len(found)]
+        found += [row_of(name, metric, scores[name].expected) for name in others]
+        constant = share if metric == ACCURACY else 2 * share / (1 + share) / len(self.task.labels)
+        return (*found, row_of(f'always "{label}"', metric, Estimate(constant, constant, constant)))
 
     @property
-    def _named_rival(self) -> str:
-        if not self.rival:
-            return ""
+    def _role_of_rival(self) -> str:
         side = "with" if self.best.family in WITHOUT_PRETRAINING else "without"
-        transferred = any(one.family in TRANSFER for one in self.candidates)
-        return f"best {f'{side} pretraining' if transferred else 'single method'}: {self.rival.name}"
+        return f"best {side} pretraining" if any(one.family in TRANSFER for one in self.candidates) else "best single method"
+
+    @property
+    def no_time(self) -> str:
+        """Which methods had no time, as a complete sentence; empty if all had."""
+        if not self.missing:
+            return ""
+        others = f" and {len(self.missing) - SHOWN_MISSING} others" if len(self.missing) > SHOWN_MISSING else ""
+        return f"The time was too short for {', '.join(self.missing[:SHOWN_MISSING])}{others}; --minutes gives more."
+
+    def verdict(self, folder: Path | None = None, data: str = "TABLE") -> Verdict:
+        """The first screen; ``folder`` is that of the run, if the model was saved, and ``data`` names the labelled texts."""
+        mistakes, fails = self.failures if self.learned else ((), ())
+        title = f"Label {self.outlook.replace('more labels:', 'more:').rstrip('.') or 'more'}"
+        label = NextStep("label", title, f"warmstart label {shlex.quote(data)}")
+        network = not hasattr(self.model, "members")
+        rows = self.rows
+        return Verdict(
+            about_task(self.task.name, self.task.labels),
+            f"{len(self.task.train):,} labels",
+            self.headline,
+            rows,
+            len(self.candidates) - len(rows),
+            tuple(filter(None, [self.unclear, self.answers_alone, self.how, self.no_time])),
+            mistakes,
+            fails,
+            steps_after(folder if self.learned else None, label, page=network),
+            tuple(self.warnings),
+        )
 
     @property
     def findings(self) -> list[str]:
         """The result in a few sentences."""
         sentences = [self.headline, *filter(None, [self.how])]
         if self.learned and self.rival:
-            found = self.alone_scores[self.rival.name]
-            has = f"is right on {of_100(found.out_of_fold)} of 100 of your texts when they are left out"
-            if self.task.metric != ACCURACY:
-                has = f"has a macro-F1 of {figure_interval(found.out_of_fold, *found.expected[1:], digits=2)} by itself"
-            sentences += [f"The {self._named_rival.replace(': ', ', ')}, {has}.", *filter(None, [self.unclear])]
+            has = score_words(self.task.metric, self.alone_scores[self.rival.name].expected.value)
+            sentences += [f"{sentence_case(self._role_of_rival)}: {self.rival.name}, {has}.", *filter(None, [self.unclear])]
         if self.alone:
             sentences.append(self.answers_alone or "The labels do not suffice yet to let it answer alone.")
-        sentences += filter(None, [self.outlook])
-        if self.missing:
-            others = f" and {len(self.missing) - SHOWN_MISSING} others" if len(self.missing) > SHOWN_MISSING else ""
-            sentences.append(f"The time was too short for {', '.join(self.missing[:SHOWN_MISSING])}{others}; --minutes gives more.")
-        return sentences
+        return [*sentences, *filter(None, [self.outlook, self.no_time])]
 
     @property
     def warnings(self) -> list[str]:
@@ -288,14 +308,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         always = f'Always "{label}" is right on {of_100(share)} of 100, so accuracy misleads'
         return f"{always}; --metric macro_f1 chooses by the mean over labels."
 
-    @property
-    def mistakes(self) -> list[Mistake]:
-        """The texts about which the chosen method is surest and wrong when they are left out."""
-        predicted, names = self.best.probabilities.argmax(axis=1), self.task.labels
-        sure = self.best.probabilities.max(axis=1)
-        wrong = sorted(np.flatnonzero(predicted != self.left_out.labels).tolist(), key=lambda i: -sure[i])[:SHOWN_ERRORS]
-        texts, labels = self.left_out.texts, self.left_out.labels
-        return [Mistake(texts[i], names[labels[i]], names[predicted[i]], float(sure[i])) for i in wrong]
+    @cached_property
+    def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
+        """Where the chosen method fails when texts are left out: the surest mistakes, and sentences about labels."""
+        return failures(self.left_out.texts, self.left_out.labels, self.best.probabilities, self.task.labels)
 
     def label_rows(self) -> list[tuple[str, str, str, str]]:
         """(label, labelled texts, right of 100 out of fold, most often taken for) of each label, the weakest first."""
@@ -313,10 +329,11 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """What a terminal shows, at most twelve lines."""
         more = f", {self.unlabelled:,} texts without labels" if self.unlabelled else ""
         first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
-        rows = self.comparison[self.told :]
-        width = max(len(name) for name, _ in rows)
-        others = [f"  {name:<{width}}  {score}" for name, score in rows]
-        lines = [self.headline, *others, *filter(None, [self.unclear, self.answers_alone, self.outlook, self.how])]
+        rows = self.rows[self.learned :]
+        width = max(len(row.name) for row in rows)
+        others = [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in rows]
+        said = (self.unclear, self.answers_alone, self.outlook, self.how, self.no_time)
+        lines = [self.headline, *others, *filter(None, said)]
         lines += self.next_lines(saved, report, data)
         return [first, *(f"mind: {sentence}" for sentence in self.warnings[: MOST_LINES - 1 - len(lines)]), *lines]
 
@@ -348,5 +365,5 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             ],
             "findings": self.findings,
             "warnings": self.warnings,
-            "mistakes": [one._asdict() for one in self.mistakes],
+            "mistakes": [one._asdict() for one in self.failures[0]],
         }

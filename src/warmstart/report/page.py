@@ -25,9 +25,10 @@ from warmstart.report.categories import number_categories
 from warmstart.report.charts import Chart
 from warmstart.report.headline import paragraphs_once
 from warmstart.report.study_links import insert_links, read_links
-from warmstart.report.templates import page_template
+from warmstart.report.templates import page_template, verdict_html
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.runs.record import end_record
+from warmstart.runs.verdict import Verdict, write_verdict
 from warmstart.system.storage import PAGE_FILE, atomic_folder, atomic_write
 
 DRAW = """
@@ -56,10 +57,15 @@ function draw(figure) {
       if (figure.scrollWidth > figure.clientWidth) figure.tabIndex = 0;
     });
 }
-const drawAll = () => document.querySelectorAll(".drawing").forEach(draw);
+const drawAll = () => document.querySelectorAll(".drawing").forEach((figure) => figure.clientWidth && draw(figure));
 drawAll();
+const opened = ({ target }) => target.open && target.querySelectorAll(".drawing:not(.drawn)").forEach(draw);
+document.addEventListener("toggle", opened, true);
 scheme.addEventListener("change", drawAll);
-for (const part of document.querySelectorAll(".scroll, pre")) if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+const reachable = new ResizeObserver((parts) => parts.forEach(({ target: part }) => {
+  if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+}));
+for (const part of document.querySelectorAll(".scroll, pre")) reachable.observe(part);
 """
 """Puts the interactive drawing in the place of each picture; from a dark page the light picture is printed. ``ast``: expressions
 are interpreted, so that the policy need not allow ``eval``."""
@@ -128,6 +134,8 @@ class Report:
     """where the figures come from"""
     next_step: str = ""
     """what to do next, as complete sentences"""
+    verdict: Verdict | None = None
+    """the first screen, in the place of sentence, tiles and next step; the sections are folded below it"""
 
     def figures(self) -> list[Figure]:
         """All figures, in the page's order."""
@@ -146,6 +154,8 @@ def write_report(report: Report, folder: Path) -> Path:
             (figures / f"{name}.svg").write_text(picture, encoding="utf-8")
     html = insert_links(render(report, specs, pictures), read_links(folder))
     atomic_write(page, html.encode(errors="replace"))  # a command line may hold bytes that are not text
+    if report.verdict:
+        write_verdict(report.verdict, folder)
     end_record(folder, report.sentence)
     return page
 
@@ -191,7 +201,9 @@ def render(report: Report, specs: dict[str, dict[str, Any]], pictures: dict[str,
     images = {name: {"light": _base64(picture), "dark": _base64(svg(in_dark(specs[name])))} for name, picture in pictures.items()}
     # "<" is written \u003c inside strings of JSON, so that no text can close the script element
     drawings = {name: json.dumps(spec).replace("<", "\\u003c") for name, spec in specs.items()}
-    return page_template("page.html.jinja").render(report=report, drawings=drawings, images=images, script=script, digest=digest)
+    first = verdict_html(report.verdict) if report.verdict else ""
+    how = {"report": report, "drawings": drawings, "images": images, "script": script, "digest": digest, "verdict": first}
+    return page_template("page.html.jinja").render(how)
 
 
 def _base64(picture: str) -> str:

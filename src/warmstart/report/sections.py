@@ -11,11 +11,17 @@ from warmstart.data.audit import Audit
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import parameter_counts
 from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
-from warmstart.report.page import Figure, Section, Table
+from warmstart.report.page import Figure, Report, Section, Table
 from warmstart.report.score_charts import comparison_chart
 from warmstart.runs.run import provenance
+from warmstart.runs.verdict import Verdict
 from warmstart.stats.comparison import MethodTable
 from warmstart.stats.formatting import sentence_case, sources_of_interval
+
+
+def verdict_report(title: str, found: Verdict, sections: Sequence[Section]) -> Report:
+    """A report whose first screen is a verdict, with everything else folded below it."""
+    return Report(title, found.headline, (), sections, verdict=found)
 
 
 def as_sentence(text: str) -> str:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import base64
 import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jinja2
 from markupsafe import Markup, escape
 
 from warmstart.system.console import harmless
 
+if TYPE_CHECKING:
+    from warmstart.runs.verdict import Verdict
+
 _HERE = Path(__file__).parent
+VERDICT_STYLE = _HERE / "verdict.css"
+"""that of the first screen (``verdict_html``), which goes after the common one"""
 COMMON_STYLE = _HERE / "common.css"
 """the style sheet of what all pages share: colours, light and dark, and rows of tables that become cards on a phone"""
 
@@ -27,6 +34,16 @@ def page_template(name: str, folder: Path = _HERE) -> jinja2.Template:
     environment.filters["code"] = with_code
     environment.globals["icon"] = icon()
     return environment.get_template(name)
+
+
+def verdict_html(found: Verdict, *, box: str = "", actions: Mapping[str, str | None] | None = None) -> Markup:
+    """The first screen as HTML, with its ``h1``; all texts but ``box`` are escaped.
+
+    ``box``: HTML that stands in place of the command of TRY where a server runs. ``actions``: for the name of a step the address
+    that does it, as a button in place of its command, or None to leave it out.
+    """
+    module = page_template("verdict.html.jinja").module
+    return Markup(module.verdict(found, Markup(box), actions or {}))  # type: ignore[attr-defined]
 
 
 def _shown(value: object) -> object:

@@ -1,8 +1,7 @@
-"""The report of a fit: what to use, how good, against what, where it fails; the rest folded."""
+"""The report of a fit: its first screen, and behind it every method and label."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,63 +9,34 @@ import numpy as np
 
 from warmstart.config import Config
 from warmstart.experiment.draws import LEARNABLE, MAJORITY_LABEL
-from warmstart.experiment.fit_result import ACCURACY, FitResult
+from warmstart.experiment.fit_result import FitResult
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import comparison_chart
-from warmstart.report.sections import audit_section, closing_sections, footer
+from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
+from warmstart.runs.verdict import ACCURACY
 from warmstart.stats.formatting import percent, percent_value
+from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import wilson_interval
-
-SHOWN_METHODS = 4
+from warmstart.stats.selected import SelectedScore
 
 
 def write_fit_page(result: FitResult, config: Config, folder: Path, view: Report | None = None) -> Path:
     """Write the report, with what ``view`` shows if it is given; returns its path."""
-    report = view or fit_view(result)
-    sections = (*report.sections, replace(audit_section(result.audit), folded=True), *closing_sections(config))
-    next_step = f"`warmstart predict {folder} FILE` labels new texts, `warmstart serve {folder}` shows the model in a browser."
-    if not result.learned:
-        next_step = "`warmstart label` shows which texts to label; then fit again."
-    next_step = " ".join(filter(None, [next_step, report.next_step]))
-    return write_report(replace(report, sections=sections, footer=footer(), next_step=next_step), folder)
+    report = view or fit_view(result, folder, str(getattr(config, "data", "TABLE")))
+    sections = (*report.sections, audit_section(result.audit), *closing_sections(config))
+    return write_report(replace(report, sections=sections, footer=footer()), folder)
 
 
-def fit_view(result: FitResult, shown: Collection[str] = ()) -> Report:
-    """What a notebook shows: the method, its rival, and where it fails. The chart has the best methods, or those that are named."""
-    return Report(
-        f"Fit: {result.task.name}",
-        result.headline,
-        result.comparison,
-        (_result_section(result, shown), *([_mistakes_section(result)] if result.learned else []), _methods_section(result)),
-    )
+def fit_view(result: FitResult, folder: Path | None = None, data: str = "TABLE") -> Report:
+    """What a notebook shows: the method, its rival, and where it fails; with commands once the run has a folder."""
+    sections = (*([_labels_section(result)] if result.learned else []), _methods_section(result))
+    return verdict_report(f"Fit: {result.task.name}", result.verdict(folder, data), sections)
 
 
-def _result_section(result: FitResult, shown: Collection[str]) -> Section:
-    """The chosen method beside the best others, or those that are named."""
-    methods = {one.name: one for one in result.candidates}
-    rows = list[tuple[str, Sequence[float], float, float, float]]()
-    scores = [*result.alone_scores.items()]
-    for name, found in [one for one in scores if one[0] in shown] or scores[:SHOWN_METHODS]:
-        ends = found.expected
-        if result.task.metric == ACCURACY:
-            ends = wilson_interval(found.out_of_fold, len(np.unique(result.left_out.units)))
-        rows.append((name, methods[name].scores, *ends))
-    what = "Labels predicted correctly" if result.task.metric == ACCURACY else "F1, the mean over labels,"
-    caption = (
-        f"{what} when their texts are left out: each repetition, their mean, and its 95% interval over texts. "
-        "The best is flattered by being the best."
-    )
-    chart = Figure("methods", caption, comparison_chart(rows, result.task.metric))
-    return Section("What to use", (*result.findings, *result.warnings), (chart,))
-
-
-def _mistakes_section(result: FitResult) -> Section:
-    """The surest mistakes, and each label."""
-    mistakes = [(one.text[:300], one.label, one.predicted, percent(one.confidence, 0)) for one in result.mistakes]
-    tables = [Table(("label", "labelled texts", "right, %", "most often taken for"), result.label_rows())]
-    if mistakes:
-        tables.insert(0, Table(("text", "its label", "predicted", "how sure"), mistakes))
-    return Section("Where it fails", ("The texts about which it was surest and wrong when they were left out.",), tables)
+def _labels_section(result: FitResult) -> Section:
+    """Each label."""
+    table = Table(("label", "labelled texts", "right, %", "most often taken for"), result.label_rows())
+    return Section("Labels", ("Each text when it is left out.",), (table,))
 
 
 def _methods_section(result: FitResult) -> Section:
@@ -85,8 +55,21 @@ def _methods_section(result: FitResult) -> Section:
         "Gain: nats per text over the label frequencies, calibrated. Without any above 0 nothing is recommended.",
         *([] if result.no_signal is None else [f"{LEARNABLE}, p = {result.no_signal:.3f}."]),
     )
+    chart = [(name, methods[name].scores, *_ends(result, score)) for name, score in result.alone_scores.items()]
+    caption = (
+        f"{'Labels predicted correctly' if counted else 'F1, the mean over labels,'} when their texts are left out: each "
+        "repetition, their mean, and its 95% interval over texts. The best is flattered by being the best."
+    )
+    figure = Figure("methods", caption, comparison_chart(chart, result.task.metric))
     header = ("method", "right, %" if counted else "macro-F1, %", "gain", "repetitions", "seconds per fit")
-    return Section("For statisticians: all methods", text, (Table(header, rows),), folded=True)
+    return Section("All methods", text, (figure, Table(header, rows)))
+
+
+def _ends(result: FitResult, found: SelectedScore) -> Estimate:
+    """A method's score out of fold with its interval."""
+    if result.task.metric == ACCURACY:
+        return wilson_interval(found.out_of_fold, len(np.unique(result.left_out.units)))
+    return found.expected
 
 
 def _repetitions(result: FitResult) -> str:

@@ -93,7 +93,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
         settings = RaceConfig.build(how | {"schemes": (), "scratch": False, "budget": f"{seconds:.0f}s"})
         found = fit_task(few, settings, config)
         result = QuickstartResult(pretraining, found, _by_labels(task, found, settings, config))
-    saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder, quickstart_view(result)))
+    saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder, quickstart_view(result, folder)))
     for line in result.lines(folder if saved else None, page):
         console.print(line)
     return result

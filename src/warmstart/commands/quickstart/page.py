@@ -1,30 +1,31 @@
-"""The report of the quickstart: that of its fit, what pretraining buys with more labels, and, folded, the pretraining."""
+"""The report of the quickstart: the first screen of its fit, and behind it what pretraining buys with more labels."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from warmstart.commands.fit.page import fit_view
 from warmstart.commands.pretrain.page import pretraining_sections
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.report.page import Figure, Report, Section, Table
 from warmstart.report.score_charts import label_counts_chart
-from warmstart.report.sections import size_section
-from warmstart.stats.formatting import of_100
+from warmstart.report.sections import size_section, verdict_report
+from warmstart.runs.verdict import NextStep
 
-NEXT_STEP = "Your own texts and labels: `warmstart fit TABLE`, which tries more methods."
+YOURS = NextStep("fit", "Your own texts and labels, with more methods", "warmstart fit TABLE")
 
 
-def quickstart_view(result: QuickstartResult) -> Report:
-    """What a notebook shows, and the page but for its end."""
-    pretraining, sections = result.pretraining, fit_view(result.fit, result.curves).sections
+def quickstart_view(result: QuickstartResult, folder: Path | None = None) -> Report:
+    """What a notebook shows, and the page but for its end; with commands once the run has a folder."""
+    pretraining = result.pretraining
     own = (*pretraining_sections(pretraining), size_section(pretraining.bundle, pretraining.training.seconds))
-    folded = [replace(one, title=f"The small network: {one.title.lower()}", folded=True) for one in own]
-    label, share = result.fit.majority
-    tiles = [(name, f"{scores[0]} of 100") for name, *scores in result.table()] + [(f'always "{label}"', f"{of_100(share)} of 100")]
+    small = [replace(one, title=f"The small network: {one.title.lower()}", folded=True) for one in own]
+    found = result.fit.verdict(folder)
+    steps = (*(one for one in found.steps if one.name != "label"), YOURS)
+    found = replace(found, rows=result.rows, use=(*filter(None, [result.bought]), *found.use), steps=steps)
     more = [_labels_section(result)] if result.curves else []
-    shown = (*sections[:-1], *more, sections[-1], *folded)
-    return Report("What transfer bought: documentation areas", result.headline, tiles, shown, next_step=NEXT_STEP)
+    return verdict_report("What transfer bought: documentation areas", found, (*more, *fit_view(result.fit).sections, *small))
 
 
 def _labels_section(result: QuickstartResult) -> Section:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmstart.experiment.choice import WITHOUT_PRETRAINING
 from warmstart.notebook import Shown
+from warmstart.runs.verdict import ACCURACY, ScoreRow, row_of
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
 
@@ -36,14 +37,14 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
         return len(self.fit.task.train)
 
     @property
-    def headline(self) -> str:
-        """What pretraining bought with the fewest labels, on new texts; at most 25 words.
+    def bought(self) -> str:
+        """What pretraining bought with the fewest labels, on new texts; at most 25 words, empty if nothing was learned.
 
         A difference is claimed beyond the intervals of two independent proportions (Newcombe 1998); on the same texts they are
         narrower, if anything.
         """
         if not self.fit.learned:
-            return self.fit.headline
+            return ""
         (name, ours), (_, words) = self._best(pretrained=True), self._best(pretrained=False)
         ahead, behind = (ours, words) if ours.value > words.value else (words, ours)
         name = name.rpartition(" · ")[2]  # the backbone; the table names the method
@@ -65,6 +66,15 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
         return name, self.curves[name][self.labels]
 
     @property
+    def rows(self) -> tuple[ScoreRow, ...]:
+        """The saved model, the methods of the curves with the fewest labels, and the most frequent label, on the test texts."""
+        first, *_, last = self.fit.rows
+        roles = {one.name: "words alone" for one in self.fit.candidates if one.family in WITHOUT_PRETRAINING}
+        scores = {name: scores[self.labels] for name, scores in self.curves.items() if name != first.name}
+        others = sorted(scores, key=lambda name: -scores[name].value)
+        return (first, *(row_of(name, ACCURACY, scores[name], roles.get(name, "")) for name in others), last)
+
+    @property
     def header(self) -> tuple[str, ...]:
         """Names the columns of ``table``."""
         counts = [*next(iter(self.curves.values()), {})]
@@ -81,12 +91,19 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in rows]
         more = filter(None, [self.fit.answers_alone, self.fit.how])
-        return [self.headline, *(f"  {line}" for line in table), *more, *self.fit.next_lines(saved, report, "TABLE")]
+        return [
+            self.fit.headline,
+            *filter(None, [self.bought]),
+            *(f"  {line}" for line in table),
+            *more,
+            *self.fit.next_lines(saved, report, "TABLE"),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but models and predictions as plain values, fit for JSON."""
         return {
-            "headline": self.headline,
+            "headline": self.fit.headline,
+            "bought": self.bought,
             "pretraining": self.pretraining.to_dict(),
             "fit": self.fit.to_dict(),
             "by_labels": {name: {str(n): one._asdict() for n, one in row.items()} for name, row in self.curves.items()},

@@ -1,0 +1,202 @@
+"""The first screen after training: what to use, how good it is and against what, where it fails, and what comes next.
+
+A ``Verdict`` is plain data and complete sentences. A report shows it above everything else and writes it as ``verdict.json``
+into the folder of the run, beside the model. Any other page shows the same:
+
+    found = read_verdict(Path("runs/fit"))      # or the bundle in it; None if there is none
+    html = verdict_html(found, box="<form>…</form>", actions={"serve": None, "label": "/label"}) if found else ""
+
+(``report.templates``), with ``report/verdict.css`` in its style sheet after ``common.css``. Needs neither torch nor charts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from warmstart.stats.formatting import of_100
+from warmstart.stats.intervals import Estimate
+from warmstart.system.limits import MANIFEST_BYTES
+from warmstart.system.storage import atomic_write, json_or_none
+
+VERDICT_FILE = "verdict.json"
+ACCURACY = "accuracy"
+SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
+MISTAKE_CHARACTERS = 300
+"""of a text"""
+NAMED_LABELS = 3
+"""labels that are named beside the task"""
+
+
+class ScoreRow(NamedTuple):
+    """A method in the chart of the first screen; all rows have the same unit."""
+
+    name: str
+    score: str
+    """``"87 of 100"``"""
+    ends: tuple[float, float, float] | None = None
+    """value and interval along the axis, from 0 to 1; None if no number is known well enough"""
+    role: str = ""
+    """``"best without pretraining"``"""
+
+
+class Mistake(NamedTuple):
+    """A text whose label the model does not predict."""
+
+    text: str
+    label: str
+    predicted: str
+    confidence: float
+
+
+class NextStep(NamedTuple):
+    """Something to do next."""
+
+    name: str
+    """``"try"``, ``"label"``, ``"serve"``, ``"save"``, ``"race"`` or ``"fit"``: a page with a server makes it a button by this"""
+    title: str
+    """what it brings: ``"Label 50 more: about 3 more of 100 right"``"""
+    command: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do with a model, in the order of the first screen."""
+
+    about: str
+    """the task and its labels: ``"sst: negative or positive?"``"""
+    made: str
+    """from what: ``"110 labels"``"""
+    headline: str
+    """a verb, a score as "n of 100" and a range; at most 25 words"""
+    rows: tuple[ScoreRow, ...] = ()
+    """the recommended method, its strongest rival, others, and the most frequent label"""
+    more: int = 0
+    """methods that ``rows`` leaves out"""
+    use: tuple[str, ...] = ()
+    """sentences below the chart"""
+    mistakes: tuple[Mistake, ...] = ()
+    """the surest ones first"""
+    fails: tuple[str, ...] = ()
+    """sentences about labels"""
+    steps: tuple[NextStep, ...] = ()
+    mind: tuple[str, ...] = ()
+    """what makes the score doubtful: leaks, too few texts, imbalance"""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All complete sentences, in order."""
+        return (self.headline, *self.use, *self.fails, *self.mind)
+
+
+def write_verdict(found: Verdict, folder: Path) -> None:
+    """Write it into the folder of a run. Raises ``StorageError`` when the disk refuses."""
+    atomic_write(folder / VERDICT_FILE, json.dumps(asdict(found), ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
+
+
+def read_verdict(model: Path) -> Verdict | None:
+    """The verdict on the model in the folder of a run, or in the bundle of one; None if it has none that can be read."""
+    for folder in (model, model.parent) if model.name == "bundle" else (model,):
+        file = folder / VERDICT_FILE
+        try:
+            if file.is_file() and file.stat().st_size <= MANIFEST_BYTES and (saved := json_or_none(file)):
+                return _verdict_of(saved)
+        except (OSError, TypeError, ValueError, KeyError):
+            return None
+    return None
+
+
+def _verdict_of(saved: Mapping[str, Any]) -> Verdict:
+    """Raises ``TypeError`` for anything else."""
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
+    rows = tuple(ScoreRow(name, score, ends and (*ends,), role) for name, score, ends, role in saved["rows"])
+    mistakes, steps = (tuple(kind(*one) for one in saved[name]) for name, kind in (("mistakes", Mistake), ("steps", NextStep)))
+    return Verdict(**values | {"rows": rows, "mistakes": mistakes, "steps": steps})
+
+
+def about_task(name: str, labels: Sequence[str]) -> str:
+    """``"sst: negative or positive?"``; the number of labels if they are many, the name alone if there are none."""
+    if not labels:
+        return name
+    return f"{name}: {' or '.join(labels)}?" if len(labels) <= NAMED_LABELS else f"{name}: {len(labels)} labels"
+
+
+def score_words(metric: str, value: float) -> str:
+    """A score in the words of every first screen: ``"87 of 100"``, ``"macro-F1 0.83"``."""
+    return f"{of_100(value)} of 100" if metric == ACCURACY else f"{metric_words(metric)} {value:.2f}"
+
+
+def metric_words(metric: str) -> str:
+    """``"macro_f1"`` -> ``"macro-F1"``."""
+    return metric.replace("_", "-").replace("f1", "F1")
+
+
+def use_sentence(name: str, metric: str, found: Estimate, known_from: str) -> str:
+    """The headline for a method to use; without a figure if ``known_from``, such as ``"22 test texts"``, are too few for one."""
+    value, low, high = found
+    if not found.tells:
+        known = "how often it is right" if metric == ACCURACY else "how good it is"
+        return f"Use {name}; {known_from} are too few to say {known}."
+    if metric == ACCURACY:
+        return f"Use {name}: right on {of_100(value)} of 100 new texts (likely {of_100(low)} to {of_100(high)})."
+    return f"Use {name}: {score_words(metric, value)} on new texts (likely {low:.2f} to {high:.2f})."
+
+
+def row_of(name: str, metric: str, found: Estimate, role: str = "") -> ScoreRow:
+    """A row of the chart; without a number if its interval is too wide for one."""
+    if not found.tells:
+        return ScoreRow(name, "too few texts to say", None, role)
+    ends = None if math.isnan(found.low) else tuple(min(1.0, max(0.0, part)) for part in found)
+    return ScoreRow(name, score_words(metric, found.value), ends, role)  # type: ignore[arg-type]
+
+
+def failures(
+    texts: Sequence[str], labels: np.ndarray, probabilities: np.ndarray, names: Sequence[str]
+) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
+    """Where a classifier fails, by ``probabilities`` (N, C) for N texts with ``labels`` (N,) among C ``names``.
+
+    The surest mistakes, and sentences about the label it predicts worst and the two labels it confuses most.
+    """
+    predicted, sure = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    wrong = np.flatnonzero(predicted != labels)
+    surest = sorted(wrong.tolist(), key=lambda i: -sure[i])[:SHOWN_MISTAKES]
+    mistakes = [Mistake(str(texts[i])[:MISTAKE_CHARACTERS], names[labels[i]], names[predicted[i]], float(sure[i])) for i in surest]
+    if not len(wrong):
+        return (), ()
+    support = np.bincount(labels, minlength=len(names))
+    missed = np.bincount(labels[wrong], minlength=len(names))
+    weakest = max(np.flatnonzero(support).tolist(), key=lambda i: (missed[i] / support[i], missed[i]))
+    pairs = Counter(zip(labels[wrong].tolist(), predicted[wrong].tolist(), strict=True))
+    (true, taken), count = pairs.most_common(1)[0]
+    right = f'Weakest label: "{names[weakest]}", right on {support[weakest] - missed[weakest]:,} of {support[weakest]:,}'
+    confused = f'"{names[true]}" taken for "{names[taken]}", {count:,} of {support[true]:,} times'
+    if len(names) == 2:
+        return tuple(mistakes), (f"{right}.",)
+    return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
+
+
+def steps_after(folder: Path | None, *first: NextStep, page: bool = True) -> tuple[NextStep, ...]:
+    """To try the model that is saved in a folder, then ``first``, then to serve it and to save it; ``first`` alone without one.
+
+    ``page``: whether it can be saved as one page; of a stack the parts are saved.
+    """
+    if folder is None:
+        return first
+    model = shlex.quote(str(folder))
+    save = NextStep("save", "Save it as one file", f"warmstart export {model} --to page")
+    if not page:
+        save = NextStep("save", "Save it for other programs", f"warmstart export {model} --to onnx --out {model}/onnx")
+    return (
+        NextStep("try", "A text, or a file in its place", f'warmstart predict {model} "A new text."'),
+        *first,
+        NextStep("serve", "Use it in the browser", f"warmstart serve {model}"),
+        save,
+    )

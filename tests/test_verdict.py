@@ -1,0 +1,85 @@
+"""The first screen after training: short, without a statistician's words, the same on every page that shows it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.fits import fit_result, quickstart_result
+from warmstart.commands.fit.page import write_fit_page
+from warmstart.config import Config
+from warmstart.report.templates import verdict_html
+from warmstart.runs.verdict import Verdict, failures, read_verdict, row_of, use_sentence
+from warmstart.stats.intervals import Estimate
+
+BANNED = re.compile(r"\b(p|power|seeds?|draws?|significant\w*|null|confidence interval)\b", re.IGNORECASE)
+
+
+def verdicts(folder: Path = Path("runs/some where")) -> dict[str, Verdict]:
+    """One of each command."""
+    return {"fit": fit_result().verdict(folder, "mails.csv")}
+
+
+@pytest.mark.parametrize("name", verdicts())
+def test_the_first_screen_is_short_and_needs_no_statistics(name: str) -> None:
+    """At most 25 words in its headline, four rows, complete sentences, and steps that can be copied."""
+    found = verdicts()[name]
+    assert len(found.headline.split()) <= 25
+    assert 2 <= len(found.rows) <= 4
+    assert [sentence for sentence in found.sentences if BANNED.search(sentence) or not sentence.endswith((".", "?"))] == []
+    assert all(step.command.startswith("warmstart ") and not step.title.endswith(".") for step in found.steps)
+    assert found.steps[0].name == "try"
+    assert "'runs/some where'" in found.steps[0].command
+
+
+def test_the_run_keeps_what_its_page_shows(tmp_path: Path) -> None:
+    """Beside the model, where the folder and the bundle in it find it; what is damaged is none."""
+    result = fit_result()
+    write_fit_page(result, Config(), tmp_path)
+    kept = read_verdict(tmp_path)
+    assert kept == result.verdict(tmp_path)
+    assert read_verdict(tmp_path / "bundle") == kept
+    assert kept.headline in (tmp_path / "report.html").read_text()
+    for damage in ("{", "[]", '{"headline": 1}'):
+        (tmp_path / "verdict.json").write_text(damage)
+        assert read_verdict(tmp_path) is None
+
+
+def test_a_page_with_a_server_has_a_box_and_buttons() -> None:
+    """In place of commands; a step can be left out; texts are escaped and the box is not."""
+    found = verdicts()["fit"]
+    html = verdict_html(found, box="<input name=text>", actions={"serve": None, "label": "/label"})
+    assert "<input name=text>" in html
+    assert 'href="/label"' in html
+    assert "warmstart predict" not in html
+    assert "warmstart serve" not in html
+    assert "warmstart export" in html
+    assert "&lt;b&gt;" in verdict_html(Verdict("<b>", "", "Use it."))
+
+
+def test_a_score_that_is_hardly_known_is_no_number() -> None:
+    """Wider than 40 points: the texts that are too few are named instead."""
+    wide = Estimate(0.6, 0.3, 0.8)
+    assert use_sentence("A", "accuracy", wide, "22 test texts") == "Use A; 22 test texts are too few to say how often it is right."
+    assert row_of("A", "accuracy", wide).ends is None
+    assert use_sentence("A", "macro_f1", Estimate(0.8, 0.7, 0.9), "") == "Use A: macro-F1 0.80 on new texts (likely 0.70 to 0.90)."
+
+
+def test_failures_name_the_surest_mistakes_and_the_weakest_label() -> None:
+    """Of three labels also the pair that is confused most."""
+    labels = np.array([0, 0, 1, 1, 2])
+    sure = np.array([[0.9, 0.1, 0], [0.2, 0.8, 0], [0.6, 0.4, 0], [0.7, 0.3, 0], [0, 0, 1]])
+    mistakes, said = failures([*"abcde"], labels, sure, ["x", "y", "z"])
+    assert [one.text for one in mistakes] == ["b", "d", "c"]
+    assert said == ('Most confused: "y" taken for "x", 2 of 2 times.', 'Weakest label: "y", right on 0 of 2.')
+    assert failures(["a"], labels[:1], sure[:1], ["x", "y", "z"]) == ((), ())
+
+
+def test_the_quickstart_names_the_model_that_it_saved() -> None:
+    """Its headline, its chart and its file are of one model; what pretraining bought follows."""
+    result = quickstart_result()
+    assert result.rows[0].name in result.fit.headline
+    assert "60 of 100" in {row.score for row in result.rows}
