@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from helpers.labelling import TextsInOrder, news
+from helpers.mutants import LABELS, bases
 from warmstart.labelling.exporting import as_bytes
+from warmstart.model.files import save
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
@@ -127,6 +130,30 @@ def test_the_task_is_written_while_the_server_runs(session: TextsInOrder) -> Non
     written = ask(session, ("/api/task", {}))[0].json()
     assert written["command"] == f"warmstart fit {written['task']}"
     assert Path(written["task"]).is_file()
+
+
+def test_the_trained_model_is_served_beside_the_page(session: TextsInOrder, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """With its report, once there is one, and by its page; the next training takes its place without a restart."""
+    missing, none = ask(session, ("/model/api/models", None), ("/report", None))
+    assert (missing.status_code, none.status_code) == (404, 404)
+    assert session.training.status() is None
+    place = tmp_path / "news" / "model"
+    save(bases(tokenizer)["labels"], place / "bundle")
+    (tmp_path / "news" / "model-task").mkdir()
+    (place / "fit.json").write_text(json.dumps({"findings": ["Use probe.", "It is good."], "task": {"train": 1}}))
+    (place / "report.html").write_text("<h1>Use probe.</h1>")
+    rows = [{"text": f"text {label}", "label": label} for label in LABELS]
+    (tmp_path / "news" / "model-task" / "train.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    about = f"name: news\ntype: classification\ntrain: train.ndjson\ntest: train.ndjson\nlabels: {json.dumps(LABELS)}\n"
+    (tmp_path / "news" / "model-task" / "task.yaml").write_text(about)
+    body = {"inputs": ["I want tea"]}
+    found, page, report = ask(session, ("/model/api/predict", body), ("/model/", None), ("/report", None))
+    assert found.json()["predictions"][0]["label"] in LABELS
+    assert "/page/" not in page.text.replace('"page/', "")
+    assert "sandbox" in report.headers["content-security-policy"]
+    status = session.training.status()
+    assert status is not None
+    assert (status["state"], status["findings"]) == ("done", ["Use probe.", "It is good."])
 
 
 WRONG: list[tuple[str, Any, str]] = [

@@ -1,4 +1,7 @@
-"""From the labels so far to a model, while people go on: an export of the project, and ``warmstart fit`` beside the server."""
+"""From the labels so far to a model, while people go on: an export of the project, and ``warmstart fit`` beside the server.
+
+First a quick one, then one for which every method has time. An old model stays until there is a new one, also after a restart.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from warmstart.labelling.exporting import export
 from warmstart.labelling.project import Project
@@ -19,10 +22,20 @@ from warmstart.tasks.load import learning_command
 
 EXPORTED, LEARNED, TRAINED = "task", "model-task", "model"
 """folders in that of the project: its task, which people may edit, the task of the last training, and the run of that"""
-MINUTES = 1
-"""of a training"""
+QUICK, THOROUGH = 0.5, 15
+"""minutes of a training: encoders are only read, or also fine-tuned"""
 _PATIENCE = 10.0
 """seconds that a training has to end once it is asked to"""
+
+
+class TrainedModel(NamedTuple):
+    """The model of the last training."""
+
+    bundle: Path
+    task: Path
+    """manifest of the texts that it learned from"""
+    version: int
+    """another for each training"""
 
 
 def after_labelling(project: Project) -> str:
@@ -40,6 +53,7 @@ class Training:
         self._folder = project.folder.resolve()
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._minutes: float = QUICK
 
     def export(self, name: str = EXPORTED) -> dict[str, str]:
         """Write the task into a folder of the project, over an earlier one: where it is, and the command that learns from it.
@@ -51,36 +65,59 @@ class Training:
             manifest = export(self.project, self._folder / name, form)["task"]  # type: ignore[arg-type]
         return {"task": manifest, "command": learning_command(self.project.type, manifest)}
 
-    def start(self) -> None:
+    def start(self, *, thorough: bool = False) -> None:
         """Train, unless a training is under way. Raises ``DataError`` as ``export``."""
         with self._lock:
             if self._process is not None and self._process.poll() is None:
                 return
-            manifest = self.export(LEARNED)["task"]
-            command = [sys.executable, "-m", "warmstart", "fit", manifest, "--minutes", str(MINUTES), "--out", str(self._run)]
+            manifest, self._minutes = self.export(LEARNED)["task"], THOROUGH if thorough else QUICK
+            command = [sys.executable, "-m", "warmstart", "fit", manifest, "--minutes", str(self._minutes), "--out", str(self._run)]
+            if not thorough and self.project.settings.vectors:
+                command += ["--encoders", self.project.settings.vectors]
             with isolated_children(), (self._folder / "model.log").open("wb") as log:
                 self._process = subprocess.Popen(
                     command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=os.environ | {"COLUMNS": "1000"}
                 )
 
+    @property
+    def model(self) -> TrainedModel | None:
+        """What the last training made; None without one."""
+        with suppress(OSError):
+            version = (self._run / "fit.json").stat().st_mtime_ns
+            if (self._run / "bundle").is_dir():
+                return TrainedModel(self._run / "bundle", self._folder / LEARNED / "task.yaml", version)
+        return None
+
+    @property
+    def report(self) -> bytes | None:
+        """The report of the last training; None without one."""
+        with suppress(OSError):
+            return (self._run / "report.html").read_bytes()
+        return None
+
     def status(self) -> dict[str, Any] | None:
-        """Whether a model is being trained, what it is worth, and the command that serves it; None if none was asked for."""
-        if self._process is None:
-            return None
-        if (code := self._process.poll()) is None:
-            words = "A model learns from the labels so far, for a minute or two; labelling goes on meanwhile."
-            return {"state": "running", "sentence": words, "command": ""}
+        """Whether a model is being trained, and what the last one is worth, in the sentences of its report; None without any."""
+        code = self._process.poll() if self._process is not None else 0
+        found: dict[str, Any] = {"findings": []}
+        with suppress(OSError, ValueError):
+            found = json.loads((self._run / "fit.json").read_text("utf-8"))
+        status = {"state": "done", "sentence": "", "findings": found["findings"], "command": ""}
+        if self.model:
+            status["command"] = f"warmstart serve {shlex.quote(str(self.model.bundle))}"
+        if code is None:
+            long = "half a minute to two minutes" if self._minutes == QUICK else f"about {THOROUGH} minutes"
+            return status | {"state": "running", "sentence": f"A model learns, for {long}; labelling goes on meanwhile."}
         if code:
             lines = list[str]()
             with suppress(OSError):
                 lines = (self._folder / "model.log").read_text("utf-8", "replace").strip().splitlines()
-            return {"state": "failed", "sentence": " ".join(lines[-1:]) or f"The training ended with {code}.", "command": ""}
-        try:
-            found = json.loads((self._run / "fit.json").read_text("utf-8"))
-        except (OSError, ValueError):
-            return {"state": "failed", "sentence": f"The model is no longer in {self._run}.", "command": ""}
-        serve = f"warmstart serve {shlex.quote(str(self._run / 'bundle'))}" if found["recommended"] else ""
-        return {"state": "done", "sentence": " ".join(found["findings"][:2]), "command": serve}
+            return status | {"state": "failed", "sentence": " ".join(lines[-1:]) or f"The training ended with {code}."}
+        if not found["findings"]:
+            return None
+        labels = found["task"]["train"]
+        more = len(self.project.labelled()) - labels
+        since = f"; {more:,} more since" if more > 0 else ""
+        return status | {"sentence": f"Learned from {labels:,} labels{since}."}
 
     def close(self) -> None:
         """End a training that is under way."""

@@ -12,8 +12,10 @@
     GET  /api/status    progress, people, accuracy, target, outlook and price
     GET  /api/history   changes of the labels
     POST /api/task      writes the task of an export into the project's folder: where, and the command that learns from it
-    POST /api/train     begins to train a model from the labels so far; its state is in the status
+    POST /api/train     begins to train a model from the labels so far, quickly or thoroughly; its state is in the status
     GET  /api/export    the texts that have a label, with it, as a file: csv or ndjson
+    GET  /report        the report of the last training
+    *    /model/        all of ``warmstart serve``, for the model of the last training
 
 The session computes in threads, so that one person's answer never waits for the loop.
 """
@@ -30,22 +32,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import FastAPI, Query
 from fastapi.responses import HTMLResponse, Response
 from pydantic import Field
+from starlette.exceptions import HTTPException
 
 from warmstart import __version__
 from warmstart.errors import ConfigError
 from warmstart.labelling.exporting import as_bytes
+from warmstart.labelling.training import THOROUGH
 from warmstart.report.templates import COMMON_STYLE, page_template
 from warmstart.serve.answers import PAGE, Fields, Unicode, add_errors, add_files
 from warmstart.serve.forms import Health
 from warmstart.serve.guard import AccessRules, App, Guard
+from warmstart.serve.labelling.model import NewestModel
 from warmstart.serve.openapi import describe_answers
 
 if TYPE_CHECKING:
     from warmstart.labelling.session import LabelSession
+    from warmstart.labelling.training import Training
 
 LABEL_PAGE = Path(__file__).parent / "page"
 SHARED = ("page.css", "elements.js", "api.js")
 """files of the page of models that this page uses, too"""
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
+"""a report holds all that it needs, and may ask this server for nothing"""
 MOST_TAGS = 1_000_000
 """words of a text"""
 
@@ -90,6 +98,13 @@ class AnswerBody(PersonBody):
     comment: Annotated[Unicode, Field(max_length=10_000)] = ""
 
 
+class TrainBody(Fields):
+    """``POST /api/train``."""
+
+    thorough: bool = False
+    """whether every method has time"""
+
+
 class LabelBody(PersonBody):
     """``POST /api/labels``."""
 
@@ -104,10 +119,12 @@ class LabelBody(PersonBody):
 
 def make_label_app(session: LabelSession, rules: AccessRules) -> App:
     """The whole application, guarded. The session is closed when the server ends."""
+    model = NewestModel(session.training, rules)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        await asyncio.to_thread(model.close)
         await asyncio.to_thread(session.close)
 
     app = FastAPI(title="warmstart label", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
@@ -115,6 +132,8 @@ def make_label_app(session: LabelSession, rules: AccessRules) -> App:
     _add_work(app, session)
     _add_labels(app, session)
     _add_facts(app, session)
+    _add_training(app, session.training)
+    app.mount("/model", model)
     add_files(app, [COMMON_STYLE, *(PAGE / name for name in SHARED), *LABEL_PAGE.iterdir()])
     describe_answers(app, rules, {"/health": Health})
     return Guard(app, rules)
@@ -187,7 +206,7 @@ def _add_facts(app: FastAPI, session: LabelSession) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
         words = {"name": project.name, "type": project.type, "guidelines": project.guidelines}
-        return HTMLResponse(template.render(project=words).encode(errors="backslashreplace"))
+        return HTMLResponse(template.render(project=words, thorough=THOROUGH).encode(errors="backslashreplace"))
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
@@ -197,16 +216,24 @@ def _add_facts(app: FastAPI, session: LabelSession) -> None:
     async def status() -> dict[str, Any]:
         return await asyncio.to_thread(session.status)
 
-    @app.post("/api/task")
-    async def task(_: Fields) -> dict[str, str]:
-        return await asyncio.to_thread(session.training.export)
-
-    @app.post("/api/train")
-    async def train(_: Fields) -> dict[str, Any]:
-        await asyncio.to_thread(session.training.start)
-        return {"training": await asyncio.to_thread(session.training.status)}
-
     @app.get("/api/export")
     async def export(form: ExportForm = "csv") -> Response:
         content = await asyncio.to_thread(as_bytes, project, form)
         return Response(content, media_type=MEDIA[form], headers={"content-disposition": f'attachment; filename="labels.{form}"'})
+
+
+def _add_training(app: FastAPI, training: Training) -> None:
+    @app.post("/api/task")
+    async def task(_: Fields) -> dict[str, str]:
+        return await asyncio.to_thread(training.export)
+
+    @app.post("/api/train")
+    async def train(body: TrainBody) -> dict[str, Any]:
+        await asyncio.to_thread(training.start, thorough=body.thorough)
+        return {"training": await asyncio.to_thread(training.status)}
+
+    @app.get("/report", include_in_schema=False)
+    async def report() -> HTMLResponse:
+        if (content := await asyncio.to_thread(lambda: training.report)) is None:
+            raise HTTPException(404, "there is no report yet; train a model on the page of the labels")
+        return HTMLResponse(content, headers={"content-security-policy": REPORT_POLICY})

@@ -16,12 +16,14 @@ async function checked(answer) {
   throw Object.assign(new Error(words || `the server answered ${answer.status}`), { status: answer.status });
 }
 
+const here = (path) => `.${path}`; // the page may lie in a folder of its server
+
 export async function get(path) {
-  return checked(await fetch(path));
+  return checked(await fetch(here(path)));
 }
 
 export async function post(path, body, signal) {
-  const answer = await fetch(path, { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal });
+  const answer = await fetch(here(path), { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal });
   return checked(answer);
 }
 

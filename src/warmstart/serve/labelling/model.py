@@ -1,0 +1,56 @@
+"""The model of a project's last training, served by the process that labels, under the path of a page of its own."""
+
+from __future__ import annotations
+
+import threading
+from asyncio import to_thread
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+
+from warmstart.labelling.training import TrainedModel, Training
+from warmstart.serve.guard import AccessRules, App, Receive, Scope, Send
+from warmstart.tasks.load import load_task
+
+if TYPE_CHECKING:
+    from warmstart.serve.app import Server
+
+_BATCH_TOKENS, _WAIT_SECONDS, _QUEUE = 1024, 0.005, 256
+"""as those of ``warmstart serve``"""
+
+
+class NewestModel:
+    """An ASGI application: that of ``warmstart serve``, loaded when somebody first asks for it, anew after each training."""
+
+    def __init__(self, training: Training, rules: AccessRules) -> None:
+        self.training, self.rules = training, replace(rules, rate=None)  # the application around it has counted the request
+        self._lock = threading.Lock()
+        self._opened: TrainedModel | None = None
+        self._server: Server | None = None
+        self._app: App | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request. Raises 404 as long as there is no model."""
+        app = await to_thread(self._newest)
+        if app is None:
+            raise HTTPException(404, "there is no model yet; train one on the page of the labels")
+        await app(scope, receive, send)
+
+    def _newest(self) -> App | None:
+        from warmstart.serve.app import Server, make_app
+        from warmstart.serve.served import ServedModel, ServedModels
+
+        with self._lock:
+            found = self.training.model
+            if found and found != self._opened:
+                opened = ServedModel.open(str(found.bundle), self.training.project.name, [load_task(str(found.task))])
+                self.close()
+                self._server, self._opened = Server(ServedModels([opened]), _BATCH_TOKENS, _WAIT_SECONDS, _QUEUE), found
+                self._app = make_app(self._server, self.rules)
+            return self._app
+
+    def close(self) -> None:
+        """Finish what has begun."""
+        if self._server is not None:
+            self._server.close()
