@@ -23,6 +23,7 @@ from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout
 from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
 from warmstart.tasks import task_type_of
+from warmstart.tasks.thresholds import scores_left_out
 
 NOTHING_TO_CHOOSE = (0.0,)
 
@@ -64,9 +65,9 @@ def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = 
     several = () if task.single_label else baseline.multilabel_candidates
     candidates = several or baseline.candidates or NOTHING_TO_CHOOSE
     found = {setting: learner.choose(setting) for setting in candidates}
-    task_type, tried = task_type_of(task), dict[float, float]()
+    tried = dict[float, float]()
     if len(candidates) > 1:
-        tried = {setting: task_type.scores(budget.choosing, made, task).score(task.metric) for setting, (made, _) in found.items()}
+        tried = {setting: scores_left_out(task, budget.choosing, made).score(task.metric) for setting, (made, _) in found.items()}
     best = max(candidates, key=lambda setting: tried.get(setting, 0.0))
     predict = learner.fit(np.arange(len(budget.train)), best) if budget.cross_validated else found[best][1]
     test = predict(reading.rows(task.test.texts)) if len(task.test) else found[best][0][:0]

@@ -33,8 +33,10 @@ from warmstart.system.console import console, print_table
 from warmstart.system.storage import file_sha256
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.load import load_task
+from warmstart.tasks.predict import described
 from warmstart.tasks.scoring import score_test
 from warmstart.tasks.task_type import TaskType
+from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 
 TIMED = 500
 """number of test texts that are timed, at most"""
@@ -162,11 +164,12 @@ def compare_forms(bundle: Bundle, task: Task, files: list[Path], scoring: Scorin
     sizes |= {file.name: file.stat().st_size for file in files}
     values = {name: task_type.predict(model, encoded, pad) for name, model in models.items()}  # type: ignore[arg-type]
     seconds = _timed(task_type, models, encoded.take(np.arange(min(TIMED, len(encoded)))), pad)
-    rows = {name: task_type.describe(value, task.test.texts, bundle.labels, 1) for name, value in values.items()}
+    decided = {name: at_thresholds(value, thresholds_of(bundle)) for name, value in values.items()}
+    rows = {name: described(bundle, value, task.test.texts, 1) for name, value in values.items()}
     return [
         Form(
             name,
-            score_test(task, values[name], scoring.method(f"exported, {name}", ["exported", name, *graphs]), None).score,
+            score_test(task, decided[name], scoring.method(f"exported, {name}", ["exported", name, *graphs]), None).score,
             sum(_differ(one, other) for one, other in zip(rows["warmstart"], rows[name], strict=True)),
             seconds[name],
             sizes[name],

@@ -53,6 +53,7 @@ from warmstart.system.console import console
 from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions, score_test
+from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, left_out_at_thresholds
 from warmstart.training.distributed import world
 from warmstart.training.peak_memory import track_peak_memory
 
@@ -179,7 +180,7 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
     chosen = [(candidates[share.member], share) for share in shares]
     runs = [members[one] for one, _ in chosen]
     result = TrialResult(
-        **_scored(budget.task, stacked.test, trial, context),
+        **_scored(budget, stacked, trial, context),
         seconds=sum(run.seconds for run in runs),
         search_seconds=sum(run.search_seconds for run in runs),
         memory=max((run.memory for run in runs if run.memory is not None), default=None),
@@ -233,7 +234,7 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     left_out = f"{pool.left_out:,} like a test or validation text left out" if pool.left_out else ""
     hurts = f"the pool hurts: {points(-harm)} out of fold, so it is not recommended" if harm else ""
     result = TrialResult(
-        **_scored(budget.task, run.test, named_as or trial, context),
+        **_scored(budget, TrialPredictions(run.choosing, run.test), named_as or trial, context),
         seconds=time.perf_counter() - started + features.seconds_saved,
         seconds_saved=features.seconds_saved,
         note="; ".join(part for part in (run.note, left_out, hurts) if part),
@@ -247,7 +248,7 @@ def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun, vectors: 
     """How far a reader of the pool falls short, on the texts that choose, of itself without the pool; 0 if within noise."""
     twin = run_baseline(BASELINES[trial.method.scheme or trial.method.name], budget, (), vectors)
     task, task_type, scores = budget.task, task_type_of(budget.task), list[MethodScores]()
-    for predictions in (run.choosing, twin.choosing):
+    for predictions in (left_out_at_thresholds(task, budget.choosing, one.choosing) for one in (run, twin)):
         score = task_type.scores(budget.choosing, predictions, task).score(task.metric)
         resampled = task_type.resampled_scores(budget.choosing, predictions, task)
         scores.append(MethodScores(trial.method.name, (score,), np.asarray(resampled)[None]))
@@ -285,8 +286,10 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         scratch = trial.method.family == "scratch"
         done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
         seconds, saved = time.perf_counter() - started, features.seconds_saved
+    test = done.choosing[:0] if done.final.test_predictions is None else done.final.test_predictions
+    made = TrialPredictions(done.choosing, test)
     result = TrialResult(
-        **_scored(budget.task, done.final.test_predictions, trial, context, done.learning_rate),
+        **_scored(budget, made, trial, context, done.learning_rate),
         seconds=seconds + saved - done.selection_seconds,
         seconds_saved=saved,
         search_seconds=done.selection_seconds,
@@ -298,15 +301,15 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         **_sizes(done.final, shared),
         **_chosen(budget, trial, done.choosing),
     )
-    test = done.choosing[:0] if done.final.test_predictions is None else done.final.test_predictions
-    return result, TrialPredictions(done.choosing, test)
+    return result, made
 
 
 def _chosen(budget: LabelBudget, trial: Trial, predictions: Any) -> dict[str, Any]:
     """The fields of a result that say how the texts that choose were predicted."""
     task_type = task_type_of(budget.task)
-    scores = task_type.scores(budget.choosing, predictions, budget.task)
-    resampled = task_type.resampled_scores(budget.choosing, predictions, budget.task)
+    decided = left_out_at_thresholds(budget.task, budget.choosing, predictions)
+    scores = task_type.scores(budget.choosing, decided, budget.task)
+    resampled = task_type.resampled_scores(budget.choosing, decided, budget.task)
     calibrated = budget.task.single_label and task_type.probabilistic
     return {
         "gain": loss_gain(predictions, budget.choosing.labels, budget.labels) if calibrated else None,
@@ -329,11 +332,15 @@ def _sizes(done: FineTuneResult, shared: Bundle) -> dict[str, Any]:
     }
 
 
-def _scored(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> dict[str, Any]:
+def _scored(
+    budget: LabelBudget, made: TrialPredictions, trial: Trial, context: SweepContext, learning_rate: float = 0.0
+) -> dict[str, Any]:
     """The fields of a result that the test split gives; of a trial that only chooses, or without test texts, nothing is scored."""
+    task = budget.task
     if trial.chooses_rate or not len(task.test):
         return {"score": math.nan, "resampled": ()}
-    found = score_trial(task, predictions, trial, context, learning_rate)
+    decided = at_thresholds(made.test, chosen_thresholds(task, budget.choosing, made.choosing))
+    found = score_trial(task, decided, trial, context, learning_rate)
     lost = trial.method.fine_tunes and collapsed(task, found.scores)
     return {"score": found.score, "resampled": _rounded(found.resampled), "collapsed": lost}
 

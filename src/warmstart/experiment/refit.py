@@ -36,6 +36,7 @@ from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Member, Stack
 from warmstart.tasks import task_type_of
 from warmstart.tasks.predict import uncalibrated_predictions
+from warmstart.tasks.thresholds import has_thresholds
 
 PARITY = 1e-4
 """largest difference of a probability of the saved model from what the sweep scored; of a number, as a fraction of the largest"""
@@ -86,7 +87,7 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
         raise ModelError(f"{method.name} has no finished run that could be saved; give the race more time")
     trial = min(done, key=lambda one: one.seed)
     scored, budget = _predictions(trial, context), trial_budget(trial, context)
-    labelled = task_type_of(budget.task).one_label
+    labelled = task_type_of(budget.task).one_label or has_thresholds(budget.task)
     calibration = fitted_calibration(budget, scored.choosing) if labelled else None
     record = _record(trial, runs.results[trial], context)
     record = record.model_copy(update={"budget": (*record.budget, *([chosen] if chosen else []))})

@@ -24,6 +24,7 @@ from warmstart.stats.abstention import Threshold, find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature, temperature_interval
 from warmstart.tasks import task_type_of
 from warmstart.tasks.predict import uncalibrated_predictions
+from warmstart.tasks.thresholds import chosen_thresholds, has_thresholds
 
 
 def split_calibration_texts(task: Task, fraction: float, labels: int | None = None) -> tuple[Task, Split | None]:
@@ -67,9 +68,14 @@ def calibrate(model: Bundle | Stack, budget: LabelBudget, choosing: Any, calibra
 
 
 def fitted_calibration(budget: LabelBudget, choosing: Any) -> Calibration:
-    """The temperature from predictions ``choosing`` (N, C) for ``budget.choosing``, with its interval; 1 without predictions."""
+    """The temperature from predictions ``choosing`` (N, C) for ``budget.choosing``, with its interval; 1 without predictions.
+
+    With several labels per text the threshold of each label.
+    """
     if choosing is None:
         return Calibration(temperature=1.0)
+    if has_thresholds(budget.task):
+        return Calibration(thresholds=chosen_thresholds(budget.task, budget.choosing, choosing))
     labels, units = budget.choosing.labels, budget.choosing.units
     temperature = fit_temperature(choosing, labels)
     return Calibration(temperature=temperature, interval=temperature_interval(choosing, labels, temperature, units))

@@ -34,6 +34,7 @@ from warmstart.model.model import Model, parameter_counts
 from warmstart.stack.stack import Member, Stack
 from warmstart.tasks import task_type_of
 from warmstart.tasks.predict import uncalibrated_predictions
+from warmstart.tasks.thresholds import scores_left_out
 
 EnsembleName = Literal["mean", "soup"]
 TIMED_TEXTS = 200
@@ -158,7 +159,7 @@ def _score(budget: LabelBudget, choosing: Any) -> float:
     if choosing is None:
         return float("nan")
     task = budget.task
-    return float(task_type_of(task).scores(budget.choosing, choosing, task).score(task.metric))
+    return float(scores_left_out(task, budget.choosing, choosing).score(task.metric))
 
 
 # A model between the pretrained and the adapted weights (WiSE-FT, Wortsman et al. 2022).

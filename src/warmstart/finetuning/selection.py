@@ -32,7 +32,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.device import pick_device
-from warmstart.tasks import task_type_of
+from warmstart.tasks.thresholds import scores_left_out
 from warmstart.training.config import TrainConfig
 from warmstart.training.distributed import world
 from warmstart.training.trackers import NO_TRACKERS, Mirror
@@ -214,7 +214,7 @@ class _Selection:
             predictions.append(last.validation_predictions)
             curves.append(last.curve)
         task, choosing = self.budget.task, self.budget.joined(predictions)
-        score = task_type_of(task).scores(self.budget.choosing, choosing, task).score(task.metric)
+        score = scores_left_out(task, self.budget.choosing, choosing).score(task.metric)
         return _Tried(choosing, score, tuple(curves), last, seconds)
 
     def _fit(self, part: EncodedTask, config: FineTuneConfig, name: str) -> tuple[FineTuneResult, float]:

@@ -37,6 +37,7 @@ from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.system.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
+from warmstart.tasks.thresholds import thresholds_of
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 TOLERANCE = 1e-4
@@ -214,6 +215,7 @@ def _settings(bundle: Bundle) -> dict[str, Any]:
         "head": head.to_dict(),
         "labels": list(bundle.labels),
         "temperature": bundle.calibration.temperature if bundle.calibration else None,
+        "thresholds": thresholds_of(bundle),
         "inputs": list(inputs_of(bundle.model)),
         "outputs": list(bundle.model.head.onnx_outputs),
         "max_length": bundle.model.backbone.config.max_length,

@@ -172,7 +172,10 @@ def near_texts(settings: dict[str, Any], prefix: str, arrays: dict[str, np.ndarr
 
 
 if __name__ == "__main__":
-    names = settings_in(HERE / "config.json")["labels"]
+    settings = settings_in(HERE / "config.json")
+    names, thresholds = settings["labels"], settings["thresholds"]
     for given, line in zip(sys.argv[1:], probabilities(sys.argv[1:]), strict=True):
         shown = dict(zip(names, line.tolist(), strict=True)) if names else {"number": float(line[0])}
+        if thresholds:
+            shown = {"labels": [name for name, one in zip(names, line >= thresholds, strict=True) if one], "probabilities": shown}
         print(json.dumps({"text": given, **shown}, ensure_ascii=False))  # noqa: T201

@@ -28,6 +28,7 @@ from warmstart.stack.stack import Stack
 from warmstart.system.processes import run_python
 from warmstart.system.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
+from warmstart.tasks.thresholds import thresholds_of
 
 PROBES = (*READBACK_TEXTS, " ".join(SELFTEST_TEXTS * 30))
 """texts that are predicted to compare; the last is longer than most networks read"""
@@ -60,6 +61,7 @@ def stack_to_onnx(stack: Stack, folder: str | Path) -> float:
             members.append(member_entry(member, kind))
         temperature = stack.calibration.temperature if stack.calibration else 1.0
         settings = {"type": stack.type, "labels": list(stack.labels), "temperature": temperature, "members": members}
+        settings["thresholds"] = thresholds_of(stack)
         script = Path(portable.__file__).read_bytes()
         write_files(aside, {"config.json": json.dumps(settings, indent=1, ensure_ascii=False).encode(), "predict.py": script})
         return _compared(stack, aside)

@@ -25,6 +25,8 @@ class Calibration(Config):
     """logits are divided by it (Guo et al. 2017)"""
     interval: tuple[float, float] | None = None
     """ends of its 95% interval over the texts it was fitted on; None: none was fitted"""
+    thresholds: tuple[float, ...] = ()
+    """of several labels per text: from which probability each is given, in the order of the labels; empty: 0.5"""
     held_out: tuple[tuple[float, bool], ...] = ()
     """confidence and correctness of the prediction for texts that chose nothing; thresholds are found on them"""
 

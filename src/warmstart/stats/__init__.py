@@ -65,6 +65,7 @@ _HOMES = {
     "jackknife": "resampling",
     "krippendorff_alpha": "agreement",
     "krippendorff_interval": "agreement",
+    "label_thresholds": "several_labels",
     "log_loss": "calibration",
     "max_statistic_threshold": "multiple_testing",
     "mean_proportion": "proportions",
@@ -184,6 +185,7 @@ if TYPE_CHECKING:
     from warmstart.stats.scores import classification_scores as classification_scores
     from warmstart.stats.selected import selected_accuracy as selected_accuracy
     from warmstart.stats.selected import selected_f1 as selected_f1
+    from warmstart.stats.several_labels import label_thresholds as label_thresholds
     from warmstart.stats.splits import share_training_texts as share_training_texts
     from warmstart.stats.task_ranks import TaskRanks as TaskRanks
     from warmstart.stats.task_ranks import rank_over_tasks as rank_over_tasks

@@ -1,5 +1,7 @@
 """Multilabel classification: any number of labels per text. A label is predicted if its probability is at least 0.5.
 
+A model may have other thresholds, which make probabilities 0 or 1 before they are scored (``thresholds.py``).
+
 Letters: N texts, C labels.
 """
 
@@ -28,6 +30,7 @@ class MultilabelTask(TaskType):
     head_config: ClassVar = MultilabelHeadConfig
     metrics: ClassVar = ("micro_f1", "macro_f1", "subset")
     probabilistic: ClassVar = True
+    several_labels: ClassVar = True
     constant_rule: ClassVar = "always the labels that most texts have"
 
     def read_rows(self, source: Source) -> Examples:

@@ -16,6 +16,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import TASK_TYPES, task_type_for
+from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 
 if TYPE_CHECKING:
     from warmstart.stack.fitted import FittedBaseline
@@ -93,8 +94,17 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     if isinstance(inputs, str):
         return predict(bundle, [task_type_for(bundle).parse(inputs)], top=top)[0]
     task_type, (values, cut) = task_type_for(bundle), predictions_and_cut(bundle, inputs)
-    rows = task_type.describe(values, inputs, bundle.labels, top)
+    rows = described(bundle, values, inputs, top)
     return Predictions(rows, values if task_type.probabilistic else None, cut)
+
+
+def described(bundle: Bundle | Stack, values: Any, inputs: Sequence[Any], top: int) -> list[dict[str, Any]]:
+    """Calibrated predictions of a model as dictionaries of plain values; labels are given at its thresholds."""
+    rows = task_type_for(bundle).describe(values, inputs, bundle.labels, top)
+    if thresholds := thresholds_of(bundle):
+        for row, given in zip(rows, at_thresholds(values, thresholds), strict=True):
+            row["labels"] = [bundle.labels[i] for i in np.flatnonzero(given)]
+    return rows
 
 
 def as_inputs(inputs: Iterable[Any]) -> list[Any]:

@@ -66,6 +66,8 @@ class TaskType(ABC):
     """predictions are (N, C) probabilities"""
     one_label: ClassVar[bool] = False
     """each example has one label and the loss is cross-entropy, so classes can be weighted and probabilities calibrated"""
+    several_labels: ClassVar[bool] = False
+    """each example has any number of labels, each of which has a threshold"""
     constant_rule: ClassVar[str]
     """what ``constant`` does, in words"""
 

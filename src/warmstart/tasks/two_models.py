@@ -25,6 +25,7 @@ from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.scoring import score_test, score_test_answers
+from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _scored(model: Bundle | Stack, task: Task | AnswerTask, method: ScoredMethod
         return _Scored(float(right.mean()), right)
     check_task_type(model, task)
     known = as_model_numbers(model, task)
-    scored = score_test(known, raw_predictions(model, known.test.texts), method, None)
+    scored = score_test(known, at_thresholds(raw_predictions(model, known.test.texts), thresholds_of(model)), method, None)
     if isinstance(scored.scores, ClassificationScores):
         right = scored.scores.predicted == known.test.labels
         return _Scored(scored.score, right, None if known.metric == "accuracy" else scored.resampled)

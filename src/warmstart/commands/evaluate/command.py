@@ -48,6 +48,7 @@ from warmstart.tasks.disagreements import measure_disagreements
 from warmstart.tasks.load import load_task, read_spec
 from warmstart.tasks.predict import predictions_and_cut
 from warmstart.tasks.scoring import score_test, score_test_answers
+from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 from warmstart.tasks.trained_on import changed_data, known_texts_sentence, unseen_only
 from warmstart.tasks.two_models import as_model_numbers, check_rivals, measure_models
 from warmstart.training.held_out import held_out_metrics
@@ -218,7 +219,7 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
     known, (method,) = as_model_numbers(bundle, task), _methods(config)
     test = known.test
     predictions, cut = predictions_and_cut(bundle, test.texts)
-    scored = score_test(known, predictions, method, None)
+    scored = score_test(known, at_thresholds(predictions, thresholds_of(bundle)), method, None)
     scores = scored.scores
     print_table(f"{task.name}, {len(test)} test texts", scores.table(), scores.header)
     if isinstance(scores, ClassificationScores):

@@ -35,6 +35,7 @@ from warmstart.serve.replies import TARGETS, checks_of
 from warmstart.serve.restarts import restarts_of
 from warmstart.serve.served import LEVEL, ServedModel
 from warmstart.system.storage import FORMAT, sha256
+from warmstart.tasks.thresholds import thresholds_of
 
 ABLE = {"predict", "explain", "generate", "card", "race", "curve", "restarts"}
 """what a model can be asked for in a page"""
@@ -135,6 +136,7 @@ def _settings(bundle: Bundle, model: Model) -> dict[str, Any]:
         "labels": list(bundle.labels),
         "head": {key: value for key, value in head.to_dict().items() if not isinstance(value, dict)},
         "temperature": bundle.calibration.temperature if bundle.calibration else 1.0,
+        "thresholds": thresholds_of(bundle),
         "causal": model.causal,
         "typed": config.token_types > 1,
         "max_length": config.max_length,

@@ -103,7 +103,7 @@ export class Predictor {
     const probabilities = Object.fromEntries(order.slice(0, top).map((i) => [labels[i], rounded(found[i], 4)]));
     const confidence = rounded(found[order[0]], 6);
     const abstained = confidence < lowest;
-    const said = task === "multilabel" ? { labels: labels.filter((_, i) => found[i] >= 0.5) } : { label: abstained ? null : labels[order[0]] };
+    const said = task === "multilabel" ? { labels: labels.filter((_, i) => found[i] >= (this.settings.thresholds[i] ?? 0.5)) } : { label: abstained ? null : labels[order[0]] };
     return { ...said, probabilities, confidence, abstained };
   }
 
