@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -253,6 +254,31 @@ def test_a_wrong_request_is_told_what_is_wrong(server: Server, description: dict
             answer = asked(server, path, content=content, headers={"content-type": "application/json"})
             assert 400 <= answer.status_code < 500, (content[:80], path, answer.text)
             assert answer.json()["error"], (content[:80], path)
+
+
+IN_WORDS: list[tuple[str, dict[str, Any], str]] = [
+    ("predict", {"inputs": [5]}, "inputs[0] must be a text or a list"),
+    ("predict", {"inputs": ["a", ["b", 5]]}, "inputs[1][1] must be a text"),
+    ("predict", {"inputs": ["a" * 100_003]}, "inputs[0] has 100,003 characters, and at most 100,000 are read of a text"),
+    ("predict", {"inputs": A * 1001}, "inputs must have at most 1,000 entries, but has 1,001; send them in several requests"),
+    ("predict", {}, "inputs is missing"),
+    ("predict", {"inputs": A, "more": 1, "top": 1.5}, "top must be a whole number; more is not a field"),
+    ("compare", {"inputs": A, "labels": [3], "other": "b"}, "labels[0] must be a text"),
+    ("generate", {"temperature": "warm", "stream": 7}, "temperature must be a number; stream must be true or false"),
+    ("generate", {"temperature": 1000}, "temperature must be at most 100"),
+    ("explain", {"text": "\ud800"}, "text must be Unicode"),
+]
+"""endpoint, a body, and what is said of it"""
+
+
+def test_what_is_wrong_with_a_body_is_said_in_words(server: Server) -> None:
+    """Which value, and what it must be; no word of Python or of its libraries in any refusal."""
+    for name, body, words in IN_WORDS:
+        answer = asked(server, f"/api/{name}", content=json.dumps(body), headers={"content-type": "application/json"})
+        assert f"describes it, but {words}" in answer.json()["error"]
+    for name, body, _ in WRONG:
+        said = asked(server, f"/api/{name}", body).json()["error"]
+        assert not re.search(r"function|validator|constrained|\bstr\b|pydantic|<|0x|valid string|Input", said), said
 
 
 ODD = (

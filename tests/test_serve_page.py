@@ -158,6 +158,12 @@ def test_ten_thousand_texts_do_not_freeze_the_page(page: Any) -> None:
     page.fill("#write-prompt", "still alive")  # while they are computed
     page.click("#classify .stop")
     page.wait_for_selector("#classify .status:has-text('stopped')")
+    kept = page.locator("#classify-save").inner_text()
+    assert (number := re.fullmatch(r"Save the ([\d,]+) done as CSV", kept))
+    with page.expect_download() as download:
+        page.click("#classify-save")
+    assert len(Path(download.value.path()).read_text().splitlines()) == 1 + int(number[1].replace(",", ""))
+    assert page.locator("#classify-summary").is_visible()
     page.locator("#classify-texts").evaluate("(area) => { area.value = area.value.split('\\n').slice(0, 300).join('\\n'); }")
     submit(page, "classify")
     page.wait_for_selector("#classify-save:not([hidden])")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,6 +132,27 @@ def test_a_server_that_is_gone_is_said(page: Any) -> None:
         page.fill(f"#{field}", "She holds the cat")
     for panel in ("classify", "compare", "write", "look", "map", "race", "trust"):
         assert shown_error(page, panel) == "the server does not answer", panel
+
+
+def test_what_a_server_answered_before_it_went_is_kept(page: Any) -> None:
+    """Its rows can be saved, with the error beside them; of a long text the first characters are shown, and all are saved."""
+    page.evaluate("""document.querySelector("#classify-texts").value = "x".repeat(5000) + "\\ntea".repeat(249)""")
+    answered = list[Any]()
+
+    def once(route: Any) -> None:
+        answered.append(route)
+        route.continue_() if len(answered) == 1 else route.abort()
+
+    page.route("**/api/predict", once)
+    assert shown_error(page, "classify") == "the server does not answer"
+    assert page.locator("#classify-save").inner_text() == "Save the 100 done as CSV"
+    assert page.locator("#classify-results .text").first.text_content() == "x" * 300 + " … (4,700 more characters)"
+    with page.expect_download() as download:
+        page.click("#classify-save")
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert (len(lines), lines[1].count("x")) == (101, 5000)
+    page.fill("#classify-texts", "tea\n" + "x" * 100_003)
+    assert shown_error(page, "classify").startswith("text 2 has 100,003 characters, and the server reads at most 100,000 of a text")
 
 
 # ------------------------------------------------------------------------------------------------ by keyboard alone

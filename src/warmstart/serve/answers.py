@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,20 +39,54 @@ class Fields(BaseModel):
 
 def problems(error: ValidationError | Any) -> str:
     """What is wrong with a body, in one sentence; the values themselves are not repeated."""
-    found = []
+    found = dict[str, list[Mapping[str, Any]]]()
     for one in error.errors():
-        path = ".".join(str(part) for part in one["loc"] if part != "body") or "the body"
-        found.append(f"{path}: {_in_our_words(one)}")
-    return f"the request must fit its description in /openapi.json, but {'; '.join(found[:5])}"
+        found.setdefault(_place(one["loc"]), []).append(one)
+    # of a value that may be a text or a list, what it is not is told for both: what is wrong inside is told alone
+    inner = {place for place in found if not any(other.startswith(f"{place}[") for other in found)}
+    told = [f"{place} {_in_our_words(found[place])}" for place in found if place in inner]
+    return f"the request must be as /openapi.json describes it, but {'; '.join(told[:5])}"
 
 
-def _in_our_words(one: Mapping[str, Any]) -> str:
-    """What pydantic says of one value; of a list that is too long, what our commands would say."""
-    if one["type"] == "too_long":
-        most, held = one["ctx"]["max_length"], one["ctx"]["actual_length"]
-        return f"must have at most {most:,} entries, but has {held or 0:,}; send them in several requests"
-    words: str = one["msg"]
-    return words.removeprefix("Value error, ")
+def _place(loc: Sequence[int | str]) -> str:
+    """``inputs[3]``: the names and numbers that lead to a value, without those of the forms that it was tried as."""
+    name, *rest = [one for one in loc if one != "body"] or ["the body"]
+    place = "the body" if isinstance(name, int) else name
+    return place + "".join(f"[{one}]" for one in rest if isinstance(one, int))
+
+
+def _in_our_words(problems: Sequence[Mapping[str, Any]]) -> str:
+    """What must be true of one value, by what pydantic says of it."""
+    kinds = {one["type"]: one for one in problems}
+    one = next((one for kind, one in kinds.items() if kind in _LIMITS), None)
+    if one is None:
+        return "must be " + " or ".join(dict.fromkeys(_KINDS.get(kind, "of another kind") for kind in kinds))
+    held, limit = one["input"], _LIMITS[one["type"]]
+    size = f"{len(held):,}" if isinstance(held, str | list) else ""
+    return (_LONG_TEXT if isinstance(held, str) and limit == _LIMITS["too_long"] else limit).format(
+        **one.get("ctx") or {}, held=size
+    )
+
+
+_KINDS = {
+    "string_type": "a text", "list_type": "a list", "int_type": "a whole number", "int_parsing": "a whole number",
+    "int_from_float": "a whole number", "int_parsing_size": "a smaller number", "float_type": "a number",
+    "float_parsing": "a number", "finite_number": "a finite number", "bool_type": "true or false", "bool_parsing": "true or false",
+    "dict_type": "an object", "model_type": "an object", "model_attributes_type": "an object", "json_invalid": "JSON",
+}  # fmt: skip
+"""pydantic's name of a problem -> what the value must be"""
+_LONG_TEXT = "has {held} characters, and at most {max_length:,} are read of a text; shorten it, or split it"
+_LIMITS = {
+    "string_too_long": _LONG_TEXT,
+    "missing": "is missing",
+    "extra_forbidden": "is not a field that it has",
+    "too_long": "must have at most {max_length:,} entries, but has {held}; send them in several requests",
+    "too_short": "must have at least {min_length:,} entries, but has {held}",
+    "greater_than": "must be more than {gt}", "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}", "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}", "value_error": "{error}",
+}  # fmt: skip
+"""the same -> what is wrong with the value, with what pydantic knows of it"""
 
 
 def add_errors(app: FastAPI) -> None:

@@ -2,7 +2,7 @@
 // training texts.
 
 import { get, post, postWhenReady, predict } from "./api.js";
-import { bar, make, percent, run } from "./elements.js";
+import { bar, beginning, make, percent, run } from "./elements.js";
 import { textsOf } from "./texts.js";
 
 const SHOWN = 50; // results that are drawn at once
@@ -45,12 +45,23 @@ export function setUp(panel) {
     showTarget();
   }
 
-  function drawMore() {
-    const until = Math.min(results.length, drawn + SHOWN);
+  function drawMore(count = SHOWN) {
+    const until = Math.min(results.length, drawn + count);
     list.append(...results.slice(drawn, until).map((one) => item(one, option())));
     drawn = until;
     more.hidden = drawn >= results.length;
     more.textContent = `Show more (${(results.length - drawn).toLocaleString("en")} left)`;
+  }
+
+  // What there is, be it all or what came before a stop or an error.
+  function finish(wanted) {
+    if (!results.length) return;
+    if (drawn < results.length) drawMore(0);
+    save.hidden = false;
+    save.textContent = results.length < wanted ? `Save the ${results.length.toLocaleString("en")} done as CSV` : "Save as CSV";
+    hint.hidden = option().dataset.nearest !== "lacks";
+    summary.textContent = summaryOf(results);
+    summary.hidden = results.length < 2;
   }
 
   form.addEventListener("submit", (event) => {
@@ -65,20 +76,18 @@ export function setUp(panel) {
       const progress = (done) => say(`${done.toLocaleString("en")} of ${texts.length.toLocaleString("en")}`);
       progress(0);
       const settings = chosen ? { top: 10, target_error: chosen.target_error } : { top: 10 };
-      await predict(select.value, texts.map((one) => one.input), settings, signal, (answer) => {
-        results.push(...answer.predictions.map((one, i) => ({ ...texts[results.length + i], unread: answer.unread[i], ...one })));
-        if (answer.guarantee) guaranteed.textContent = answer.guarantee;
-        guaranteed.hidden = !answer.guarantee;
-        if (drawn < SHOWN) drawMore();
-        progress(results.length);
-      });
-      more.hidden = drawn >= results.length;
-      if (!more.hidden) more.textContent = `Show more (${(results.length - drawn).toLocaleString("en")} left)`;
-      save.hidden = false;
-      hint.hidden = option().dataset.nearest !== "lacks";
-      summary.textContent = summaryOf(results);
-      summary.hidden = results.length < 2;
-      say(`${results.length.toLocaleString("en")} done`);
+      try {
+        await predict(select.value, texts.map((one) => one.input), settings, signal, (answer) => {
+          results.push(...answer.predictions.map((one, i) => ({ ...texts[results.length + i], unread: answer.unread[i], ...one })));
+          if (answer.guarantee) guaranteed.textContent = answer.guarantee;
+          guaranteed.hidden = !answer.guarantee;
+          if (drawn < SHOWN) drawMore();
+          progress(results.length);
+        });
+        say(`${results.length.toLocaleString("en")} done`);
+      } finally {
+        finish(texts.length);
+      }
     });
   });
   select.addEventListener("change", () => {
@@ -86,7 +95,7 @@ export function setUp(panel) {
     run(panel, loadGuarantees);
   });
   slider.addEventListener("input", showTarget);
-  more.addEventListener("click", drawMore);
+  more.addEventListener("click", () => drawMore());
   save.addEventListener("click", () => download(results));
   if (option()?.dataset.guarantees) run(panel, loadGuarantees);
 }
@@ -101,7 +110,7 @@ export function nameOf(one) {
 }
 
 function item(one, option) {
-  const text = make("p", { className: "text", dir: "auto", textContent: one.text });
+  const text = make("p", { className: "text", dir: "auto", textContent: beginning(one.text) });
   const bars = make("div", { className: "bars" });
   if (one.abstained) {
     bars.append(make("strong", { textContent: nameOf(one) }), make("span", { className: "number", textContent: "" }), make("span"));
@@ -205,7 +214,7 @@ function showNearest(button, item, one, option) {
 function nearestRow({ text, label, cosine }) {
   return make(
     "tr", {},
-    make("td", { className: "text", dir: "auto", textContent: [].concat(text).join(" | ") }),
+    make("td", { className: "text", dir: "auto", textContent: beginning([].concat(text).join(" | ")) }),
     make("td", { textContent: [].concat(label).join(", ") || "none of them" }),
     make("td", { className: "number", textContent: cosine.toFixed(3) }),
   );

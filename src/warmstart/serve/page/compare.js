@@ -3,7 +3,7 @@
 
 import { post, predict } from "./api.js";
 import { nameOf } from "./classify.js";
-import { inputOf, linesOf, make, percent, run } from "./elements.js";
+import { beginning, inputOf, linesOf, make, percent, run } from "./elements.js";
 
 const SHOWN = 200; // rows that are drawn
 const MOST = 1000; // labelled texts, whose errors are counted in one request
@@ -127,5 +127,5 @@ function drawn(row, errors) {
     return make("td", { className: row.equal ? "" : "differs", textContent: nameOf(one) + sure });
   };
   const truth = errors ? [make("td", { textContent: row.label ?? "" })] : [];
-  return make("tr", {}, make("td", { className: "text", dir: "auto", textContent: row.text }), cell(row.one), cell(row.other), ...truth);
+  return make("tr", {}, make("td", { className: "text", dir: "auto", textContent: beginning(row.text) }), cell(row.one), cell(row.other), ...truth);
 }

@@ -2,6 +2,7 @@
 
 // Characters that command what shows them, or turn the direction of what follows, become signs; offsets stay.
 const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+const SHOWN = 300; // characters of a text beside its prediction
 export const visible = (text) => text.replace(HIDDEN, "\ufffd");
 
 export function make(name, properties = {}, ...children) {
@@ -28,6 +29,9 @@ export function bar(share) {
   element.setAttribute("aria-hidden", "true");
   return element;
 }
+
+// The first characters of a text: the layout of very long words takes seconds.
+export const beginning = (text) => (text.length > SHOWN ? `${text.slice(0, SHOWN)} … (${(text.length - SHOWN).toLocaleString("en")} more characters)` : text);
 
 export function percent(share, digits = 1) {
   return `${(100 * share).toFixed(digits)}%`;
