@@ -44,7 +44,7 @@ DEVELOPMENT_TEXT = (
 """texts of the sets of development (few_label_tasks.py), without their labels"""
 TIMINGS = {
     "training": 12, "compilation": 5, "limit": 4, "profile": 1, "sizes": 3, "threads": 5, "finetuning": 5, "inference": 3,
-    "scoring": 5, "generation": 2, "corpus": 5, "corpora": 6, "startup": 1, "fewshot": 45, "convergence": 30,
+    "scoring": 5, "generation": 2, "corpus": 5, "corpora": 6, "startup": 1, "convergence": 30,
     "recipe": 30, "mask_rate": 10, "race_time": 6, "gpu": 0, "serving": 5,
 }  # fmt: skip
 """speed and memory: module -> minutes"""

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from benchmarks.harness import Step, ratio, show, table, time_in_turn
-from benchmarks.peers import transformers_gpt2
+from benchmarks.speed_peers import transformers_gpt2
 from benchmarks.training import SMALL, Size
 
 from warmstart.backbone.backbone import Backbone

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.harness import table
-from benchmarks.peers import PlainGPT, transformers_gpt2
+from benchmarks.speed_peers import PlainGPT, transformers_gpt2
 from benchmarks.table import paragraph
 from torch import nn
 

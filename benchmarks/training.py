@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.harness import CPU, Step, ratio, show, table, time_in_turn
-from benchmarks.peers import (
+from benchmarks.speed_peers import (
     PlainGPT,
     TutorialBackbone,
     nanogpt,

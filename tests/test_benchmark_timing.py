@@ -10,7 +10,7 @@ from benchmarks import training
 from benchmarks.command import Measured
 from benchmarks.harness import Clock, Spent, clock_note, clock_of, seconds_by
 from benchmarks.limit import WAYS, bare, work
-from benchmarks.peers import nanogpt_file, transformers_modernbert
+from benchmarks.speed_peers import nanogpt_file, transformers_modernbert
 from benchmarks.table import origin
 from benchmarks.training import PEERS, Size, batches, build, remarks
 from torch.utils.flop_counter import FlopCounterMode
