@@ -2,7 +2,8 @@
 
 Two models (``served_models.py``) from the same folders, one short text per request, each server in a process of its own with one
 thread that computes. The clients are connections of another process that send their next request once they have an answer. The
-servers are measured in turn. ``--seconds`` and ``--rounds`` make it shorter.
+servers are measured in turn. ``--seconds`` and ``--rounds`` make it shorter. ``--batch`` measures something else: how long one text
+waits at our server while another client sends batches of 1,000 texts.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ SECONDS = 6.0
 ROUNDS = 3
 OURS, THEIRS = "warmstart serve", "pipeline behind FastAPI"
 RIVAL = "--rival"
-HEAD = "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+BATCH_TEXTS, BATCH_CHARACTERS = 1_000, 2_000
+HEAD = "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
 @dataclass
@@ -123,7 +125,9 @@ async def _client(port: int, path: str, bodies: Sequence[bytes], until: float, f
     while time.perf_counter() < until:
         body = bodies[number % len(bodies)]
         started = time.perf_counter()
-        writer.write(f"{HEAD.format(path=path)}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        writer.write(
+            f"{HEAD.format(path=path, method='POST' if body else 'GET')}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        )
         answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         await reader.readexactly(int(re.findall(r"content-length: (\d+)", answer)[0]))
         found.latencies.append(time.perf_counter() - started)
@@ -145,6 +149,48 @@ def load(port: int, shape: ServedShape, clients: int, seconds: float) -> Load:
     asyncio.run(all_clients())
     found.seconds = time.perf_counter() - started
     return found
+
+
+def beside_batch(seconds: float = SECONDS) -> str:
+    """Latencies of one text, short or as long as those of the batch, and of ``/health``, alone and beside a client with batches."""
+    shape, rows = SHAPES[0], list[tuple[str, ...]]()
+    long = [" ".join(texts())[i * 50 :][:BATCH_CHARACTERS] for i in range(BATCH_TEXTS)]
+    bodies = {
+        ("a short text", shape.path): [json.dumps(shape.body(text)).encode() for text in texts()],
+        (f"a text of {BATCH_CHARACTERS:,} characters", shape.path): [json.dumps(shape.body(text)).encode() for text in long],
+        ("health", "/health"): [b""],
+    }
+    with running(ours(f"model=hf:{shape.make(Path(tempfile.mkdtemp(prefix='benchmark')))}")) as (port, _):
+        alone = {key: _latencies(port, key[1], given, seconds) for key, given in bodies.items()}
+        stop, done = threading.Event(), list[float]()
+        sender = threading.Thread(target=_send_batches, args=(port, shape.path, long, stop, done))
+        sender.start()
+        time.sleep(1)
+        beside = {key: _latencies(port, key[1], given, seconds) for key, given in bodies.items()}
+        stop.set()
+        sender.join()
+    for key in bodies:
+        one, other = ([np.quantile(found[key], at) * 1000 for at in (0.5, 0.99)] for found in (alone, beside))
+        rows.append((key[0], *(f"{value:,.1f}" for value in (*one, *other)), f"{other[1] / one[1]:.1f}"))
+    header = ("one request", "alone: p50, ms", "p99, ms", "beside the batches: p50, ms", "p99, ms", "p99, times that alone")
+    note = f"A batch of {BATCH_TEXTS:,} texts of {BATCH_CHARACTERS:,} characters took {np.mean(done):.1f} s beside them."
+    return f"{table(header, rows)}\n\n{note}"
+
+
+def _latencies(port: int, path: str, bodies: Sequence[bytes], seconds: float) -> list[float]:
+    found = Load()
+    asyncio.run(_client(port, path, bodies, time.perf_counter() + seconds, found))
+    assert not found.failed
+    return found.latencies
+
+
+def _send_batches(port: int, path: str, long: Sequence[str], stop: threading.Event, done: list[float]) -> None:
+    """One batch after another; the last one ends, too."""
+    body = json.dumps({"inputs": long}).encode()
+    while not stop.is_set():
+        found = Load()
+        asyncio.run(_client(port, path, [body], time.perf_counter() + 0.001, found))
+        done.extend(found.latencies)
 
 
 def parameters(folder: Path) -> int:
@@ -194,8 +240,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--batch", action="store_true")
     given = parser.parse_args()
-    show(lambda: run(given.rounds, given.seconds))
+    show(lambda: beside_batch(given.seconds) if given.batch else run(given.rounds, given.seconds))
 
 
 if __name__ == "__main__":

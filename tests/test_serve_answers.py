@@ -503,6 +503,30 @@ def test_the_fault_of_one_request_is_not_that_of_others() -> None:
     assert 7 not in seen
 
 
+def test_a_text_waits_for_a_part_of_a_batch_only() -> None:
+    """Large requests are computed in parts, in turn with each other and with small ones; their answers come whole, in order."""
+    computer, go, seen = Computer(100, 0, 10), threading.Event(), list[tuple[str, int]]()
+
+    def slow(name: str) -> Callable[[Sequence[int]], list[int]]:
+        def compute(inputs: Sequence[int]) -> list[int]:
+            go.wait()
+            seen.append((name, len(inputs)))
+            return [-one for one in inputs]
+
+        return compute
+
+    large = [computer.submit("key", range(1000), 10_000, slow(name)) for name in ("one", "other")]
+    small = [computer.submit("key", [number], 50, slow(f"text {number}")) for number in (1, 2, 3)]
+    go.set()
+    assert [[*one.result(60)] for one in large] == [[-one for one in range(1000)]] * 2
+    assert [one.result(0) for one in small] == [[-1], [-2], [-3]]
+    computer.stop()
+    assert {count for name, count in seen if "text" not in name} == {2}, "a quarter of a batch of 100 tokens, in texts of 10"
+    assert {number for number, (name, _) in enumerate(seen) if "text" in name} <= set(range(6)), "a part after each small batch"
+    parts = [name for name, _ in seen if "text" not in name]
+    assert max(abs(parts[:number].count("one") - parts[:number].count("other")) for number in range(len(parts))) <= 1
+
+
 def test_more_texts_at_once_than_may_be_generated_is_429(server: Server) -> None:
     """Streamed or whole; those that have begun end, and then there is room again."""
     body = {"model": "causal", "max_new_tokens": 3}

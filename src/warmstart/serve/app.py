@@ -76,7 +76,6 @@ from warmstart.serve.reading import BackgroundReader, NotReadyError
 from warmstart.serve.replies import (
     attention_of,
     checks_of,
-    cut_of,
     explanation_of,
     guarantees_of,
     predictions_for,
@@ -88,6 +87,7 @@ from warmstart.serve.replies import (
 from warmstart.serve.restarts import restarts_of
 from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.serve.word_map import word_map
+from warmstart.tasks.predict import Unread
 
 ModelName = Annotated[str | None, Query(max_length=1_000)]
 """in the address of a request; none: the first"""
@@ -143,6 +143,10 @@ class Server:
         """The answer to one text, which takes long: only requests of the same text and ``key`` share it."""
         found = await self.compute(what, model, [text], lambda texts: [compute(text)] * len(texts), text, *key)
         return found[0]
+
+    async def unread(self, model: ServedModel, inputs: Sequence[Any]) -> Unread:
+        """How much of the inputs does not fit into the model; of several, beside the loop that answers everybody."""
+        return unread_of(model, inputs) if len(inputs) == 1 else await asyncio.to_thread(unread_of, model, inputs)
 
     def close(self) -> None:
         """Finish what has begun."""
@@ -251,7 +255,7 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
         inputs = model.check_inputs(body.inputs)
         threshold = None if body.target_error is None else model.threshold(body.target_error, body.confidence_level)
         key = (body.top, body.target_error, body.confidence_level)
-        unread = unread_of(model, inputs)
+        unread = await server.unread(model, inputs)
         found = await server.compute("predict", model, inputs, lambda all_: predictions_for(model, all_, body.top, threshold), *key)
         return {
             "model": model.name,
@@ -279,7 +283,7 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
             "other": models[1].name,
             "predictions": [one, other],
             "errors": compare_errors(inputs, body.labels, slices, *labels),
-            "cut": [cut_of(model, inputs) for model in models],
+            "cut": [(await server.unread(model, inputs)).sentence or None for model in models],
         }
 
     @app.post("/api/nearest")
@@ -312,7 +316,11 @@ def _add_insights(app: FastAPI, server: Server) -> None:
         model = server.model(body.model, "probe")
         inputs, probes = model.check_inputs(body.inputs), server.layer_probes.of(model)
         found = await server.compute("probe", model, inputs, probes.read_labels)
-        return {"model": model.name, "probes": found, "cut": cut_of(model, inputs)} | probes.describe()
+        return {
+            "model": model.name,
+            "probes": found,
+            "cut": (await server.unread(model, inputs)).sentence or None,
+        } | probes.describe()
 
     @app.post("/api/attention")
     async def attention(body: TextBody) -> dict[str, Any]:

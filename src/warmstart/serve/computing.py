@@ -1,8 +1,10 @@
-"""Who computes when: requests that wait are joined to batches, and long generations take turns with them, token by token.
+"""Who computes when: requests that wait are joined to batches, large ones are computed in parts, and long generations take turns.
 
-One thread computes all that is quick. While it computes, requests wait in a queue of bounded length; those that ask the same of
+One thread computes all that is quick. While it computes, requests wait in queues of bounded length. Small ones that ask the same of
 the same model become the next batch, up to about ``batch_tokens``. A batch that is not full waits at most ``wait_seconds`` for
-more, but not once every open request is in it: a single client waits for nobody.
+more, but not once every open request is in it: a single client waits for nobody. A request of several texts with more than a
+quarter of ``batch_tokens`` is large: after each batch of small ones that wait, a part of that size of one of the large ones is
+computed, of each in turn. So who asks about a text waits for one part, however many texts others have sent.
 """
 
 from __future__ import annotations
@@ -32,6 +34,12 @@ class _Job:
     tokens: int
     compute: Compute
     answers: Future[Sequence[Any]] = field(default_factory=Future)
+    done: list[Any] = field(default_factory=list)
+    """the first answers"""
+
+    def part(self, tokens: int) -> Sequence[Any]:
+        """The next inputs, with about so many tokens; at least one."""
+        return self.inputs[len(self.done) :][: max(1, tokens * len(self.inputs) // self.tokens)]
 
 
 class Turns:
@@ -73,7 +81,8 @@ class Computer:
     ) -> None:
         self.turns = Turns()
         self._batch_tokens, self._wait_seconds, self._queue, self._observe = batch_tokens, wait_seconds, queue, observe
-        self._jobs: deque[_Job] = deque()
+        self._part_tokens, self._large_next = max(1, batch_tokens // 4), False
+        self._small, self._large = deque[_Job](), deque[_Job]()
         self._changed = threading.Condition()
         self._open, self._stopped = 0, False
         self._thread = threading.Thread(target=self._work, name="computer", daemon=True)
@@ -82,7 +91,7 @@ class Computer:
     @property
     def waiting(self) -> int:
         """Requests in the queue."""
-        return len(self._jobs)
+        return len(self._small) + len(self._large)
 
     @contextmanager
     def request(self) -> Iterator[None]:
@@ -103,9 +112,9 @@ class Computer:
         """
         job = _Job(key, inputs, tokens, compute)
         with self._changed:
-            if self._stopped or len(self._jobs) >= self._queue:
+            if self._stopped or self.waiting >= self._queue:
                 raise BusyError
-            self._jobs.append(job)
+            (self._large if len(inputs) > 1 and tokens > self._part_tokens else self._small).append(job)
             self._wake()
         return job.answers
 
@@ -118,14 +127,15 @@ class Computer:
 
     def _work(self) -> None:
         while batch := self._next_batch():
-            batch = [job for job in batch if job.answers.set_running_or_notify_cancel()]  # who left needs no answer
+            batch = [job for job in batch if job.done or job.answers.set_running_or_notify_cancel()]  # who left needs no answer
             if not batch:
                 continue
             with self.turns:
                 self._compute(batch)
 
     def _compute(self, batch: Sequence[_Job]) -> None:
-        inputs = [one for job in batch for one in job.inputs]
+        parts = [job.part(self._part_tokens) for job in batch]
+        inputs = [one for part in parts for one in part]
         try:
             answers = batch[0].compute(inputs)
         except BaseException as error:
@@ -135,39 +145,50 @@ class Computer:
             else:
                 batch[0].answers.set_exception(error)
             return
-        self._observe(len(batch), len(inputs), sum(job.tokens for job in batch))
+        self._observe(
+            len(batch), len(inputs), sum(job.tokens * len(part) // len(job.inputs) for job, part in zip(batch, parts, strict=True))
+        )
         start = 0
-        for job in batch:
-            job.answers.set_result(answers[start : start + len(job.inputs)])
-            start += len(job.inputs)
+        for job, part in zip(batch, parts, strict=True):
+            job.done += answers[start : start + len(part)]
+            start += len(part)
+            if len(job.done) == len(job.inputs):
+                job.answers.set_result(job.done)
+            else:
+                with self._changed:
+                    self._large.append(job)
 
     def _next_batch(self) -> list[_Job]:
         """The requests to compute next; none once the computer has stopped and nothing waits."""
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._stopped)
+            self._changed.wait_for(lambda: self.waiting or self._stopped)
             self._changed.wait_for(self._is_full, self._wait_seconds)
             return self._take()
 
     def _wake(self) -> None:
         """Let the thread look again, if what has changed lets it begin: each look takes time from those who ask."""
-        if self._jobs and (len(self._jobs) == 1 or self._is_full()):
+        if self.waiting and (self.waiting == 1 or self._is_full()):
             self._changed.notify()
 
     def _is_full(self) -> bool:
         """Whether waiting longer would not make the next batch larger."""
-        if self._stopped or len(self._jobs) >= self._open:
+        if self._stopped or self._large or len(self._small) >= self._open:
             return True
-        first = self._jobs[0].key
-        return sum(job.tokens for job in self._jobs if job.key == first) >= self._batch_tokens
+        first = self._small[0].key
+        return sum(job.tokens for job in self._small if job.key == first) >= self._batch_tokens
 
     def _take(self) -> list[_Job]:
-        """The first job and those like it, as many as fit."""
+        """The first small request and those like it, as many as fit, in turn with a large one."""
+        if self._large and (self._large_next or not self._small):
+            self._large_next = False
+            return [self._large.popleft()]
         taken, left, tokens = list[_Job](), deque[_Job](), 0
-        for job in self._jobs:
+        self._large_next = True
+        for job in self._small:
             if not taken or (job.key == taken[0].key and tokens + job.tokens <= self._batch_tokens):
                 taken.append(job)
                 tokens += job.tokens
             else:
                 left.append(job)
-        self._jobs = left
+        self._small = left
         return taken

@@ -61,11 +61,6 @@ def unread_of(model: ServedModel, inputs: Sequence[Any]) -> Unread:
     return Unread(tokens=(0,) * len(inputs)) if model.task_type == "answers" else unread(model.model, inputs)
 
 
-def cut_of(model: ServedModel, inputs: Sequence[Any]) -> str | None:
-    """The same as a sentence; None if all of it fits."""
-    return unread_of(model, inputs).sentence or None
-
-
 def guarantees_of(model: ServedModel) -> list[dict[str, Any]]:
     """For error rates that can be guaranteed: the threshold, and the share of held-out examples that reach it."""
     found = [model.threshold(target, LEVEL) for target in TARGETS]
