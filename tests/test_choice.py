@@ -11,10 +11,11 @@ import pytest
 from helpers.figures import show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
-from warmstart.commands.race.page import _answer_tiles, _rule, method_header
+from warmstart.commands.race.page import _rule, method_header
 from warmstart.data.audit import audit
 from warmstart.experiment.choice import doubt_of_best, transfer_gain
 from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod, Ranking
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE
 from warmstart.experiment.trial import Method, TrialResult
@@ -28,7 +29,7 @@ from warmstart.stats.differences import (
     picked,
     score_of_choice,
 )
-from warmstart.stats.formatting import percent_interval
+from warmstart.stats.formatting import of_100, percent_interval
 from warmstart.stats.noise import MODERATED_SEEDS, Noise, moderated_noise
 
 Scores = tuple[np.ndarray, np.ndarray]
@@ -331,7 +332,7 @@ def test_few_races_of_equal_methods_claim_that_transfer_helps(deterministic: int
 
 
 def test_the_recommended_method_is_scored_on_seeds_that_did_not_recommend_it() -> None:
-    """The figure of the sentence and of the first tile: seed s scores what the others recommend, with an interval."""
+    """The figure of the sentence and of the first row: seed s scores what the others recommend, with an interval."""
     validation = np.array([[0.70, 0.70, 0.74], [0.72, 0.74, 0.71], [0.40, 0.40, 0.41]])
     test = np.array([[0.70, 0.72, 0.80], [0.74, 0.75, 0.73], [0.40, 0.41, 0.42]])
     found = race(*((scores, np.repeat(scores[..., None], 5, axis=2)) for scores in (validation, test)))
@@ -342,7 +343,7 @@ def test_the_recommended_method_is_scored_on_seeds_that_did_not_recommend_it() -
     written = percent_interval(score.mean, score.low, score.high)
     assert found.findings[2].startswith(f"0 reaches {written} in 1.0 seconds per run, ")
     assert "against 1, without the luck of being chosen." in found.findings[2]
-    assert _answer_tiles(found)[0] == ("accuracy, recommended: 0", written)
+    assert race_verdict(found).rows[0][:2] == ("0", f"{of_100(score.mean)} of 100")
     assert found.score_of_best.mean + found.gap_of_recommended.mean == pytest.approx(score.mean)
 
 

@@ -15,12 +15,12 @@ from scipy.stats import norm
 
 from helpers.figures import show
 from helpers.tasks import cats
-from warmstart.commands.race.page import headline_of
 from warmstart.data.audit import audit
 from warmstart.data.splits import cross_validation_folds
 from warmstart.experiment.choice import best_of, transfer_gain
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
+from warmstart.experiment.race_verdict import headline_of
 from warmstart.experiment.ranking import RankedMethod, Ranking
 from warmstart.experiment.stack import combine
 from warmstart.experiment.store import TrialPredictions

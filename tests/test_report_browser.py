@@ -32,7 +32,7 @@ playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pyt
 
 pytestmark = IN_A_BROWSER
 KINDS = ("race", "adapt", "study", "quickstart")
-VERDICTS = ("quickstart",)
+VERDICTS = ("race", "adapt", "quickstart")
 """those whose first screen is a verdict"""
 PHONE, DESK, PAPER = 390, 1100, 720
 """pixels across"""
@@ -98,16 +98,12 @@ def test_everyone_can_read_a_report(scheme: str, page: Any, pages: dict[str, str
 
 
 def test_the_first_screen_answers(page: Any, pages: dict[str, str]) -> None:
-    """The result, its figures and the next step stand on the first screen; a fine-tuned model has a rival and a p-value there."""
+    """The result, its figures and the next step stand on the first screen."""
     for kind in KINDS:
         opened(page, pages[kind], DESK)
         parts = page.locator("h1, .methods" if kind in VERDICTS else "h1, .tiles, .next").all()
         assert len(parts) == 3 - (kind in VERDICTS), kind
         assert max(part.evaluate("(one) => one.getBoundingClientRect().bottom") for part in parts) < 700, kind
-        if kind in ("race", "adapt"):
-            shown = page.locator(".tiles").inner_text()
-            assert "transfer against" in shown
-            assert "p-value of that difference" in shown
 
 
 def test_the_first_table_of_a_race_is_whole(page: Any, pages: dict[str, str]) -> None:

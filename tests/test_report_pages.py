@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 
 import warmstart
 from helpers.curves import curve_of, race_with
-from helpers.races import FAMILIES, race_result
-from warmstart.commands.adapt.page import next_step
-from warmstart.commands.race.page import headline_of, restarts_chart, write_race_page, write_tasks_page
+from helpers.races import race_result
+from warmstart.commands.race.page import restarts_chart, write_race_page, write_tasks_page
 from warmstart.config import Config
 from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.report import page, theme
@@ -23,7 +21,6 @@ from warmstart.report.headline import HEADLINE_WORDS, headline, paragraphs_once
 from warmstart.report.page import Figure, Report, Section
 from warmstart.report.templates import COMMON_STYLE, icon
 from warmstart.report.theme import COLOURS, DARK, INK, QUIET, SPARE, WHITE, in_dark
-from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import merged_notes
 
 ROOT = Path(warmstart.__file__).parent
@@ -72,32 +69,10 @@ def test_a_headline_is_bounded(parts: list[str]) -> None:
     assert max(map(len, made.split())) <= 40
 
 
-def test_the_headline_of_a_race_with_long_names() -> None:
-    """What transfer bought is left out where the names of the methods leave no room; a name keeps its beginning and its end."""
-    long = "frozen vectors + logistic regression, imported-encoder-of-a-very-long-name-in-a-folder"
-    result = race_result({long: 0.9, "TF-IDF + logistic regression": 0.5}, families=FAMILIES)
-    shortened = "Use frozen vectors + logistic regression, imported-encoder-of-…in-a-folder"
-    assert headline_of(result) == f"{shortened}: transfer brings no significant gain over TF-IDF + logistic regression."
-    result = race_result({f"{long}, 20 newsgroups, all texts": 0.9, "TF-IDF + logistic regression": 0.5}, families=FAMILIES)
-    assert headline_of(result) == f"{shortened}, 20 newsgroups, all texts."
-
-
 def test_a_paragraph_stands_where_it_comes_first() -> None:
     sections = (Section("A", ("One.", "Two.", "Two.")), Section("B", ("Two.", "One. Three.")))
     report = paragraphs_once(Report("T", "One.", (), sections))
     assert [list(section.text) for section in report.sections] == [["Two."], ["Three."]]
-
-
-def test_the_first_figure_of_a_race_is_that_of_the_recommended_method(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It is named there and in the headline, also where another method is the best on validation."""
-    found = list[Report]()
-    monkeypatch.setattr(page, "render", lambda report, *drawn: found.append(report) or "")
-    result = race_result({"pretrained": 0.8, "small": 0.7999, "other": 0.5})
-    write_race_page(result, Config(), tmp_path)
-    (what, value), *_ = found[0].tiles
-    assert result.recommended.name in what
-    assert result.recommended.name in found[0].sentence
-    assert value.startswith(f"{100 * result.score_of_recommended.mean:.1f}%")
 
 
 def luminance(colour: str) -> float:
@@ -167,18 +142,6 @@ def test_notes_of_several_runs_become_one() -> None:
     assert merged_notes([f"alpha = {x}" for x in (0.1, 0.01, 1, 10)]) == ["alpha = 0.01 to 10"]
     assert merged_notes(["38% a, 62% b", "40% a, 60% b"]) == ["38% a, 62% b", "40% a, 60% b"]
     assert merged_notes(["", ""]) == [""]
-
-
-def test_the_next_step_follows_from_the_comparison() -> None:
-    """A model that helps is used; one that loses to a rival is not; else the question is still open."""
-    rivals = (MethodResult("TF-IDF", (0.7, 0.7, 0.7)), MethodResult("majority", (0.4, 0.4, 0.4)))
-    for scores, words in (
-        ((0.9, 0.91, 0.92), "`warmstart serve` shows the model in a browser; `warmstart race` compares"),
-        ((0.7, 0.69, 0.72), "and with more labels"),
-        ((0.5, 0.51, 0.52), "TF-IDF is better with these labels: `warmstart race`"),
-    ):
-        found = MethodTable("accuracy", (MethodResult("pretrained", scores), *rivals)).compared()[0]
-        assert words in next_step(SimpleNamespace(transfer=found))  # type: ignore[arg-type]
 
 
 def test_figures_say_in_words_what_they_show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from helpers.fits import fit_result, quickstart_result
+from helpers.races import FAMILIES, LADDER, race_result
+from helpers.tasks import cats
+from warmstart.commands.adapt.page import adapt_verdict
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.config import Config
+from warmstart.data.audit import audit
+from warmstart.experiment.race_verdict import race_verdict
 from warmstart.report.templates import verdict_html
-from warmstart.runs.verdict import Verdict, failures, read_verdict, row_of, use_sentence
+from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, read_verdict, row_of, use_sentence
+from warmstart.stats.comparison import MethodResult, MethodTable
+from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
 
 BANNED = re.compile(r"\b(p|power|seeds?|draws?|significant\w*|null|confidence interval)\b", re.IGNORECASE)
@@ -20,7 +28,8 @@ BANNED = re.compile(r"\b(p|power|seeds?|draws?|significant\w*|null|confidence in
 
 def verdicts(folder: Path = Path("runs/some where")) -> dict[str, Verdict]:
     """One of each command."""
-    return {"fit": fit_result().verdict(folder, "mails.csv")}
+    race = race_result(LADDER, families=FAMILIES)
+    return {"fit": fit_result().verdict(folder, "mails.csv"), "race": race_verdict(race, folder)}
 
 
 @pytest.mark.parametrize("name", verdicts())
@@ -31,8 +40,39 @@ def test_the_first_screen_is_short_and_needs_no_statistics(name: str) -> None:
     assert 2 <= len(found.rows) <= 4
     assert [sentence for sentence in found.sentences if BANNED.search(sentence) or not sentence.endswith((".", "?"))] == []
     assert all(step.command.startswith("warmstart ") and not step.title.endswith(".") for step in found.steps)
-    assert found.steps[0].name == "try"
-    assert "'runs/some where'" in found.steps[0].command
+    assert "'runs/some where" in found.steps[0].command
+
+
+def test_a_race_shows_the_scores_of_the_methods_that_it_names() -> None:
+    """The recommended one first, then the best of the other side, both by their own scores."""
+    result = race_result(LADDER, families=FAMILIES)
+    found = race_verdict(result)
+    own = {one.name: f"{of_100(np.mean(one.test_scores.scores))} of 100" for one in result.ranking.methods}
+    assert [row.role for row in found.rows] == ["", "best without pretraining", "", ""]
+    assert {row.name: row.score for row in found.rows[:3]}.items() <= own.items()
+    assert found.rows[0].name == result.recommended.name
+    assert found.rows[1].name == "TF-IDF + logistic regression"
+    assert found.rows[0].score in found.headline
+
+
+def test_a_model_that_loses_is_not_recommended() -> None:
+    """The rival is named first, both scores stand beside each other, and the next step keeps the better method."""
+    rows = (MethodResult("pretrained", (0.2, 0.26)), MethodResult("TF-IDF", (0.3, 0.38)), MethodResult("majority", (0.2,)))
+    table, task = MethodTable("accuracy", rows), cats()
+    result = SimpleNamespace(
+        task=task,
+        comparison=table,
+        method="pretrained",
+        transfer=table.compared()[0],
+        labels=160,
+        test_predictions=None,
+        audit=audit(task),
+    )
+    found = adapt_verdict(result, None, "mails.csv")  # type: ignore[arg-type]
+    assert found.headline.startswith("Use TF-IDF")
+    assert [row.name for row in found.rows] == ["TF-IDF", "this model", "always the most frequent label"]
+    assert found.steps[0].command == "warmstart race mails.csv --save recommended"
+    assert NOT_CLEAR in found.use
 
 
 def test_the_run_keeps_what_its_page_shows(tmp_path: Path) -> None:

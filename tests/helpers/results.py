@@ -51,7 +51,9 @@ def adapt_result(accuracies: Mapping[str, float], seeds: int = 3, labels: int = 
     task, chance = cats(), np.random.default_rng(labels)
     comparison = compared(accuracies, seeds, chance)
     first, name = comparison.rows[0], comparison.rows[0].name
-    runs = [SimpleNamespace(seed=seed, validation_score=score, curve=((1, score),)) for seed, score in enumerate(first.scores)]
+    final = SimpleNamespace(test_predictions=None)
+    scored = enumerate(first.scores)
+    runs = [SimpleNamespace(seed=seed, validation_score=score, curve=((1, score),), final=final) for seed, score in scored]
     scores = classification_scores(task.test.labels, chance.dirichlet([1, 1], len(task.test)), task.labels)
     budgets = {seed: LabelBudget(task, np.arange(labels - 20), np.arange(20), seed) for seed in range(seeds)}
     return AdaptResult(

@@ -120,8 +120,6 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     predictions = predictions_of(bundle, texts, top=config.top)
     if cut := predictions.cut:
         console.print(cut)
-    if none := sum(row.get("labels") == [] for row in predictions):
-        console.print(f"no label reached its threshold in {none:,} of {len(texts):,} texts")
     probabilities = predictions.probabilities
     confidences = np.ones(len(texts)) if probabilities is None else confidences_of(probabilities)
     for text, row, confidence in zip(texts, predictions, confidences, strict=True):

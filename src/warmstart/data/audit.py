@@ -28,6 +28,8 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 MOST_SHOWN, MOST_NAMED = 30, 10
 """labels in a table or chart of all of them, and in a sentence"""
+MOST_WARNINGS = 3
+"""of a verdict"""
 FEW_EXAMPLES = 10
 """a label with fewer training examples is worth a warning"""
 MANY_CUT = 0.05
@@ -158,6 +160,11 @@ class Audit(Shown, view="report.notebook:audit_view"):
         """What a user should know, the most severe first; empty if nothing is wrong."""
         findings = [*self._across_splits(), *(finding for split in self.splits for finding in self._in_split(split))]
         return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The first few of them that are more than notes, as sentences."""
+        return tuple(finding.sentence for finding in self.findings() if finding.severity != "note")[:MOST_WARNINGS]
 
     def _in_label_names(self) -> Iterator[Finding]:
         for names in self.same_labels[:MOST_NAMED]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from warmstart.data.budget import SelectionName
 from warmstart.experiment.ranking import RankedMethod
-from warmstart.stats.comparison import SIGNIFICANT, PairedComparison
+from warmstart.stats.comparison import PairedComparison
 from warmstart.stats.differences import (
     Difference,
     MethodScores,
@@ -22,7 +22,7 @@ from warmstart.stats.differences import (
     paired_difference,
     picked,
 )
-from warmstart.stats.formatting import points, time_span
+from warmstart.stats.formatting import time_span
 from warmstart.stats.power import rescaled
 
 FEW_TEXTS = 30
@@ -117,15 +117,6 @@ class TransferGain:
         gap = replace(gap, low=max(-1.0, gap.low), high=min(1.0, gap.high)) if bounded else gap
         compared = PairedComparison(names, gap, over_texts=True, p=self.p, bounded=bounded, splits=self.splits).sentence
         return f"{compared} {self._who_chose}"
-
-    @property
-    def headline(self) -> str:
-        """The same in few words, the end of a sentence: ``"transfer brings +3.1 points over naive Bayes"``."""
-        rival = most_chosen(self.rivals).name if _is_one(self.rivals) else "the strongest rival"
-        gap = self.difference.mean
-        if self.p >= SIGNIFICANT:
-            return f"transfer brings no significant gain over {rival}"
-        return f"transfer {'brings' if gap > 0 else 'loses'} {points(abs(gap)).lstrip('+')} {'over' if gap > 0 else 'to'} {rival}"
 
     @property
     def _who_chose(self) -> str:

@@ -25,6 +25,7 @@ from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.ranking import Ranking
 from warmstart.experiment.refit import Refit, refit
+from warmstart.experiment.store import read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns
 from warmstart.finetuning.schemes import SCHEMES
@@ -119,6 +120,11 @@ class FinishedTrials:
             )
         drawn = recommended and comparison.ranking.drawn
         return refit(method, self.runs[self.labels], self.sweep.context, comparison.draws.labels_of_choice if drawn else "")
+
+    def test_predictions(self, method: Method) -> np.ndarray | None:
+        """What a method predicts for the test texts in its first run; None if that is no numbers."""
+        found = read_predictions(self.runs[self.labels].of(method)[0], self.sweep.context)
+        return found.test if found else None
 
 
 def named_method(name: str, methods: Sequence[Method]) -> Method:

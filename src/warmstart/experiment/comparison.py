@@ -277,9 +277,10 @@ class Comparison(Shown, view="commands.race.page:race_view"):
                 limit = f", where {detection_limit([gain], len(self.differences), bounded=bounded)}" * (gain.error > 0)
                 findings.append(f"Transfer brought no significant gain on validation{limit}.")
         findings += self._bought_by_transfer()
-        if (smallest := self.choice.smallest).method.fine_tunes:
-            size = file_size(smallest.runs[0].disk)
-            findings.append(f"The smallest method within the noise is {smallest.name}: {size} per task beside the backbone.")
+        smallest, size = self.choice.smallest, chosen.runs[0].disk
+        if chosen.method.fine_tunes and 0 < smallest.runs[0].disk < size:
+            sizes = f"{file_size(smallest.runs[0].disk)} per task beside the backbone, against {file_size(size)}"
+            findings.append(f"The smallest network within the noise is {smallest.name}: {sizes}.")
         return findings
 
     def _choice_of_draws(self) -> list[str]:
@@ -420,7 +421,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
                 "memory": one.memory,
                 "trainable": one.runs[0].trainable,
                 "new": one.runs[0].new,
-                "disk": one.runs[0].disk,
+                "disk": one.runs[0].disk if one.method.fine_tunes else None,
                 "learning_rates": list(one.learning_rates),
                 "tried": {f"{rate:g}": score for rate, score in one.tried.items()},
                 "learning_rates_diverged": list(one.diverged),

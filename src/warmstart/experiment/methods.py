@@ -60,9 +60,7 @@ def list_methods(
         if scratch:
             tuned.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))
     methods += tuned
-    task_type = task_type_of(task)
-    stackable = task_type.probabilistic and (task.single_label or task_type.several_labels)
-    return [*methods, stack_of(methods)] if stackable else methods
+    return [*methods, stack_of(methods)] if task.single_label and task_type_of(task).probabilistic else methods
 
 
 def only_named(methods: Sequence[Method], names: Sequence[str]) -> list[Method]:

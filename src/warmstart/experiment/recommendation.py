@@ -46,8 +46,8 @@ class Recommendation:
 
     @property
     def smallest(self) -> RankedMethod:
-        """The method within the noise of the best that needs the fewest bytes per task, of those that train a network."""
-        return self._cheapest(lambda one: float(one.runs[0].disk) if one.method.fine_tunes else math.inf)
+        """The method within the noise of the best that needs the fewest bytes per task, of those whose networks all learned."""
+        return self._cheapest(lambda one: float(one.runs[0].disk) if one.method.fine_tunes and not one.collapsed else math.inf)
 
     @cached_property
     def folds(self) -> list[Recommendation]:

@@ -32,6 +32,7 @@ ACCURACY = "accuracy"
 SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
 MISTAKE_CHARACTERS = 300
 """of a text"""
+NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
 NAMED_LABELS = 3
 """labels that are named beside the task"""
 
@@ -142,6 +143,8 @@ def metric_words(metric: str) -> str:
 def use_sentence(name: str, metric: str, found: Estimate, known_from: str) -> str:
     """The headline for a method to use; without a figure if ``known_from``, such as ``"22 test texts"``, are too few for one."""
     value, low, high = found
+    if math.isnan(low):
+        return f"Use {name}: {score_words(metric, value)} on these texts."
     if not found.tells:
         known = "how often it is right" if metric == ACCURACY else "how good it is"
         return f"Use {name}; {known_from} are too few to say {known}."
@@ -152,7 +155,7 @@ def use_sentence(name: str, metric: str, found: Estimate, known_from: str) -> st
 
 def row_of(name: str, metric: str, found: Estimate, role: str = "") -> ScoreRow:
     """A row of the chart; without a number if its interval is too wide for one."""
-    if not found.tells:
+    if not (found.tells or math.isnan(found.low)):
         return ScoreRow(name, "too few texts to say", None, role)
     ends = None if math.isnan(found.low) else tuple(min(1.0, max(0.0, part)) for part in found)
     return ScoreRow(name, score_words(metric, found.value), ends, role)  # type: ignore[arg-type]
@@ -183,16 +186,16 @@ def failures(
     return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
 
 
-def steps_after(folder: Path | None, *first: NextStep, page: bool = True) -> tuple[NextStep, ...]:
-    """To try the model that is saved in a folder, then ``first``, then to serve it and to save it; ``first`` alone without one.
+def steps_after(folder: Path | None, *first: NextStep) -> tuple[NextStep, ...]:
+    """To try the model that a run saved in a folder, then ``first``, then to serve it and to save it; ``first`` alone without one.
 
-    ``page``: whether it can be saved as one page; of a stack the parts are saved.
+    A network can be saved as one page, of a stack the parts are saved.
     """
     if folder is None:
         return first
     model = shlex.quote(str(folder))
     save = NextStep("save", "Save it as one file", f"warmstart export {model} --to page")
-    if not page:
+    if (folder / "bundle" / "stack.json").is_file():
         save = NextStep("save", "Save it for other programs", f"warmstart export {model} --to onnx --out {model}/onnx")
     return (
         NextStep("try", "A text, or a file in its place", f'warmstart predict {model} "A new text."'),

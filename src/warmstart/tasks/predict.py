@@ -128,9 +128,7 @@ def raw_predictions(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Any:
 def predictions_and_cut(bundle: Bundle | Stack, inputs: Sequence[Any]) -> tuple[Any, Cut]:
     """These arrays, and how many of the inputs the model cuts, which is known from the tokens that it has read."""
     values, cut = _read(bundle, inputs)
-    if bundle.calibration is None:
-        return values, cut
-    return apply_temperature(values, bundle.calibration.temperature, task_type_for(bundle).several_labels), cut
+    return (apply_temperature(values, bundle.calibration.temperature) if bundle.calibration else values), cut
 
 
 def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Any:
@@ -154,7 +152,7 @@ def _read_stack(model: Stack | FittedBaseline, inputs: Sequence[Any]) -> tuple[A
     if isinstance(model, FittedBaseline):
         return model.predict(inputs), lambda: unread(model, inputs).sentence
     found = [(one, *_read(one.model, inputs)) for one in model.members]
-    values = [apply_temperature(read, one.temperature, model.several_labels) for one, read, _ in found]
+    values = [apply_temperature(read, one.temperature) for one, read, _ in found]
     mean = np.average(values, axis=0, weights=[one.weight for one in model.members])
     return mean, lambda: next(filter(None, (cut() for _, _, cut in found)), "")
 

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from warmstart.config import Config
 from warmstart.experiment.adaptation_result import ENSEMBLE_HEADER, TEACHING_HEADER, AdaptResult
 from warmstart.experiment.confidence_result import THRESHOLD_HEADER, ConfidenceResult
+from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import curve_rows
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import MOST_CLASSES, class_scores_chart, confusions, tuning_chart
-from warmstart.report.sections import audit_section, closing_sections, footer, scores_section, size_section
-from warmstart.stats.formatting import p_value, percent, percent_interval, points_interval, sentence_case, with_ends
+from warmstart.report.sections import (
+    audit_section,
+    closing_sections,
+    footer,
+    scores_section,
+    size_section,
+    verdict_report,
+)
+from warmstart.runs.verdict import (
+    ACCURACY,
+    NOT_CLEAR,
+    SHOWN_METHODS,
+    Mistake,
+    NextStep,
+    Verdict,
+    about_task,
+    failures,
+    row_of,
+    score_words,
+    steps_after,
+    use_sentence,
+)
+from warmstart.stats.comparison import MethodResult
+from warmstart.stats.formatting import percent, percent_interval, sentence_case, with_ends
+from warmstart.stats.intervals import Estimate
+from warmstart.stats.proportions import wilson_interval
 from warmstart.stats.scores import ClassificationScores
 from warmstart.stats.splits import THIS_SPLIT
 
@@ -26,13 +54,14 @@ if TYPE_CHECKING:
     from warmstart.model.history import ContinuedPretrainingRecord
 
 
+THIS_MODEL = "this model"
 EXAMPLES = 40
 """test questions shown with their answers"""
 
 
 def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder: Path) -> Path:
     """Write the report of an adaptation run; returns its path. ``bundle`` is the network that is saved, or one of several."""
-    shown = adapt_view(result)
+    shown = adapt_view(result, folder, str(getattr(config, "task", "TASK")))
     sections = (
         *shown.sections,
         *([_teaching_section(result)] if result.teaching else []),
@@ -43,42 +72,63 @@ def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder
         size_section(bundle),
         *closing_sections(config),
     )
-    following = next_step(result, f"`warmstart serve {folder}` shows the model in a browser")
-    report = replace(shown, tiles=result_tiles(result), sections=sections, footer=footer(), next_step=following)
-    return write_report(report, folder)
+    return write_report(replace(shown, sections=sections, footer=footer()), folder)
 
 
-def result_tiles(result: AdaptResult) -> list[tuple[str, str]]:
-    """The score, what transfer bought against the strongest rival and how sure that is, then the size of the experiment."""
-    first, task = result.comparison.rows[0], result.task
-    tiles = [(f"{task.metric}, {first.name}", with_ends(first.interval, percent_interval))]
-    if gain := result.transfer:
-        tiles.append((f"transfer against {gain.names[1]}, the strongest rival", with_ends(gain.difference, points_interval)))
-        tiles.append(("p-value of that difference", p_value(gain.p)))
-    return [
-        *tiles,
-        ("labels", f"{result.labels:,}"),
-        ("test texts", f"{len(task.test):,}"),
-        *([("classes", str(len(task.labels)))] if task.labels else []),
-        ("seeds", str(len(first.scores))),
-    ]
-
-
-def next_step(result: AdaptResult, use: str = "`warmstart serve` shows the model in a browser") -> str:
-    """To ``use`` the model if transfer helped; otherwise to look for a better method."""
-    gain = result.transfer
-    if gain and gain.significant and gain.difference.mean < 0:
-        return f"{gain.names[1]} is better with these labels: `warmstart race` compares every method, and keeps the best one."
-    if gain and not gain.significant:
-        return f"{use}; `warmstart race` compares it with every other way to adapt, and with more labels."
-    return f"{use}; `warmstart race` compares it with every other way to adapt."
-
-
-def adapt_view(result: AdaptResult) -> Report:
-    """What a notebook shows: the comparison, the scores of each label, and what the labels were for."""
+def adapt_view(result: AdaptResult, folder: Path | None = None, task: str = "TASK") -> Report:
+    """What a notebook shows: which model to use, the comparison, the scores of each label, and what the labels were for."""
     sections = (*comparison_sections(result), _labels_section(result))
-    title, first = f"Adaptation: {result.task.name}", headline(result.findings[0])
-    return Report(title, first, (), sections, next_step=next_step(result))
+    return verdict_report(f"Adaptation: {result.task.name}", adapt_verdict(result, folder, task), sections)
+
+
+def adapt_verdict(result: AdaptResult, folder: Path | None = None, task: str = "TASK") -> Verdict:
+    """The first screen: the adapted model beside its strongest rival; whichever scores higher on the test texts is named."""
+    metric, gain = result.task.metric, result.transfer
+    texts = len(np.unique(result.task.test.units))
+    scores = {row.name: _score(row, metric, texts) for row in result.comparison.ranked()}
+    shown = {name: name for name in scores} | {result.method: THIS_MODEL, MAJORITY_LABEL: "always the most frequent label"}
+    rival = gain.names[1] if gain else ""
+    loses = bool(rival) and score_words(metric, scores[rival].value) != score_words(metric, scores[result.method].value)
+    loses = loses and scores[rival].value > scores[result.method].value
+    first = [rival, result.method] if loses else [result.method, rival]
+    names = [*filter(None, first), *(name for name in scores if name not in (*first, MAJORITY_LABEL))]
+    constant = [name for name in (MAJORITY_LABEL,) if name in scores and name not in first]
+    names = [*names[: SHOWN_METHODS - len(constant)], *constant]
+    headline = use_sentence(shown[first[0]], metric, scores[first[0]], f"{len(result.task.test):,} test texts")
+    if loses:
+        headline = f"{headline[:-1]}, not this model: {score_words(metric, scores[result.method].value)}."
+    mistakes, fails = _failures(result)
+    race = f"warmstart race {shlex.quote(task)}"
+    steps = (
+        NextStep("race", f"Compare every method{' and keep the best' * loses}", f"{race}{' --save recommended' * loses}"),
+        NextStep("label", "Label more", f"warmstart label {shlex.quote(task)}"),
+    )
+    return Verdict(
+        about_task(result.task.name, result.task.labels),
+        f"{result.labels:,} labels",
+        headline,
+        tuple(row_of(shown[name], metric, scores[name], "best rival" * (name == rival)) for name in names),
+        len(scores) - len(names),
+        (NOT_CLEAR,) if gain and not gain.significant else (),
+        mistakes,
+        fails,
+        steps_after(folder, *steps),
+        result.audit.warnings,
+    )
+
+
+def _score(row: MethodResult, metric: str, texts: int) -> Estimate:
+    """A method's score; its interval is over test texts alone where seeds are too few to say anything of others."""
+    found = Estimate(row.interval.mean, row.interval.low, row.interval.high)
+    return found if found.tells or metric != ACCURACY else wilson_interval(found.value, texts)
+
+
+def _failures(result: AdaptResult) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
+    """Those of the saved model on the test texts; none where no labels are predicted."""
+    test, predicted = result.task.test, result.test_predictions
+    if not result.task.single_label or np.shape(predicted) != (len(test), len(result.task.labels)):
+        return (), ()
+    return failures(test.texts, test.labels, np.asarray(predicted), result.task.labels)
 
 
 def _labels_section(result: AdaptResult) -> Section:

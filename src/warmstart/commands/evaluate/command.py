@@ -40,7 +40,6 @@ from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import model_name, percent, percent_range
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
-from warmstart.stats.several_labels import HALF, given_and_found, without_label
 from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.storage import atomic_write, make_folder
 from warmstart.tasks import check_task_type
@@ -49,7 +48,7 @@ from warmstart.tasks.disagreements import measure_disagreements
 from warmstart.tasks.load import load_task, read_spec
 from warmstart.tasks.predict import predictions_and_cut
 from warmstart.tasks.scoring import score_test, score_test_answers
-from warmstart.tasks.thresholds import at_thresholds, has_thresholds, thresholds_of
+from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 from warmstart.tasks.trained_on import changed_data, known_texts_sentence, unseen_only
 from warmstart.tasks.two_models import as_model_numbers, check_rivals, measure_models
 from warmstart.training.held_out import held_out_metrics
@@ -230,10 +229,6 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
     else:
         low, high = percentiles(scored.resampled)
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
-    if has_thresholds(task):
-        given = np.asarray(scored.predictions) >= HALF
-        for sentence in filter(None, [given_and_found(test.labels, given), without_label(given)]):
-            console.print(sentence)
     if found := cut():
         console.print(found)
     for sentence in (*filter(None, [left_out]), *_model_knows(bundle, task), *read_ledger(task).findings):

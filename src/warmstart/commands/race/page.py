@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from warmstart.config import Config
-from warmstart.experiment.choice import gains_of, most_chosen
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
-from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE
 from warmstart.experiment.tasks_comparison import TasksComparison
@@ -18,22 +18,19 @@ from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.race_charts import learning_curve, ranks_chart, restarts_chart, trade_off_chart
 from warmstart.report.score_charts import comparison_chart
-from warmstart.report.sections import audit_section, closing_sections, footer
-from warmstart.stats.comparison import SIGNIFICANT, USEFUL, detectable_points
+from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
+from warmstart.stats.comparison import USEFUL, detectable_points
 from warmstart.stats.formatting import (
     INTERVAL_OVER,
     file_size,
     p_value,
     percent,
-    percent_interval,
     percent_range,
     percent_value,
-    points_interval,
     points_range,
     points_value,
     rows_by_source,
     sentence_case,
-    with_ends,
 )
 from warmstart.stats.intervals import NO_SEEDS, ONE_SEED
 from warmstart.stats.power import POWER
@@ -67,74 +64,20 @@ COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
 
 def write_race_page(result: Comparison, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    task, drawn = result.task, result.ranking.drawn
-    report = Report(
-        f"Race: {task.name}",
-        headline_of(result),
-        (
-            *_answer_tiles(result),
-            ("labels" if drawn else "training texts", f"{result.labels:,}"),
-            *([] if drawn or not len(task.validation) else [("validation texts", f"{len(task.validation):,}")]),
-            ("test texts", f"{len(task.test):,}"),
-            ("methods", str(len(result.ranking.methods))),
-            ("seeds", str(result.ranking.seeds or "none")),
-        ),
-        (
-            *(_curve_sections(result.curve) if result.curve else ()),
-            *_sections(result),
-            *_learning_rates_section(result),
-            audit_section(result.audit),
-            *closing_sections(config),
-        ),
-        footer(),
-        _next_step(result),
-    )
-    return write_report(report, folder)
+    view = race_view(result, folder, config)
+    sections = (*view.sections, *_learning_rates_section(result), audit_section(result.audit), *closing_sections(config))
+    return write_report(replace(view, sections=sections, footer=footer()), folder)
 
 
-def headline_of(result: Comparison) -> str:
-    """The recommendation and what transfer bought, in fewer than twenty words; with long names the recommendation alone."""
-    if result.recommended.name == MAJORITY_LABEL:
-        significantly = "" if gains_of(result.ranking.methods) else "significantly "
-        return f"Label more texts first: no method is {significantly}better than the majority label."
-    if result.ranking.drawn and result.draws.doubtful:
-        return f"{result.labels:,} labels do not show that anything can be learned; to decide now, take {result.recommended.name}."
-    return headline(f"Use {result.recommended.name}{f': {result.transfer.headline}' if result.transfer else ''}.")
-
-
-def _next_step(result: Comparison) -> str:
-    """What to do with the recommendation, or to learn more."""
-    if result.ranking.missing:
-        return "run the same command again; it continues with the methods that are missing."
-    if result.recommended.name == MAJORITY_LABEL:
-        return "`warmstart label` shows which texts to label; then race again."
-    if result.transfer and result.transfer.p >= SIGNIFICANT:
-        return "the same command with --labels 32 100 500, or others, shows what more labels bring; more seeds narrow intervals."
-    return "the same command with --save recommended keeps the method as a model, which `warmstart serve` shows in a browser."
-
-
-def _answer_tiles(result: Comparison) -> list[tuple[str, str]]:
-    """The score of the recommended method, what transfer bought against the strongest rival, and how sure that is."""
-    named = "what each draw chose, mostly " if result.ranking.drawn else "recommended: "
-    score = with_ends(result.score_of_recommended, percent_interval)
-    tiles = [(f"{result.task.metric}, {named}{result.recommended.name}", score)]
-    if gain := result.transfer:
-        one = len({rival.method for rival in gain.rivals}) == 1
-        rival = f"{most_chosen(gain.rivals).name}, the strongest rival" if one else "the strongest rival of each draw"
-        tiles.append((f"transfer against {rival}", with_ends(gain.difference, points_interval)))
-        tiles.append(("p-value of that difference", p_value(gain.p)))
-    return tiles
-
-
-def race_view(result: Comparison) -> Report:
-    """What a notebook shows: the ranking, the differences, the restarts, the costs, and the plan of a larger race."""
+def race_view(result: Comparison, folder: Path | None = None, config: Config | None = None) -> Report:
+    """What a notebook shows: the method to use, the ranking, differences, restarts, costs, and the plan of a larger race."""
     plan = result.plan
     sections = (
         *(_curve_sections(result.curve) if result.curve else ()),
         *_sections(result),
         *([Section("A larger race", plan.findings, (Table(plan.header, plan.table()),))] if plan else []),
     )
-    return Report(f"Race: {result.task.name}", headline_of(result), (), sections, next_step=_next_step(result))
+    return verdict_report(f"Race: {result.task.name}", race_verdict(result, folder, config), sections)
 
 
 def _sections(result: Comparison) -> tuple[Section, ...]:

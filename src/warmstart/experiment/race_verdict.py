@@ -1,0 +1,136 @@
+"""The first screen of a race: the method to use beside its strongest rival, both by their own scores. Needs no torch."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from warmstart.config import Config
+from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING, gains_of
+from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.ranking import RankedMethod
+from warmstart.runs.verdict import (
+    NOT_CLEAR,
+    SHOWN_METHODS,
+    Mistake,
+    NextStep,
+    ScoreRow,
+    Verdict,
+    about_task,
+    failures,
+    row_of,
+    steps_after,
+    use_sentence,
+)
+from warmstart.stats.comparison import SIGNIFICANT
+from warmstart.stats.differences import paired_difference
+from warmstart.stats.intervals import Estimate
+
+
+def race_verdict(result: Comparison, folder: Path | None = None, config: Config | None = None) -> Verdict:
+    """The first screen; with commands for the run in a ``folder``, once it has one."""
+    learned = result.recommended.name != MAJORITY_LABEL
+    rows = tuple(_rows(result))
+    unclear = learned and not _is_clear(result)
+    mistakes, fails = _failures(result) if learned else ((), ())
+    saved = folder if folder and (folder / "bundle").is_dir() else None
+    kept = getattr(config, "save", None)
+    other = f"The saved model is {kept}, as was asked." if saved and kept not in (None, "recommended") else ""
+    return Verdict(
+        about_task(result.task.name, result.task.labels),
+        f"{result.labels:,} {'labels' if result.ranking.drawn else 'training texts'}",
+        headline_of(result),
+        rows,
+        len(result.ranking.methods) - len(rows),
+        tuple(filter(None, [NOT_CLEAR * unclear, *_no_time(result), other])),
+        mistakes,
+        fails,
+        steps_after(saved, *_steps(result, folder, config, kept=bool(saved))),
+        result.audit.warnings,
+    )
+
+
+def headline_of(result: Comparison) -> str:
+    """The recommendation with the score of that method; at most 25 words."""
+    one = result.recommended
+    if one.name == MAJORITY_LABEL:
+        significantly = "" if gains_of(result.ranking.methods) else "significantly "
+        return f"Label more texts first: no method is {significantly}better than the majority label."
+    if result.ranking.drawn and result.draws.doubtful:
+        return f"{result.labels:,} labels do not show that anything can be learned; to decide now, take {one.name}."
+    return use_sentence(one.name, result.task.metric, _score(result, one), f"{len(result.task.test):,} test texts")
+
+
+def _score(result: Comparison, one: RankedMethod) -> Estimate:
+    """A method's own score; of the recommended one without the luck of having been chosen, where all seeds chose together.
+
+    Its interval is over test texts alone where seeds are too few to say anything of others.
+    """
+    chosen = one is result.recommended and not result.ranking.drawn
+    found = result.score_of_recommended if chosen else result.interval(one)
+    known, texts = Estimate(found.mean, found.low, found.high), one.test_scores.over_texts
+    return known if known.tells else Estimate(found.mean, texts.low, texts.high)
+
+
+def _rows(result: Comparison) -> Iterator[ScoreRow]:
+    """The recommended method, its strongest rival, those with the highest scores, and the most frequent label."""
+    one, metric = result.recommended, result.task.metric
+    known = {method.name: method for method in result.ranking.methods}
+    constant = known.pop(MAJORITY_LABEL, None)
+    known.pop(one.name, None)
+    if one is not constant:
+        yield row_of(one.name, metric, _score(result, one))
+    if rival := _rival(result):
+        side = "with" if one.method.family in WITHOUT_PRETRAINING else "without"
+        yield row_of(rival.name, metric, _score(result, rival), f"best {side} pretraining")
+        known.pop(rival.name)
+    for other in [*known.values()][: SHOWN_METHODS - 1 - bool(rival) - bool(constant)]:
+        yield row_of(other.name, metric, _score(result, other))
+    if constant:
+        yield row_of("always the most frequent label", metric, _score(result, constant))
+
+
+def _rival(result: Comparison) -> RankedMethod | None:
+    """The method with the highest score on the other side: with pretraining, or without it."""
+    families = TRANSFER if result.recommended.method.family in WITHOUT_PRETRAINING else WITHOUT_PRETRAINING
+    others = [one for one in result.ranking.methods if one.name != MAJORITY_LABEL and one.method.family in families]
+    return max(others, key=lambda one: _score(result, one).value, default=None)
+
+
+def _is_clear(result: Comparison) -> bool:
+    """Whether the recommended method and its rival differ by more than chance on the test texts."""
+    rival = _rival(result)
+    gap = paired_difference(result.recommended.test_scores, rival.test_scores) if rival else None
+    return gap is None or (gap.claimable and gap.p < SIGNIFICANT)
+
+
+def _failures(result: Comparison) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
+    """Those of the recommended method in its first run, on the test texts; none where no labels are predicted."""
+    task, trials = result.task, result.trials
+    if not (trials and task.single_label) or result.resampled:
+        return (), ()
+    found = trials.test_predictions(result.recommended.method)
+    if found is None or np.shape(found) != (len(task.test), len(task.labels)):
+        return (), ()
+    return failures(task.test.texts, task.test.labels, found, task.labels)
+
+
+def _no_time(result: Comparison) -> Iterator[str]:
+    """Which methods had no time."""
+    if missing := [method.name for method in result.ranking.missing]:
+        yield f"The time was too short for {', '.join(missing[:SHOWN_METHODS])}{' and others' * (len(missing) > SHOWN_METHODS)}."
+
+
+def _steps(result: Comparison, folder: Path | None, config: Config | None, *, kept: bool) -> Iterator[NextStep]:
+    """To go on with what is missing, to keep the model, and to label more."""
+    task = shlex.quote(str(getattr(config, "task", "TASK")))
+    again = f"warmstart race --config {shlex.quote(str(folder / 'config.yaml'))}" if folder else f"warmstart race {task}"
+    if result.ranking.missing:
+        yield NextStep("race", "Go on with the methods that had no time", again)
+    if result.recommended.name != MAJORITY_LABEL and not kept:
+        yield NextStep("race", "Keep it as a model", f"{again} --save recommended")
+    yield NextStep("label", "Label more", f"warmstart label {task}")
