@@ -13,7 +13,14 @@ from helpers.figures import repeats
 from warmstart.errors import ConfigError
 from warmstart.experiment.answers import split_calibration_questions
 from warmstart.seeding import rng
-from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage, smallest_guarantee
+from warmstart.stack.known import KnownTexts
+from warmstart.stats.abstention import (
+    area_under_risk_coverage,
+    conformal_p_values,
+    find_threshold,
+    risk_coverage,
+    smallest_guarantee,
+)
 from warmstart.stats.proportions import clopper_pearson_bound
 from warmstart.tasks.answers import AnsweredQuestions, AnswerTask
 
@@ -191,3 +198,32 @@ def test_no_smaller_error_rate_can_be_guaranteed() -> None:
         confidence, right, least = np.full(examples, 0.9), np.ones(examples, dtype=bool), smallest_guarantee(examples)
         assert np.isinf(find_threshold(confidence, right, least - 1e-6).threshold)
         assert find_threshold(confidence, right, least + 1e-6).threshold == 0.9
+
+
+@pytest.mark.proofs
+@pytest.mark.parametrize(("labels", "share"), [(60, 0.05), (60, 0.2), (300, 0.05)])
+def test_no_more_known_texts_are_refused_than_stated(labels: int, share: float) -> None:
+    """Texts of eight classes of unequal size, each class around a mean of its own, and copies of some texts.
+
+    Of 300,000 new ones at most the stated share is as untypical, and not much less; of a ninth class far more.
+    """
+    chance, refused, strange, draws = np.random.default_rng(3), 0.0, 0.0, 1000
+    sizes = np.array([8, 4, 4, 2, 2, 2, 1, 1]) / 24
+    for _ in range(draws):
+        means = chance.normal(size=(9, 20))
+        learned, new = chance.choice(8, labels, p=sizes), chance.choice(8, 300, p=sizes)
+        rows = means[learned] + chance.normal(size=(labels, 20))
+        twice = np.append(np.arange(labels), np.arange(5))  # five copies
+        known = KnownTexts.of(rows[twice], learned[twice], twice, 8)
+        drawn = known.cosines(means[new] + chance.normal(size=(300, 20)))
+        refused += (conformal_p_values(known.left_out, drawn) <= share).mean() / draws
+        strange += (known.typicality(means[8] + chance.normal(size=(300, 20))) <= share).mean() / draws
+    print(f"{labels} labels, {share:.0%} stated: {refused:.3f} of known texts are refused, {strange:.3f} of a class left out")
+    assert 0.6 * share <= refused <= share + 0.002
+    assert strange > 3 * share
+
+
+def test_a_share_of_typical_texts_counts_the_new_one_too() -> None:
+    """Nothing is refused at 5% by fewer than 19 texts: the new one is one of twenty."""
+    assert conformal_p_values(np.ones(18), np.zeros(1)).item() > 0.05
+    assert conformal_p_values(np.ones(19), np.array([0.0, 1.0])).tolist() == [0.05, 1.0]

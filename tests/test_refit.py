@@ -26,7 +26,7 @@ from warmstart.model.model import Model
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks.load import load_task
-from warmstart.tasks.predict import raw_predictions
+from warmstart.tasks.predict import raw_predictions, read
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 Raced = tuple[RaceConfig, SweepContext, SweepRuns]
@@ -64,6 +64,9 @@ def test_every_method_predicts_from_its_folder_what_was_scored(raced: Raced, tmp
         expected = apply_temperature(scored.test, saved.calibration.temperature)
         np.testing.assert_allclose(raw_predictions(saved, task.test.texts), expected, atol=2e-5, err_msg=method.name)
         assert fitted.difference < 1e-5, method
+        typical = read(saved, task.test.texts).typicality
+        np.testing.assert_array_equal(typical, read(fitted.model, task.test.texts).typicality)
+        assert (typical is not None) >= (method.family == "frozen"), method.name
         assert "It predicts what was scored: " in fitted.sentence
 
 

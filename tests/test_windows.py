@@ -33,7 +33,7 @@ from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.inference import embed
-from warmstart.tasks.predict import predict, predictions_and_cut, raw_predictions
+from warmstart.tasks.predict import predict, raw_predictions, read
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 JOINED = ("mean", "max", "attention")
@@ -263,12 +263,12 @@ def test_the_audit_loses_no_token_with_windows(tokenizer: Tokenizer) -> None:
 def test_predictions_say_what_was_cut(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many texts and tokens, and what to do, nothing if nothing was cut; texts are tokenized once to predict and to say so."""
     cut = len(tokenizer.encode([LONG])[0]) - 30
-    assert predictions_and_cut(reader(tokenizer, "none"), [LONG, SHORT])[1]() == (
+    assert read(reader(tokenizer, "none"), [LONG, SHORT]).cut() == (
         f"1 of 2 texts (50.0%) did not fit into the 32 tokens that the model reads: {cut} tokens were cut off. "
         "Adapt with --windows mean to read them whole."
     )
-    assert predictions_and_cut(reader(tokenizer, "none"), [SHORT])[1]() == ""
-    assert predictions_and_cut(reader(tokenizer, "mean"), [LONG, SHORT])[1]() == ""
+    assert read(reader(tokenizer, "none"), [SHORT]).cut() == ""
+    assert read(reader(tokenizer, "mean"), [LONG, SHORT]).cut() == ""
     tokenize, texts = Tokenizer.encode, list[str]()
     monkeypatch.setattr(Tokenizer, "encode", lambda self, read: (texts.extend(read), tokenize(self, read))[1])
     assert "1 of 2 texts" in predict(reader(tokenizer, "none"), [LONG, SHORT]).cut

@@ -31,6 +31,7 @@ from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
+from warmstart.tasks.unknown import NONE_OF_THESE, UNKNOWN_SHARE, unknown_sentence
 
 
 class PredictConfig(TableFlags):
@@ -56,6 +57,10 @@ class PredictConfig(TableFlags):
     adapted with --calibration-fraction)"""
     confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
     """probability with which that error rate is guaranteed"""
+    refuse_unknown: bool = False
+    """say 'none of these' in place of a label for texts like those of none of the labels; else 'unknown' marks them"""
+    unknown_share: Advanced[float] = Field(UNKNOWN_SHARE, gt=0, lt=1)
+    """share of the texts of known labels that may be marked so, at most"""
     corpus: FileInput[Advanced[tuple[str, ...]]] = ()
     """for answers: text that the model was trained on; questions with names that do not occur in it are flagged and not answered"""
 
@@ -120,11 +125,17 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     predictions = predictions_of(bundle, texts, top=config.top)
     if cut := predictions.cut:
         console.print(cut)
-    probabilities = predictions.probabilities
+    probabilities, typicality = predictions.probabilities, predictions.typicality
     confidences = np.ones(len(texts)) if probabilities is None else confidences_of(probabilities)
-    for text, row, confidence in zip(texts, predictions, confidences, strict=True):
+    if typicality is None and config.refuse_unknown:
+        raise DataError("--refuse-unknown needs a model of fit, or one adapted with --calibration-fraction; leave it out")
+    unknown = np.zeros(len(texts), dtype=bool) if typicality is None else typicality <= config.unknown_share
+    if unknown.any():
+        console.print(unknown_sentence(int(unknown.sum()), len(texts), config.unknown_share))
+    for text, row, confidence, strange in zip(texts, predictions, confidences, unknown.tolist(), strict=True):
         abstains = _is_blank(text) or (threshold is not None and confidence < threshold.threshold)
-        yield row | ({next(iter(row)): None} if abstains else {}) | {"text": text}
+        given = {next(iter(row)): None} if abstains else {"label": NONE_OF_THESE} if strange and config.refuse_unknown else {}
+        yield row | given | ({} if typicality is None else {"unknown": strange}) | {"text": text}
 
 
 def _is_blank(text: Any) -> bool:

@@ -33,6 +33,8 @@ from warmstart.model.model import swap_head
 from warmstart.runs.run import provenance
 from warmstart.stack.files import save_model
 from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.known import KnownTexts
+from warmstart.stack.rows import VectorRows
 from warmstart.stack.stack import Member, Stack
 from warmstart.tasks import task_type_of
 from warmstart.tasks.predict import uncalibrated_predictions
@@ -127,13 +129,18 @@ def _fitted(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle 
 
 
 def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> FittedBaseline:
-    _, run, _ = baseline_within(trial, context)
+    budget, run, _ = baseline_within(trial, context)
     if trial.method.family != "frozen":
         return fitted_baseline(run)
     bundle, _, _ = prepared(trial, context)
     windows = dict(context.tune.unweighted)
     head = EmbeddingHeadConfig(pooling=context.tune.pooling, normalize=False, **windows)
-    return fitted_baseline(run, Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, history=bundle.history))
+    baseline = fitted_baseline(run, Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, history=bundle.history))
+    learned = budget.task.train
+    if not (budget.task.single_label and isinstance(run.reading.saved, VectorRows) and baseline.rows):
+        return baseline
+    vectors = run.reading.saved.vectors(learned.texts)
+    return replace(baseline, known=KnownTexts.of(vectors, learned.labels, learned.units, len(budget.task.labels)))
 
 
 def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle:

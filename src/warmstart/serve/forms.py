@@ -35,6 +35,9 @@ class LabelPrediction(_Sure):
     """null: abstained"""
     probabilities: dict[str, float]
     """of the ``top`` most probable labels"""
+    unknown: bool = False
+    """whether the text is like none of the labels, as at most 5 of 100 texts of known labels are; left out by models that
+    cannot tell"""
 
 
 class LabelsPrediction(_Sure):

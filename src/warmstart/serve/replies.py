@@ -25,6 +25,7 @@ from warmstart.stack.checks import examine
 from warmstart.stats.abstention import Threshold
 from warmstart.tasks.answers import answer_questions
 from warmstart.tasks.predict import Unread, predict, unread
+from warmstart.tasks.unknown import UNKNOWN_SHARE
 
 MOST_WORDS = 100
 """of a text to be explained: the time grows with their square"""
@@ -46,10 +47,13 @@ def predictions_for(model: ServedModel, inputs: Sequence[Any], top: int, thresho
     if found.probabilities is None:
         return list(found)
     confidences = confidences_of(found.probabilities)
-    return [
+    rows = [
         row | ({"label": None} if confidence < lowest and "label" in row else {}) | _confidence(float(confidence), lowest)
         for row, confidence in zip(found, confidences, strict=True)
     ]
+    if found.typicality is None:
+        return rows
+    return [row | {"unknown": one} for row, one in zip(rows, (found.typicality <= UNKNOWN_SHARE).tolist(), strict=True)]
 
 
 def _confidence(confidence: float, lowest: float) -> dict[str, Any]:

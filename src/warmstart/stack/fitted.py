@@ -17,6 +17,7 @@ from pydantic import Field
 from warmstart.config import Config
 from warmstart.errors import BundleError
 from warmstart.model.bundle import Bundle
+from warmstart.stack.known import KnownTexts
 from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout, Readout
 from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
 
@@ -31,6 +32,8 @@ class FittedBaseline:
     """how texts become rows; None: texts are not read"""
     readout: Readout | PerLabelReadout
     """what rows become"""
+    known: KnownTexts | None = None
+    """tells texts of none of the classes, by the vectors of the backbone; None: it cannot"""
 
     @property
     def columns(self) -> int:
@@ -45,7 +48,14 @@ class FittedBaseline:
 
     def predict(self, inputs: Sequence[Any]) -> np.ndarray:
         """(N, C) probabilities, or (N, 1) numbers; without calibration."""
-        return self.readout(np.zeros((len(inputs), 0)) if self.rows is None else self.rows(inputs))
+        return self.predict_and_compare(inputs)[0]
+
+    def predict_and_compare(self, inputs: Sequence[Any]) -> tuple[np.ndarray, np.ndarray | None]:
+        """The same, and (N,) how typical each text is of those that it knows, if it can say that."""
+        if self.known is None or not isinstance(self.rows, VectorRows):
+            return self.readout(np.zeros((len(inputs), 0)) if self.rows is None else self.rows(inputs)), None
+        vectors = self.rows.vectors(inputs)
+        return self.readout(self.rows.standardised(vectors)), self.known.typicality(vectors)
 
 
 class ReadoutSettings(Config):
@@ -93,7 +103,9 @@ def packed(baseline: FittedBaseline) -> tuple[BaselineSettings, dict[str, np.nda
         shared |= {"word_pairs": rows.word_pairs, "characters": rows.characters, "vocabulary": rows.vocabulary}
         return BaselineSettings(rows="words", **shared), arrays
     if isinstance(rows, VectorRows):
-        return BaselineSettings(rows="vectors", **shared), arrays | {"mean": rows.mean, "scale": rows.scale}
+        known = baseline.known
+        arrays |= {"mean": rows.mean, "scale": rows.scale} | ({"means": known.means, "left_out": known.left_out} if known else {})
+        return BaselineSettings(rows="vectors", **shared), arrays
     return BaselineSettings(rows="none", **shared), arrays
 
 
@@ -102,13 +114,15 @@ def unpacked(settings: BaselineSettings, arrays: Arrays, backbone: Bundle | None
     taken = _Taken(arrays)
     rows, width = _rows(settings, taken, backbone)
     parts = tuple(_readout(one, f"{number}.", taken, width) for number, one in enumerate(settings.readouts))
+    compares = settings.rows == "vectors" and "means" in arrays
+    known = KnownTexts(taken.take("means", None, width), taken.take("left_out", None)) if compares else None
     if unknown := sorted(arrays.keys() - taken.names):
         raise BundleError(f"a saved baseline must hold no other arrays than its settings name, but holds {', '.join(unknown)}")
     if not settings.per_label and len(parts) != 1:
         raise BundleError(f"a saved baseline must have one readout, or one for each label, but has {len(parts)}")
     if settings.per_label and any(part.columns != 2 for part in parts):
         raise BundleError("a saved baseline with a readout for each label must have two columns in each, but has others")
-    return FittedBaseline(rows, PerLabelReadout(parts) if settings.per_label else parts[0])
+    return FittedBaseline(rows, PerLabelReadout(parts) if settings.per_label else parts[0], known)
 
 
 class _Taken:

@@ -106,4 +106,8 @@ class VectorRows:
 
     def __call__(self, inputs: Sequence[Any]) -> np.ndarray:
         """(N, D)."""
-        return np.asarray((self.vectors(inputs) - self.mean) / self.scale)
+        return self.standardised(self.vectors(inputs))
+
+    def standardised(self, vectors: np.ndarray) -> np.ndarray:
+        """(N, D) vectors -> (N, D) rows."""
+        return np.asarray((vectors - self.mean) / self.scale)

@@ -46,6 +46,7 @@ _HOMES = {
     "clopper_pearson_bound": "proportions",
     "cluster_bootstrap": "resampling",
     "compare_pairs": "comparison",
+    "conformal_p_values": "abstention",
     "corrected_p_values": "differences",
     "correlation_q_values": "correlation",
     "detectable_from_interval": "power",
@@ -106,6 +107,7 @@ __all__ = [*_HOMES]
 if TYPE_CHECKING:
     from warmstart.stats.abstention import Threshold as Threshold
     from warmstart.stats.abstention import area_under_risk_coverage as area_under_risk_coverage
+    from warmstart.stats.abstention import conformal_p_values as conformal_p_values
     from warmstart.stats.abstention import find_threshold as find_threshold
     from warmstart.stats.abstention import risk_coverage as risk_coverage
     from warmstart.stats.abstention import smallest_guarantee as smallest_guarantee

@@ -14,6 +14,7 @@ from warmstart.data.encode import Encoded, cut_sentence, cut_tokens
 from warmstart.errors import DataError
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown
+from warmstart.stats.abstention import conformal_p_values
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
@@ -38,10 +39,19 @@ class Predictions(Sequence[dict[str, Any]], Shown, view="report.notebook:predict
     generated answer {"answer": "Lisbon", "confidence": 0.8}
     """
 
-    def __init__(self, rows: Sequence[dict[str, Any]], probabilities: np.ndarray | None = None, cut: Cut = lambda: "") -> None:
+    def __init__(
+        self,
+        rows: Sequence[dict[str, Any]],
+        probabilities: np.ndarray | None = None,
+        cut: Cut = lambda: "",
+        typicality: np.ndarray | None = None,
+    ) -> None:
         self._rows, self._cut = list(rows), cut
         self.probabilities = probabilities
         """(N, C) probabilities, unrounded, columns in the order of the labels (or alternatives); None for types without them"""
+        self.typicality = typicality
+        """(N,) the share of texts of the model's own classes that are no more typical of these than each input; None: unknown.
+        Of texts of its classes at most the share s has a value of at most s; texts of none of them have more of the small ones."""
 
     @overload
     def __getitem__(self, index: int) -> dict[str, Any]: ...
@@ -93,9 +103,9 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
         return answers[0] if isinstance(inputs, str) else Predictions(answers)
     if isinstance(inputs, str):
         return predict(bundle, [task_type_for(bundle).parse(inputs)], top=top)[0]
-    task_type, (values, cut) = task_type_for(bundle), predictions_and_cut(bundle, inputs)
+    task_type, (values, cut, typicality) = task_type_for(bundle), read(bundle, inputs)
     rows = described(bundle, values, inputs, top)
-    return Predictions(rows, values if task_type.probabilistic else None, cut)
+    return Predictions(rows, values if task_type.probabilistic else None, cut, typicality)
 
 
 def described(bundle: Bundle | Stack, values: Any, inputs: Sequence[Any], top: int) -> list[dict[str, Any]]:
@@ -122,39 +132,58 @@ def as_inputs(inputs: Iterable[Any]) -> list[Any]:
 
 def raw_predictions(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Any:
     """The same as arrays, in the form that the task type scores."""
-    return predictions_and_cut(bundle, inputs)[0]
+    return read(bundle, inputs).values
 
 
-def predictions_and_cut(bundle: Bundle | Stack, inputs: Sequence[Any]) -> tuple[Any, Cut]:
-    """These arrays, and how many of the inputs the model cuts, which is known from the tokens that it has read."""
-    values, cut = _read(bundle, inputs)
-    return (apply_temperature(values, bundle.calibration.temperature) if bundle.calibration else values), cut
+class Read(NamedTuple):
+    """What a model makes of N inputs."""
+
+    values: Any
+    """predictions in the form that the task type scores"""
+    cut: Cut
+    """how many of the inputs the model cuts, which is known from the tokens that it has read"""
+    typicality: np.ndarray | None = None
+    """(N,) as in ``Predictions``"""
+
+
+def read(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Read:
+    """All of it, calibrated. Typicality is by the vectors of a stack's member, else by the confidence for texts held out."""
+    found = _read(bundle, inputs)
+    if (calibration := bundle.calibration) is None:
+        return found
+    values, typicality = apply_temperature(found.values, calibration.temperature), found.typicality
+    if typicality is None and calibration.held_out and task_type_for(bundle).one_label:
+        confidence = np.array([confidence for confidence, _ in calibration.held_out])
+        typicality = conformal_p_values(confidence, values.max(axis=1).round(6))
+    return Read(values, found.cut, typicality)
 
 
 def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Any:
     """The same before the model's own temperature; a stack is the weighted mean of its members, each with its temperature."""
-    return _read(model, inputs)[0]
+    return _read(model, inputs).values
 
 
-def _read(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> tuple[Any, Cut]:
+def _read(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Read:
     """Predictions without the model's own temperature, and what is cut: of a stack, by the first member that cuts."""
     if not isinstance(model, Bundle):
         return _read_stack(model, inputs)
     task_type, network, tokenizer = task_type_for(model), model.model, model.tokenizer
     encoded = task_type.encode(network, tokenizer, inputs)
     cut = _sentence(encoded, model, pooled=task_type.pooled)
-    return task_type.predict(network, encoded, tokenizer.specials.pad), lambda: cut
+    return Read(task_type.predict(network, encoded, tokenizer.specials.pad), lambda: cut)
 
 
-def _read_stack(model: Stack | FittedBaseline, inputs: Sequence[Any]) -> tuple[Any, Cut]:
+def _read_stack(model: Stack | FittedBaseline, inputs: Sequence[Any]) -> Read:
     from warmstart.stack.fitted import FittedBaseline
 
     if isinstance(model, FittedBaseline):
-        return model.predict(inputs), lambda: unread(model, inputs).sentence
-    found = [(one, *_read(one.model, inputs)) for one in model.members]
-    values = [apply_temperature(read, one.temperature) for one, read, _ in found]
-    mean = np.average(values, axis=0, weights=[one.weight for one in model.members])
-    return mean, lambda: next(filter(None, (cut() for _, _, cut in found)), "")
+        values, typicality = model.predict_and_compare(inputs)
+        return Read(values, lambda: unread(model, inputs).sentence, typicality)
+    found = [_read(one.model, inputs) for one in model.members]
+    calibrated = [apply_temperature(part.values, one.temperature) for one, part in zip(model.members, found, strict=True)]
+    mean = np.average(calibrated, axis=0, weights=[one.weight for one in model.members])
+    compared = (part.typicality for part in found if part.typicality is not None)
+    return Read(mean, lambda: next(filter(None, (part.cut() for part in found)), ""), next(compared, None))
 
 
 class Unread(NamedTuple):
@@ -167,7 +196,7 @@ class Unread(NamedTuple):
 
 
 def unread(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Unread:
-    """What a model cuts off, without predicting the inputs; see ``predictions_and_cut``."""
+    """What a model cuts off, without predicting the inputs; see ``read``."""
     from warmstart.stack.stack import Stack
 
     if isinstance(model, Stack):

@@ -46,11 +46,12 @@ from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
 from warmstart.tasks.disagreements import measure_disagreements
 from warmstart.tasks.load import load_task, read_spec
-from warmstart.tasks.predict import predictions_and_cut
+from warmstart.tasks.predict import read
 from warmstart.tasks.scoring import score_test, score_test_answers
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 from warmstart.tasks.trained_on import changed_data, known_texts_sentence, unseen_only
 from warmstart.tasks.two_models import as_model_numbers, check_rivals, measure_models
+from warmstart.tasks.unknown import recognised_sentence, split_off_unknown
 from warmstart.training.held_out import held_out_metrics
 
 PAIRS_FOLDER, AGAINST_FOLDER = "runs/pairs", "runs/against"
@@ -216,10 +217,11 @@ def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> 
 def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out: str) -> Scores:
     """Score a fine-tuned model on the test split of its task, or of another one with the same labels."""
     check_task_type(bundle, task)
-    known, (method,) = as_model_numbers(bundle, task), _methods(config)
+    alone, strange = split_off_unknown(bundle, task)
+    known, (method,) = as_model_numbers(bundle, alone), _methods(config)
     test = known.test
-    predictions, cut = predictions_and_cut(bundle, test.texts)
-    scored = score_test(known, at_thresholds(predictions, thresholds_of(bundle)), method, None)
+    found = read(bundle, test.texts)
+    scored = score_test(known, at_thresholds(found.values, thresholds_of(bundle)), method, None)
     scores = scored.scores
     print_table(f"{task.name}, {len(test)} test texts", scores.table(), scores.header)
     if isinstance(scores, ClassificationScores):
@@ -229,9 +231,8 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
     else:
         low, high = percentiles(scored.resampled)
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
-    if found := cut():
-        console.print(found)
-    for sentence in (*filter(None, [left_out]), *_model_knows(bundle, task), *read_ledger(task).findings):
+    notes = [found.cut(), recognised_sentence(bundle, found, strange, task.labels) if len(strange) else "", left_out]
+    for sentence in (*filter(None, notes), *_model_knows(bundle, task), *read_ledger(task).findings):
         console.print(sentence)
     return scores
 

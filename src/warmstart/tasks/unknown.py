@@ -1,0 +1,64 @@
+"""Texts of none of the classes that a model knows: what is said of them, and how many of them are recognised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from warmstart.data.splits import NO_TEXTS
+from warmstart.data.task import Split, Task
+from warmstart.model.bundle import Bundle
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.stack import Stack
+from warmstart.stats.formatting import of_100, percent_interval
+from warmstart.stats.proportions import wilson_interval
+from warmstart.tasks.predict import Read, read
+
+NONE_OF_THESE = "none of these"
+UNKNOWN_SHARE = 0.05
+"""of the texts of known classes so many may be called unknown"""
+
+
+def unknown_sentence(count: int, texts: int, share: float) -> str:
+    """How many of the texts are marked, and how many of those that belong to a label are."""
+    marked = "is marked as unknown: it is" if count == 1 else "are marked as unknown: they are"
+    return (
+        f"{count:,} of the {texts:,} texts {marked} like those of none of the labels. Of texts that belong to a label, at most "
+        f"{of_100(share)} of 100 are marked so"
+    )
+
+
+def split_off_unknown(model: Bundle | Stack, task: Task) -> tuple[Task, Split]:
+    """The task with only the test texts whose label the model knows, and the other test texts.
+
+    A task of which the model knows every label, or none, stays whole, and so does any for a model that recognises no such text.
+    """
+    known = np.array([name in model.labels for name in task.labels])
+    if not task.single_label or not _recognises(model) or known.all() or not known[task.test.labels].any():
+        return task, task.test.take(NO_TEXTS)
+    kept = known[task.test.labels]
+    test = task.test.take(np.flatnonzero(kept))
+    names = tuple(name for name, one in zip(task.labels, known, strict=True) if one)
+    alone = replace(task, labels=names, test=replace(test, labels=(np.cumsum(known) - 1)[test.labels]))
+    return alone, task.test.take(np.flatnonzero(~kept))
+
+
+def recognised_sentence(model: Bundle | Stack, known: Read, unknown: Split, names: tuple[str, ...]) -> str:
+    """How many of the ``unknown`` texts, with labels of these ``names``, a model recognises, and how many ``known`` it mistakes."""
+    labels = sorted({names[number] for number in unknown.labels})
+    listed = ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+    found = f"{len(unknown):,} test texts have a label that the model does not know ({listed}), and are not in these scores"
+    marked = read(model, unknown.texts).typicality, known.typicality
+    shares = [wilson_interval(float((one <= UNKNOWN_SHARE).mean()), len(one)) for one in marked if one is not None]
+    return (
+        f"{found}. It marks {percent_interval(*shares[0])} of them as unknown, and {percent_interval(*shares[1])} of the others, "
+        f"where at most {of_100(UNKNOWN_SHARE)} of 100 should be."
+    )
+
+
+def _recognises(model: Bundle | Stack) -> bool:
+    """Whether its predictions say how typical a text is."""
+    members = model.members if isinstance(model, Stack) else ()
+    compares = any(isinstance(one.model, FittedBaseline) and one.model.known for one in members)
+    return compares or bool(model.calibration and model.calibration.held_out)
