@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,8 @@ pytestmark = IN_A_BROWSER
 KINDS = ("race", "adapt", "study", "quickstart")
 VERDICTS = ("race", "adapt", "quickstart")
 """those whose first screen is a verdict"""
+LARGEST = 2_000_000
+"""bytes"""
 PHONE, DESK, PAPER = 390, 1100, 720
 """pixels across"""
 GROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(27, 35, 44)"}
@@ -98,8 +101,9 @@ def test_everyone_can_read_a_report(scheme: str, page: Any, pages: dict[str, str
 
 
 def test_the_first_screen_answers(page: Any, pages: dict[str, str]) -> None:
-    """The result, its figures and the next step stand on the first screen."""
+    """The result, its figures and the next step stand on the first screen, of a file of at most 2 MB."""
     for kind in KINDS:
+        assert Path(pages[kind].removeprefix("file://")).stat().st_size < LARGEST, kind
         opened(page, pages[kind], DESK)
         parts = page.locator("h1, .methods" if kind in VERDICTS else "h1, .tiles, .next").all()
         assert len(parts) == 3 - (kind in VERDICTS), kind

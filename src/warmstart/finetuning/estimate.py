@@ -54,10 +54,13 @@ class RunCost:
 
 
 def cost_sentence(what: str, seconds: float, memory: float) -> str:
-    """``cost_sentence("6 runs", 95, 3e8)`` -> ``"Estimate: 6 runs take about 1.6 minutes and up to 300.0 MB of memory, …"``."""
+    """``cost_sentence("6 runs", 95, 3e8)`` -> ``"Estimate: 6 runs take about 48 seconds to 3.2 minutes, longer beside …"``.
+
+    The range is from half to twice of what a few measured steps lead to expect.
+    """
     return (
-        f"Estimate: {what} take about {time_span(seconds)} and up to {file_size(memory)} of memory beside the program, the "
-        "backbones and the texts; baselines are not counted."
+        f"Estimate: {what} take about {time_span(seconds / 2)} to {time_span(2 * seconds)}, longer beside other programs, and up "
+        f"to {file_size(memory)} of memory beside the program, the backbones and the texts; baselines are not counted."
     )
 
 

@@ -32,7 +32,8 @@ def finish_study(
     """Print the findings, write the tables and the page, and link to the page from the runs that made ``models``.
 
     The page shows the first finding, shortened, as its headline, then ``tiles`` (key figures: name, formatted value), the next
-    step, the findings, the ``sections`` of the study, and its settings. Returns the result with these sections.
+    step, the findings, the ``sections`` of the study, and its settings. Nothing is linked from a run whose folder cannot be
+    written. Returns the result with these sections.
     """
     if result.summary is not None:
         print_table(result.title, result.summary.rows, result.summary.header)
@@ -48,8 +49,9 @@ def finish_study(
     page = write_report(report, folder)
     _print(f"report: {page}")
     for run in {run: None for model in models if (run := _run_of(model)) is not None}:
-        add_link(run, StudyLink(result.title, result.findings[:LINKED_FINDINGS], Path(os.path.relpath(page, run)).as_posix()))
-        _print(f"linked from: {run / PAGE_FILE}")
+        if os.access(run, os.W_OK) and os.access(run / PAGE_FILE, os.W_OK):
+            _print(f"writing a link to it into {run / PAGE_FILE}")
+            add_link(run, StudyLink(result.title, result.findings[:LINKED_FINDINGS], Path(os.path.relpath(page, run)).as_posix()))
     return replace(result, sections=tuple(sections))
 
 

@@ -39,13 +39,9 @@ def _change(task: str, name: str, before: TextHashes, now: TextHashes | None) ->
     if not new and not missing:
         same = "its texts are the same, but have other labels, or other numbers of copies"
         return f"{since}: {same if exact else 'few texts are others, or have other labels or numbers of copies'}."
-    verb, other = ("text is" if new == 1 else "texts are"), ("is" if missing == 1 else "are")
-    return f"{since}: {_counted(new, exact)} {verb} new, and {_counted(missing, exact)} {other} missing."
-
-
-def _counted(number: int, exact: bool) -> str:
-    """A number of texts, or an estimate."""
-    return f"{number:,}" if exact and number else "none" if exact else f"about {number:,}"
+    counts = {"new": new, "missing": missing}
+    parts = [f"{'' if exact else 'about '}{n:,} {'text is' if n == 1 else 'texts are'} {what}" for what, n in counts.items() if n]
+    return f"{since}: {' and '.join(parts)}."
 
 
 def reading_of_model(model: Bundle | Stack) -> dict[str, Any]:

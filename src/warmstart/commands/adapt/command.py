@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from warmstart.data.audit import drop_leaks
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Split, Task
-from warmstart.data.test_ledger import ScoringRun
+from warmstart.data.test_ledger import ScoringRun, ledger_file
 from warmstart.experiment.adaptation import AdaptConfig, adapted_bundle, compare_methods, draw_budgets
 from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.answers import adapt_to_answers
@@ -92,6 +93,8 @@ def _prepare(config: AdaptConfig) -> _Ready:
     if teacher:
         lesson = Lesson(teacher, teaching_pool(budgets[config.seed], config.distil.pool, calibration_texts), config.distil)
     run = Run.open(config.out, config)
+    if (ledger := ledger_file(task)) and os.access(ledger.parent, os.W_OK):
+        console.print(f"What is scored on the test texts will be counted in {ledger}.")
     return _Ready(run, bundle, loaded, budgets, calibration_texts, lesson)
 
 
