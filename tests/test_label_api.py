@@ -14,6 +14,7 @@ from helpers.labelling import TextsInOrder, news
 from helpers.mutants import LABELS, bases
 from warmstart.labelling.exporting import as_bytes
 from warmstart.model.files import save
+from warmstart.runs.verdict import Verdict, write_verdict
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
@@ -140,24 +141,50 @@ def test_the_trained_model_is_served_beside_the_page(session: TextsInOrder, toke
     place = tmp_path / "news" / "model"
     save(bases(tokenizer)["labels"], place / "bundle")
     (tmp_path / "news" / "model-task").mkdir()
-    (place / "fit.json").write_text(json.dumps({"findings": ["Use probe.", "It is good."], "task": {"train": 1}}))
+    (place / "fit.json").write_text("{}")
+    write_verdict(Verdict("news", "1 labels", "Use <b>probe</b>.", use=("It is good.",)), place)
     (place / "report.html").write_text("<h1>Use probe.</h1>")
     rows = [{"text": f"text {label}", "label": label} for label in LABELS]
     (tmp_path / "news" / "model-task" / "train.ndjson").write_text("\n".join(map(json.dumps, rows)))
     about = f"name: news\ntype: classification\ntrain: train.ndjson\ntest: train.ndjson\nlabels: {json.dumps(LABELS)}\n"
     (tmp_path / "news" / "model-task" / "task.yaml").write_text(about)
     body = {"inputs": ["I want tea"]}
-    found, page, report = ask(session, ("/model/api/predict", body), ("/model/", None), ("/report", None))
+    paths = ("/model/", "/verdict", "/report")
+    found, page, verdict, report = ask(session, ("/model/api/predict", body), *((path, None) for path in paths))
     assert found.json()["predictions"][0]["label"] in LABELS
     assert "/page/" not in page.text.replace('"page/', "")
+    assert "Use &lt;b&gt;probe" in verdict.text
     assert "sandbox" in report.headers["content-security-policy"]
     status = session.training.status()
     assert status is not None
-    assert (status["state"], status["findings"]) == ("done", ["Use probe.", "It is good."])
+    assert (status["state"], status["findings"]) == ("done", ["Use <b>probe</b>.", "It is good."])
+
+
+def test_what_was_labelled_is_found_and_corrected(session: TextsInOrder) -> None:
+    """By words, label, person and doubt; a correction is a further answer, which another person's label makes a disagreement."""
+    for person, value in (("Anna", 2), ("Ben", 1), ("Anna", None)):
+        draw = ask(session, ("/api/join", {"person": person}))[0].json()["item"]["draw"]
+        ask(session, ("/api/answer", {"person": person, "draw": draw, "value": value, "seconds": 1}))
+
+    def found(query: str) -> list[str]:
+        (answer,) = ask(session, (f"/api/texts?{query}", None))
+        return [one["text"] for one in answer.json()["texts"]]
+
+    assert found("") == ["two", "three", "one"]
+    assert (found("words=TW"), found("label=2"), found("person=Ben")) == (["two"], ["one"], ["three"])
+    assert (found("kind=doubtful"), found("kind=skipped"), found("count=1&start=1")) == (["one"], ["two"], ["three"])
+    ask(session, ("/api/correct", ANNA | {"text": 0, "value": 3}), ("/api/correct", ANNA | {"text": 2, "value": 3}))
+    assert session.project.labelled() == {0: 3}
+    (row,) = ask(session, ("/api/texts?words=one", None))[0].json()["texts"]
+    assert [(one["person"], one["value"]) for one in row["answers"]] == [("Anna", 2), ("Anna", 3)]
+    assert found("kind=disputed") == ["three"]
+    session.project.change_settings(judge="Anna")
+    ask(session, ("/api/correct", ANNA | {"text": 2, "value": 3}))
+    assert session.project.labelled() == {0: 3, 2: 3}
 
 
 WRONG: list[tuple[str, Any, str]] = [
-    ("/api/join", {}, "person: Field required"),
+    ("/api/join", {}, "person is missing"),
     ("/api/join", {"person": " "}, "name"),
     ("/api/join", {"person": "x" * 101}, "person"),
     ("/api/join", {"person": "A", "admin": True}, "admin"),
@@ -172,6 +199,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("/api/labels", ANNA | {"action": "merge"}, "label and into"),
     ("/api/labels", ANNA | {"action": "remove"}, "action"),
     ("/api/export?form=exe", None, "form"),
+    ("/api/texts?kind=odd", None, "kind"),
+    ("/api/correct", ANNA | {"text": 2, "value": 1}, "once a text has one"),
 ]
 
 

@@ -198,6 +198,25 @@ def test_the_text_is_in_sight_after_an_answer(browser: Any, tmp_path: Path) -> N
         assert 0 <= ann.page.locator("#text").bounding_box()["y"] < 300
 
 
+def test_a_label_is_found_and_corrected(browser: Any, tmp_path: Path) -> None:
+    """In the list of what was labelled, which keeps the answer of before in its history; undo takes the correction back."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS))
+    with serving(session) as address, Person(browser, address, "Ann") as ann:
+        for key in "123":
+            ann.answer(key)
+        page = ann.page
+        page.wait_for_selector("#answered-rows li:nth-child(3)")
+        page.locator("#answered-form").get_by_label("Search").fill("the 1TH match")
+        page.wait_for_selector("#answered-count:has-text('1 text.')")
+        page.locator("#answered-rows").get_by_label("Label").select_option("science")
+        page.wait_for_selector("#answered-rows summary:has-text('2 answers')")
+        assert session.project.labelled()[1] == 3
+        page.click("#answered-rows summary")
+        assert re.search("Ann: politics.*Ann: science", page.locator("#answered-rows ul").inner_text(), re.DOTALL)
+        ann.undo()
+        assert session.project.labelled()[1] == 2
+
+
 def start(folder: Path, port: int) -> subprocess.Popen[str]:
     """The server of a folder, in a process of its own, once it listens."""
     command = [sys.executable, "-m", "helpers.labelling", str(folder), str(port)]

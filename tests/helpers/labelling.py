@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from warmstart.labelling.answered import AnsweredQuery, answered_texts, correct
 from warmstart.labelling.project import Project
 from warmstart.labelling.records import Draw, Value
 from warmstart.labelling.training import Training
@@ -77,6 +78,14 @@ class TextsInOrder:
             found = self.project.undo(person, draw)
             given = before.get(found.id) if found else None
             return found and (self._item(found, given.value, given.comment) if given else self._item(found))
+
+    def find(self, query: AnsweredQuery) -> dict[str, Any]:
+        """Answered texts; the first is doubted."""
+        return answered_texts(self.project, query, (0,))
+
+    def correct(self, person: str, text: int, value: int | None) -> None:
+        """Another answer."""
+        correct(self.project, person, text, value)
 
     def last(self, person: str) -> int | None:
         """What undo takes back."""

@@ -11,7 +11,7 @@ Value = int | tuple[int, ...]
 ProjectType = Literal["classification", "tagging"]
 OUTSIDE = 0
 """the label of words that have no other, in tagging"""
-IMPORTED, DISAGREEMENT = "imported", "disagreement"
+IMPORTED, DISAGREEMENT, CORRECTION = "imported", "disagreement", "correction"
 """queues of draws that mean more than where a text came from"""
 
 
@@ -25,7 +25,8 @@ class Draw:
     at: str
     """time in UTC, as ISO 8601"""
     queue: str
-    """new: of texts that nobody answered; overlap: for a second answer; doubtful: for a second look; disagreement; imported"""
+    """new: of texts that nobody answered; overlap: for a second answer; doubtful: for a second look; disagreement; imported;
+    correction: of a label in the list"""
     component: str = ""
     """of the mixture: random, uncertain or diverse; empty for other queues than new"""
     probability: float | None = None

@@ -30,10 +30,11 @@ from warmstart.labelling.accuracy import (
     newest_sentence,
     running_accuracy,
 )
+from warmstart.labelling.answered import AnsweredQuery, answered_texts, correct
 from warmstart.labelling.learning import BackgroundLearner
 from warmstart.labelling.outlook import outlook
 from warmstart.labelling.project import Project
-from warmstart.labelling.records import IMPORTED, Draw, Value
+from warmstart.labelling.records import CORRECTION, DISAGREEMENT, IMPORTED, Draw, Value
 from warmstart.labelling.selection import Distances, Mixture, draw_text
 from warmstart.labelling.training import Training
 from warmstart.labelling.vectors import pool_vectors
@@ -45,6 +46,8 @@ from warmstart.stats.formatting import percent
 if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle
 
+_SECOND_LOOKS = ("doubtful", DISAGREEMENT, CORRECTION)
+"""queues of people who know what was said before"""
 _DISAGREEMENTS = 0.2
 """share of the turns, while there are any"""
 _STALE, _OVERTAKEN = timedelta(minutes=15), timedelta(minutes=2)
@@ -129,6 +132,15 @@ class LabelSession:
         answer = self.project.last_answer(person)
         return None if answer is None else answer.draw
 
+    def find(self, query: AnsweredQuery) -> dict[str, Any]:
+        """The answered texts that a query finds, and their number."""
+        return answered_texts(self.project, query, self._doubtful())
+
+    def correct(self, person: str, text: int, value: int | None) -> None:
+        """Another answer of a person to a text in that list."""
+        correct(self.project, person, text, value)
+        self.learner.wake()
+
     def _item(self, draw: Draw) -> dict[str, Any]:
         self._seen[draw.id] = datetime.now(UTC)
         text = self.project.texts[draw.text]
@@ -198,7 +210,7 @@ class LabelSession:
 
     def _doubtful(self) -> list[int]:
         """Texts with a label that is likely wrong, each once."""
-        looked = {draw.text for draw in self.project.draws() if draw.queue in ("doubtful", "disagreement")}
+        looked = {draw.text for draw in self.project.draws() if draw.queue in _SECOND_LOOKS}
         return [text for text in self.learner.doubtful if text not in looked]
 
     def _for_second_answer(self, person: str) -> list[int]:
@@ -398,7 +410,7 @@ class LabelSession:
         texts = {draw.text for draw in draws.values() if draw.queue == "overlap"}
         by_text = dict[int, dict[str, Value]]()
         for answer in self.project.answers():
-            if answer.text in texts and answer.value is not None and draws[answer.draw].queue not in ("disagreement", "doubtful"):
+            if answer.text in texts and answer.value is not None and draws[answer.draw].queue not in _SECOND_LOOKS:
                 by_text.setdefault(answer.text, {})[answer.person] = answer.value
         votes: list[list[Value]] = [[*found.values()] for found in by_text.values() if len(found) > 1]
         if self.project.type == "tagging":

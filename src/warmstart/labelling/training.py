@@ -5,7 +5,6 @@ First a quick one, then one for which every method has time. An old model stays 
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from warmstart.labelling.exporting import export
 from warmstart.labelling.project import Project
+from warmstart.runs.verdict import Verdict, read_verdict
 from warmstart.system.processes import isolated_children
 from warmstart.tasks.load import learning_command
 
@@ -89,6 +89,11 @@ class Training:
         return None
 
     @property
+    def verdict(self) -> Verdict | None:
+        """What the last training found; None without one."""
+        return read_verdict(self._run)
+
+    @property
     def report(self) -> bytes | None:
         """The report of the last training; None without one."""
         with suppress(OSError):
@@ -98,12 +103,8 @@ class Training:
     def status(self) -> dict[str, Any] | None:
         """Whether a model is being trained, and what the last one is worth, in the sentences of its report; None without any."""
         code = self._process.poll() if self._process is not None else 0
-        found: dict[str, Any] = {"findings": []}
-        with suppress(OSError, ValueError):
-            found = json.loads((self._run / "fit.json").read_text("utf-8"))
-        status = {"state": "done", "sentence": "", "findings": found["findings"], "command": ""}
-        if self.model:
-            status["command"] = f"warmstart serve {shlex.quote(str(self.model.bundle))}"
+        verdict, model = self.verdict, self.model
+        status = {"state": "done", "sentence": "", "findings": [*verdict.sentences] if verdict else [], "served": model is not None}
         if code is None:
             long = "half a minute to two minutes" if self._minutes == QUICK else f"about {THOROUGH} minutes"
             return status | {"state": "running", "sentence": f"A model learns, for {long}; labelling goes on meanwhile."}
@@ -112,12 +113,10 @@ class Training:
             with suppress(OSError):
                 lines = (self._folder / "model.log").read_text("utf-8", "replace").strip().splitlines()
             return status | {"state": "failed", "sentence": " ".join(lines[-1:]) or f"The training ended with {code}."}
-        if not found["findings"]:
+        if not verdict:
             return None
-        labels = found["task"]["train"]
-        more = len(self.project.labelled()) - labels
-        since = f"; {more:,} more since" if more > 0 else ""
-        return status | {"sentence": f"Learned from {labels:,} labels{since}."}
+        more = len(self.project.labelled()) - int(verdict.made.split()[0].replace(",", ""))
+        return status | {"sentence": f"{more:,} more labels since." if more > 0 else ""}
 
     def close(self) -> None:
         """End a training that is under way."""

@@ -9,11 +9,14 @@
     POST /api/next      the text that a person has before them
     POST /api/labels    adds, renames or merges labels
     GET  /api/labels    the labels that stand now
+    GET  /api/texts     the texts that were answered: searched, by label, person, or doubt; with all answers
+    POST /api/correct   another answer of a person to one of them
     GET  /api/status    progress, people, accuracy, target, outlook and price
     GET  /api/history   changes of the labels
     POST /api/task      writes the task of an export into the project's folder: where, and the command that learns from it
     POST /api/train     begins to train a model from the labels so far, quickly or thoroughly; its state is in the status
     GET  /api/export    the texts that have a label, with it, as a file: csv or ndjson
+    GET  /verdict       the first screen of the report of the last training, as a part of a page
     GET  /report        the report of the last training
     *    /model/        all of ``warmstart serve``, for the model of the last training
 
@@ -36,9 +39,10 @@ from starlette.exceptions import HTTPException
 
 from warmstart import __version__
 from warmstart.errors import ConfigError
+from warmstart.labelling.answered import AnsweredQuery, Kind
 from warmstart.labelling.exporting import as_bytes
 from warmstart.labelling.training import THOROUGH
-from warmstart.report.templates import COMMON_STYLE, page_template
+from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template, verdict_html
 from warmstart.serve.answers import PAGE, Fields, Unicode, add_errors, add_files
 from warmstart.serve.forms import Health
 from warmstart.serve.guard import AccessRules, App, Guard
@@ -54,6 +58,8 @@ SHARED = ("page.css", "elements.js", "api.js")
 """files of the page of models that this page uses, too"""
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
 """a report holds all that it needs, and may ask this server for nothing"""
+TRY, NEXT = '<a class="step" href="model/">Use the model</a>', {"label": "#work", "serve": None}
+"""what stands in place of commands in a verdict"""
 MOST_TAGS = 1_000_000
 """words of a text"""
 
@@ -98,6 +104,26 @@ class AnswerBody(PersonBody):
     comment: Annotated[Unicode, Field(max_length=10_000)] = ""
 
 
+class TextsQuery(Fields):
+    """``GET /api/texts``; as in ``AnsweredQuery``."""
+
+    words: Annotated[Unicode, Field(max_length=1_000)] = ""
+    label: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    person: Annotated[Unicode, Field(max_length=100)] = ""
+    kind: Kind = "all"
+    start: int = Field(0, ge=0, lt=2**31)
+    count: int = Field(20, ge=1, le=200)
+
+
+class CorrectBody(PersonBody):
+    """``POST /api/correct``."""
+
+    text: int = Field(ge=0, lt=2**31)
+    """``text_id`` of it"""
+    value: LabelId | None
+    """a label; null: none fits"""
+
+
 class TrainBody(Fields):
     """``POST /api/train``."""
 
@@ -130,11 +156,12 @@ def make_label_app(session: LabelSession, rules: AccessRules) -> App:
     app = FastAPI(title="warmstart label", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     add_errors(app)
     _add_work(app, session)
+    _add_answered(app, session)
     _add_labels(app, session)
     _add_facts(app, session)
     _add_training(app, session.training)
     app.mount("/model", model)
-    add_files(app, [COMMON_STYLE, *(PAGE / name for name in SHARED), *LABEL_PAGE.iterdir()])
+    add_files(app, [COMMON_STYLE, VERDICT_STYLE, *(PAGE / name for name in SHARED), *LABEL_PAGE.iterdir()])
     describe_answers(app, rules, {"/health": Health})
     return Guard(app, rules)
 
@@ -169,6 +196,17 @@ def _add_work(app: FastAPI, session: LabelSession) -> None:
     @app.post("/api/next")
     async def following(body: PersonBody) -> dict[str, Any]:
         return await asyncio.to_thread(lambda: turn(body.person, session.next(body.person)))
+
+
+def _add_answered(app: FastAPI, session: LabelSession) -> None:
+    @app.get("/api/texts")
+    async def texts(query: Annotated[TextsQuery, Query()]) -> dict[str, Any]:
+        return await asyncio.to_thread(session.find, AnsweredQuery(**query.model_dump()))
+
+    @app.post("/api/correct")
+    async def correct(body: CorrectBody) -> dict[str, Any]:
+        await asyncio.to_thread(session.correct, body.person, body.text, body.value)
+        return {"last": await asyncio.to_thread(session.last, body.person)}
 
 
 def _add_labels(app: FastAPI, session: LabelSession) -> None:
@@ -231,6 +269,11 @@ def _add_training(app: FastAPI, training: Training) -> None:
     async def train(body: TrainBody) -> dict[str, Any]:
         await asyncio.to_thread(training.start, thorough=body.thorough)
         return {"training": await asyncio.to_thread(training.status)}
+
+    @app.get("/verdict", include_in_schema=False)
+    async def verdict() -> HTMLResponse:
+        found = await asyncio.to_thread(lambda: training.verdict)
+        return HTMLResponse(verdict_html(found, box=TRY, actions=NEXT).encode(errors="backslashreplace") if found else b"")
 
     @app.get("/report", include_in_schema=False)
     async def report() -> HTMLResponse:

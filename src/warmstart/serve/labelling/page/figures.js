@@ -13,9 +13,9 @@ const part = (id) => document.getElementById(id);
 const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
 export class Figures {
-  // proved() is called once, when the target turns out to be proven.
-  constructor(proved) {
-    this.proved = proved;
+  // proved() is called once, when the target turns out to be proven; answered is the list of what was labelled.
+  constructor(proved, answered) {
+    Object.assign(this, { proved, answered });
     this.proven = null;
     this.last = -Infinity;
     this.timer = null;
@@ -49,6 +49,7 @@ export class Figures {
     showOutlook(status.outlook, status.target?.target);
     showPeople(status);
     showTraining(status.training);
+    this.answered.refresh(status);
     const proven = Boolean(status.target?.proven);
     if (proven && this.proven === false) this.proved(status.target.sentence);
     this.proven = proven;

@@ -1,5 +1,6 @@
 // One text at a time: shows it, takes the answer, and shows the next once the answer is on disk.
 
+import { Answered } from "./answered.js";
 import { get } from "./api.js";
 import { Clock } from "./clock.js";
 import { make, run, visible } from "./elements.js";
@@ -19,7 +20,11 @@ const part = Object.fromEntries(
     .map((id) => [id, document.getElementById(id)]),
 );
 const clock = new Clock();
-const figures = new Figures((sentence) => (part["read-aloud"].textContent = `The target is proven. ${sentence}`));
+const answered = new Answered(() => person, (value) => (Array.isArray(value) ? "tags" : wordsOf(value)), (found) => {
+  last = found;
+  figures.refresh();
+});
+const figures = new Figures((sentence) => (part["read-aloud"].textContent = `The target is proven. ${sentence}`), answered);
 const sender = new Sender((gone) => {
   part.away.textContent = gone ? "The server does not answer. What you did last is kept here, and is sent as soon as the server is back." : "";
 });
@@ -95,6 +100,7 @@ function showLabels(found) {
   part.find.hidden = chosen.length <= FEW;
   filterChoices();
   tags?.relabel(labels);
+  answered.setLabels(labels);
   showChosen();
   if (item) showNotice();
 }

@@ -1,17 +1,11 @@
 // A model from the labels so far: trained and served beside this page; or a task for the commands.
 
-import { post } from "./api.js";
-import { make } from "./elements.js";
+import { get, post } from "./api.js";
 
 const part = (id) => document.getElementById(id);
 const [train, more, write, problem] = ["train", "train-more", "write-task", "training-problem"].map(part);
 
-function show(id, sentence, next) {
-  const command = part(`${id}-command`);
-  part(id).textContent = sentence;
-  command.hidden = !next;
-  command.querySelector("code").textContent = next;
-}
+let shown = "";
 
 // changed() is called once a training has begun.
 export function setUpTraining(changed) {
@@ -30,18 +24,26 @@ export function setUpTraining(changed) {
       changed();
     }, { thorough }));
   }
-  write.addEventListener("click", () => ask("/api/task", (found) => show("written", `The task is written: ${found.task}`, found.command)));
+  write.addEventListener("click", () => ask("/api/task", (found) => {
+    part("written").textContent = `The task is written: ${found.task}`;
+    part("written-command").hidden = false;
+    part("written-command").querySelector("code").textContent = found.command;
+  }));
 }
 
-// What the status says of it, the verdict first; nothing if no training was asked for.
-export function showTraining(training) {
+// What the status says of it, below the first screen of its report; nothing if no training was asked for.
+export async function showTraining(training) {
   if (!training || !train) return;
-  const [verdict, ...others] = training.findings;
   train.disabled = more.disabled = training.state === "running";
-  train.textContent = verdict ? "Train again" : "Train now";
-  more.hidden = part("report").hidden = !verdict;
-  part("try").hidden = !training.command;
-  part("verdict").textContent = verdict ?? "";
-  part("findings").replaceChildren(...others.map((sentence) => make("li", { dir: "auto", textContent: sentence })));
-  show("training", training.sentence, training.command);
+  train.textContent = training.findings.length ? "Train again" : "Train now";
+  more.hidden = part("report").hidden = !training.findings.length;
+  part("training").textContent = training.sentence;
+  const found = training.findings.join(" ");
+  if (found === shown) return;
+  shown = found;
+  try {
+    part("verdict").innerHTML = await (await get("/verdict")).text(); // made by the server, which escapes what is in it
+  } catch {
+    shown = ""; // the server is gone for now
+  }
 }
