@@ -322,9 +322,9 @@ def use_everything(page: Any) -> None:
     page.click("#race [type=submit]")
     page.wait_for_selector("#race-results tbody tr")
     page.wait_for_selector("#race-curve figure")
-    page.click("#trust [type=submit]")
-    page.wait_for_selector("#trust-card:not([hidden])")
-    page.click("#trust-card summary")
+    page.click("#checks [type=submit]")
+    page.wait_for_selector("#checks-card:not([hidden])")
+    page.click("#checks-card summary")
 
 
 def test_nothing_in_the_data_can_run(page: Any, hostile: Path) -> None:
@@ -334,7 +334,7 @@ def test_nothing_in_the_data_can_run(page: Any, hostile: Path) -> None:
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 2  # the facts and the one script; the weights are removed once they are read
-    assert HOSTILE in page.locator("#trust-card pre").inner_text()
+    assert HOSTILE in page.locator("#checks-card pre").inner_text()
     assert HOSTILE in page.locator("#classify-results li").first.locator(".text").inner_text()
     assert page.title().startswith(f"cups {HOSTILE}")
     labels = page.locator("#classify-results li").first.locator(".bars > :nth-child(3n+1)").all_inner_texts()

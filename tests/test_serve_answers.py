@@ -440,6 +440,8 @@ def test_evidence_is_what_the_record_keeps(models: dict[str, Any]) -> None:
         assert shown["error"] == expected_calibration_error(confidence, right) > 2 * shown["error_of_chance"]
     for name in ("labels", "stack"):
         assert (answers[name]["audit"], answers[name]["calibration"]) == (None, None)
+        assert answers[name]["accuracy"].startswith("No record says how often it is right on new texts")
+    assert answers["answers"]["accuracy"] == "Right on 95 of 100 new texts (likely 91 to 97), by 200 held-out texts."
     assert [one["count"] for one in (calibration_of(HELD_OUT[:19]) or {})["bins"]] == [19]
 
 

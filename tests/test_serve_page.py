@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.browser import CHROMIUM, IN_A_BROWSER
+from helpers.fits import fit_result
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS
 from warmstart.studies.lab.measure import softmax_weights
@@ -197,25 +198,42 @@ def test_a_text_is_written_and_goes_on_another_way(page: Any) -> None:
 
 def test_the_evidence_of_a_model_is_shown(page: Any) -> None:
     """Checks, the card, accuracy by confidence, drawn and as a table, and findings as text; a model without them says so."""
-    submit(page, "trust")
-    page.wait_for_selector("#trust-checks tbody tr")
-    assert re.search(r"It passes \d+ checks", page.locator("#trust-checks caption").inner_text())
-    page.click("#trust-card summary")
-    assert "cups" in page.locator("#trust-card pre").inner_text()
-    page.wait_for_selector("#trust-calibration tbody tr")
-    rows = rows_of(page, "#trust-calibration")
+    submit(page, "checks")
+    page.wait_for_selector("#checks-files tbody tr")
+    right = "Right on 70 of 100 new texts (likely 55 to 82), by 40 test texts."
+    assert page.locator("#checks-accuracy").inner_text() == right
+    assert re.search(r"It passes \d+ checks", page.locator("#checks-files caption").inner_text())
+    page.click("#checks-card summary")
+    assert "cups" in page.locator("#checks-card pre").inner_text()
+    page.wait_for_selector("#checks-calibration tbody tr")
+    rows = rows_of(page, "#checks-calibration")
     assert (len(rows), rows[0]) == (10, ["33.2%", "0.0%", "0.0 to 16.1", "20"])
     assert sum(int(row[-1]) for row in rows) == 200
-    drawing = page.locator("#trust-calibration figure svg")
+    drawing = page.locator("#checks-calibration figure svg")
     assert [drawing.locator(one).count() for one in ("circle", "line.whisker", "line.even")] == [10, 10, 1]
-    assert "Of 200 held-out texts, which chose nothing, 59.5% are right." in page.locator("#trust-calibration-about").inner_text()
-    assert page.locator("#trust-audit li").all_inner_texts() == ["warning: 2 texts of <b>train</b> are in test, too."]
-    page.select_option("#trust-model", "number")
-    submit(page, "trust")
-    page.wait_for_function("() => document.querySelector('#trust-audit p').textContent.includes('was not audited')")
-    assert "--calibration-fraction 0.5" in page.locator("#trust-calibration-about").inner_text()
-    assert page.locator("#trust-calibration .scroll").is_hidden()
-    assert page.locator("#trust-calibration figure").is_hidden()
+    assert "Of 200 held-out texts, which chose nothing, 59.5% are right." in page.locator("#checks-calibration-about").inner_text()
+    assert page.locator("#checks-audit li").all_inner_texts() == ["warning: 2 texts of <b>train</b> are in test, too."]
+    page.select_option("#checks-model", "number")
+    submit(page, "checks")
+    page.wait_for_function("() => document.querySelector('#checks-audit p').textContent.includes('was not audited')")
+    assert "--calibration-fraction 0.5" in page.locator("#checks-calibration-about").inner_text()
+    assert page.locator("#checks-calibration .scroll").is_hidden()
+    assert page.locator("#checks-calibration figure").is_hidden()
+
+
+def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first screen of its run, with the form that tries it in place of a command; several models have none."""
+    found = fit_result().verdict(Path("runs/mails"), "mails.csv")
+    monkeypatch.setattr("warmstart.serve.served.read_verdict", lambda path: found)
+    assert ServedModels(models).verdict is None
+    with serving(Server(ServedModels(models[:1]), 1024, 0.005, 64)) as address, opened_page(browser, address) as page:
+        assert page.locator("h1").all_inner_texts() == [found.headline]
+        titles = page.locator(".verdict > .part > h2").all_inner_texts()
+        assert [one.upper() for one in titles] == ["USE", "TRY", "WHERE IT FAILS", "NEXT"]
+        page.fill("#verdict #classify-texts", "tea")
+        submit(page, "classify")
+        page.wait_for_selector("#verdict .results li")
+        assert "warmstart serve" not in page.locator("#verdict").inner_text()
 
 
 def test_the_race_the_curve_and_the_restarts_of_a_model_are_shown(page: Any) -> None:
@@ -399,8 +417,8 @@ def fill_every_panel(page: Any) -> None:
     page.wait_for_selector("#classify-results li:nth-child(2)")
     page.get_by_role("button", name="Similar training texts").first.click()
     page.wait_for_selector("table.nearest tbody tr")
-    submit(page, "trust")
-    page.wait_for_selector("#trust-checks tbody tr")
+    submit(page, "checks")
+    page.wait_for_selector("#checks-files tbody tr")
     page.fill("#write-tokens", "5")
     submit(page, "write")
     page.wait_for_selector("#write .status:has-text('5 tokens')")

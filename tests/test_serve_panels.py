@@ -121,8 +121,8 @@ def test_a_damaged_race_and_a_damaged_card_are_said(page: Any, models: list[Serv
         raise ModelError("the card cannot be read; export the model again")
 
     monkeypatch.setattr(ServedModel, "card", damaged)
-    assert shown_error(page, "trust") == "the card cannot be read; export the model again"
-    assert page.locator("#trust-checks").is_hidden()
+    assert shown_error(page, "checks") == "the card cannot be read; export the model again"
+    assert page.locator("#checks-files").is_hidden()
 
 
 def test_a_server_that_is_gone_is_said(page: Any) -> None:
@@ -130,7 +130,7 @@ def test_a_server_that_is_gone_is_said(page: Any) -> None:
     page.route("**/api/**", lambda route: route.abort())
     for field in ("classify-texts", "compare-texts", "look-text", "map-text"):
         page.fill(f"#{field}", "She holds the cat")
-    for panel in ("classify", "compare", "write", "look", "map", "race", "trust"):
+    for panel in ("classify", "compare", "write", "look", "map", "race", "checks"):
         assert shown_error(page, panel) == "the server does not answer", panel
 
 

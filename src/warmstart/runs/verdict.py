@@ -109,14 +109,14 @@ def read_verdict(model: Path) -> Verdict | None:
         file = folder / VERDICT_FILE
         try:
             if file.is_file() and file.stat().st_size <= MANIFEST_BYTES and (saved := json_or_none(file)):
-                return _verdict_of(saved)
+                return verdict_of(saved)
         except (OSError, TypeError, ValueError, KeyError):
             return None
     return None
 
 
-def _verdict_of(saved: Mapping[str, Any]) -> Verdict:
-    """Raises ``TypeError`` for anything else."""
+def verdict_of(saved: Mapping[str, Any]) -> Verdict:
+    """A verdict from its plain values. Raises ``TypeError``, ``ValueError`` or ``KeyError`` for anything else."""
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
     rows = tuple(ScoreRow(name, score, ends and (*ends,), role) for name, score, ends, role in saved["rows"])
     mistakes, steps = (tuple(kind(*one) for one in saved[name]) for name, kind in (("mistakes", Mistake), ("steps", NextStep)))

@@ -218,7 +218,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     @app.get("/api/evidence")
     async def evidence(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "card")
-        return {"model": served.name} | await server.alone("evidence", served, "", lambda _: evidence_of(served.model))
+        return {"model": served.name} | await server.alone("evidence", served, "", lambda _: evidence_of(served.model, served.path))
 
     @app.post("/api/reload")
     async def reload(body: Body) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a model's own record says of its trustworthiness: the findings of the audit, and whether its confidence is calibrated.
+"""What is known of a model: how often it is right, the findings of the audit, and whether its confidence is calibrated.
 
 Nothing is computed from texts: the record keeps the findings, and the confidence and correctness of each prediction for texts that
 chose nothing.
@@ -7,28 +7,50 @@ chose nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import AdaptRecord
+from warmstart.runs.verdict import ACCURACY, read_verdict
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import expected_calibration_error, perfect_calibration_error, reliability_bins
+from warmstart.stats.formatting import of_100
 from warmstart.stats.proportions import wilson_interval
 
 MOST_BINS, TEXTS_IN_BIN = 10, 20
 """of the table: at most so many rows, of at least so many texts, if there are as many"""
 
 
-def evidence_of(model: Bundle | Stack) -> dict[str, Any]:
-    """``audit``: severity and sentence of each finding, None if there was no audit; ``calibration``: see ``calibration_of``."""
+def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:
+    """``accuracy`` (``accuracy_of``); ``audit``: each finding, None without an audit; ``calibration`` (``calibration_of``)."""
     record = next((one for one in reversed(model.history) if isinstance(one, AdaptRecord)), None)
     findings = record.audit if record else None
     return {
+        "accuracy": accuracy_of(model, path),
         "audit": None if findings is None else [one.to_dict() for one in findings],
         "calibration": calibration_of(held_out_of(model)),
     }
+
+
+def accuracy_of(model: Bundle | Stack, path: str) -> str:
+    """On how many of 100 new texts a model is right, as a sentence: by the verdict beside it, its record, or its held-out texts."""
+    if verdict := read_verdict(Path(path)):
+        return verdict.headline
+    record = next((one for one in reversed(model.history) if isinstance(one, AdaptRecord)), None)
+    share, count, what = record.test.figures.get(ACCURACY) if record and record.test else None, record and record.task.test, "test"
+    if share is None or not count:
+        right = [correct for _, correct in held_out_of(model)]
+        share, count, what = (float(np.mean(right)) if right else None), len(right), "held-out"
+    if share is None:
+        return "No record says how often it is right on new texts; warmstart evaluate measures it on labelled ones."
+    found = wilson_interval(share, count)
+    if not found.tells:
+        return f"{count:,} {what} texts are too few to say how often it is right on new ones."
+    likely = f"likely {of_100(found.low)} to {of_100(found.high)}"
+    return f"Right on {of_100(share)} of 100 new texts ({likely}), by {count:,} {what} texts."
 
 
 def held_out_of(model: Bundle | Stack) -> Sequence[tuple[float, bool]]:

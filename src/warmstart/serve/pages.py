@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from warmstart.report.templates import COMMON_STYLE, page_template
+from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template
 from warmstart.serve.answers import PAGE, add_files
 from warmstart.serve.served import ServedModels
 
@@ -20,7 +20,7 @@ PANELS = {
     "map": ("Map", ("map",)),
     "learn": ("Learn", ()),
     "race": ("Race", ("race", "curve", "restarts")),
-    "trust": ("Trust", ("card",)),
+    "checks": ("File checks", ("card",)),
 }
 """id of a panel -> its title, and the abilities of which a model needs one; none: it needs no model"""
 
@@ -38,6 +38,6 @@ def add_page(app: FastAPI, models: ServedModels) -> None:
             if len(fitting := [one for one in described if set(needed) & set(one["abilities"])]) >= (2 if panel == "compare" else 1)
             or not needed
         }
-        return HTMLResponse(template.render(panels=panels).encode(errors="backslashreplace"))
+        return HTMLResponse(template.render(panels=panels, verdict=models.verdict).encode(errors="backslashreplace"))
 
-    add_files(app, [COMMON_STYLE, *PAGE.iterdir()])
+    add_files(app, [COMMON_STYLE, VERDICT_STYLE, *PAGE.iterdir()])

@@ -26,6 +26,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
 from warmstart.model.inference import reordered_copy
 from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.runs.verdict import Verdict, read_verdict
 from warmstart.serve.corpus import Corpus
 from warmstart.serve.learning_curve import curve_file
 from warmstart.serve.race import race_file
@@ -277,6 +278,12 @@ class ServedModels:
 
     def __iter__(self) -> Any:
         return iter(tuple(self._models.values()))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The first screen of the only model that is served; None of several, or where none was kept beside it."""
+        found = read_verdict(Path(next(iter(self)).path)) if len(self._models) == 1 else None
+        return found if found and any(step.name == "try" for step in found.steps) else None
 
     def get(self, name: str | None) -> ServedModel | None:
         """The model of this name, the first if None; None if there is none."""

@@ -55,9 +55,10 @@ def _origins(stack: Stack) -> list[str]:
         if isinstance(record, AdaptRecord):
             scores = record.test.figures if record.test else {}
             named = [f"{name} {percent(value) if 0 <= value <= 1 else f'{value:.4g}'}" for name, value in scores.items()]
-            parts.append(
-                f"On the {record.task.test} test texts of {code(record.task.name)}, seed {record.seed}: {', '.join(named)}."
-            )
+            if named:
+                parts.append(
+                    f"On the {record.task.test} test texts of {code(record.task.name)}, seed {record.seed}: {', '.join(named)}."
+                )
             parts += map(escaped, record.budget)
         if record.provenance:
             made = record.provenance

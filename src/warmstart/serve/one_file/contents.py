@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.model import Model
 from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.runs.verdict import NextStep, read_verdict
 from warmstart.serve.evidence import evidence_of
 from warmstart.serve.learning_curve import read_curve
 from warmstart.serve.one_file.tokenizer_spec import tokenizer_spec
@@ -71,6 +73,7 @@ def page_contents(bundle: Bundle, path: str, name: str) -> PageContents:
         "settings": _settings(bundle, model),
         "tokenizer": tokenizer_spec(bundle.tokenizer),
         "weights": layout | {"sha256": sha256(packed)},
+        "verdict": _shared_verdict(path),
         "replies": _replies(served),
     }
     return PageContents(facts, packed)
@@ -128,6 +131,12 @@ def rounding_effect(bundle: Bundle, rounded: Bundle) -> float:
     return worst / max(most, 1e-9)
 
 
+def _shared_verdict(path: str) -> dict[str, Any] | None:
+    """The first screen for whoever gets the page: without texts that it learned from, and without paths of this machine."""
+    found = read_verdict(Path(path))
+    return asdict(replace(found, mistakes=(), steps=(NextStep("try", "A text", ""),))) if found else None
+
+
 def _settings(bundle: Bundle, model: Model) -> dict[str, Any]:
     head, config = model.head.config, model.backbone.config
     labels = bool(bundle.labels)
@@ -172,7 +181,7 @@ def _replies(served: ServedModel) -> dict[str, Any]:
     replies: dict[str, Any] = {
         "card": served.card(),
         "checks": {"checks": checks_of(served)},
-        "evidence": evidence_of(served.model),
+        "evidence": evidence_of(served.model, served.path),
     }
     if served.describe()["guarantees"]:
         found = [served.threshold(target, LEVEL) for target in TARGETS]

@@ -18,7 +18,8 @@ from typing import Any
 from warmstart import __version__
 from warmstart.errors import BundleError, StorageError
 from warmstart.model.bundle import Bundle
-from warmstart.report.templates import COMMON_STYLE, page_template
+from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template
+from warmstart.runs.verdict import verdict_of
 from warmstart.serve.one_file.contents import (
     PageContents,
     page_contents,
@@ -34,7 +35,7 @@ _SERVED = Path(__file__).parents[1] / "page"
 _OWN = Path(__file__).parent / "page"
 """files of this page alone; they take the place of those of the same name"""
 _PANELS = {"classify": ("Classify", {"predict"}), "write": ("Write", {"generate"}), "race": ("Race", {"race", "curve", "restarts"}),
-           "trust": ("Trust", {"card"})}  # fmt: skip
+           "checks": ("File checks", {"card"})}  # fmt: skip
 """id -> title, and the abilities of which a model needs one"""
 _IMPORT = re.compile(r'^import \{ (.*?) \} from "\./(.*?)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
@@ -66,13 +67,14 @@ def page_html(contents: PageContents) -> bytes:
     panels = {panel: (title, [model]) for panel, (title, needed) in _PANELS.items() if needed & abilities}
     script, style = (
         joined_scripts("main.js"),
-        "".join(file.read_text(encoding="utf-8") for file in (COMMON_STYLE, _SERVED / "page.css")),
+        "".join(file.read_text(encoding="utf-8") for file in (COMMON_STYLE, VERDICT_STYLE, _SERVED / "page.css")),
     )
     plain = json.loads(json.dumps(contents.facts, allow_nan=False))  # as they are read back: keys are strings
     facts = json.dumps(sealed(plain)).replace("<", "\\u003c")
     template = page_template("one_file.html.jinja", _SERVED)
     text = template.render(
-        panels=panels, facts=contents.facts, facts_json=facts, script=script, style=style, policy=security_policy(script, style),
+        panels=panels, verdict=verdict_of(plain["verdict"]) if plain["verdict"] else None, facts=contents.facts,
+        facts_json=facts, script=script, style=style, policy=security_policy(script, style),
         weights=base64.b64encode(contents.weights).decode(),
     )  # fmt: skip
     return text.encode(errors="backslashreplace")

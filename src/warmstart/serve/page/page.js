@@ -7,10 +7,10 @@ import { setUp as learn } from "./learn.js";
 import { setUp as look } from "./look.js";
 import { setUp as map } from "./map.js";
 import { setUp as race } from "./race.js";
-import { setUp as trust } from "./trust.js";
+import { setUp as checks } from "./checks.js";
 import { setUp as write } from "./write.js";
 
-for (const [name, setUp] of Object.entries({ classify, compare, write, look, map, learn, race, trust })) {
+for (const [name, setUp] of Object.entries({ classify, compare, write, look, map, learn, race, checks })) {
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }

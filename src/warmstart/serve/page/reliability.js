@@ -8,7 +8,7 @@ const across = (share) => START + SIZE * share;
 const up = (share) => HEAD + SIZE * (1 - share);
 
 export function showCalibration(part, found) {
-  const about = part.querySelector("#trust-calibration-about");
+  const about = part.querySelector("#checks-calibration-about");
   const shown = [part.querySelector(".charts"), part.querySelector(".scroll")];
   for (const one of shown) one.hidden = !found;
   part.hidden = false;

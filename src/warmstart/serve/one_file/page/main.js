@@ -3,10 +3,10 @@
 import { nameCells } from "./cards.js";
 import { setUp as classify } from "./classify.js";
 import { setUp as race } from "./race.js";
-import { setUp as trust } from "./trust.js";
+import { setUp as checks } from "./checks.js";
 import { setUp as write } from "./write.js";
 
-for (const [name, setUp] of Object.entries({ classify, write, race, trust })) {
+for (const [name, setUp] of Object.entries({ classify, write, race, checks })) {
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }

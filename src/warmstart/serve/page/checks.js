@@ -1,4 +1,4 @@
-// Trust: the doctor's checks of a model, whether its confidence is calibrated, what the audit of its data found, and its card.
+// File checks: how often a model is right, the doctor's checks of its files, whether its confidence is calibrated, what the audit of its data found, and its card.
 
 import { get } from "./api.js";
 import { make, run } from "./elements.js";
@@ -6,8 +6,8 @@ import { showCalibration } from "./reliability.js";
 
 export function setUp(panel) {
   const form = panel.querySelector("form");
-  const checks = panel.querySelector("#trust-checks");
-  const card = panel.querySelector("#trust-card");
+  const checks = panel.querySelector("#checks-files");
+  const card = panel.querySelector("#checks-card");
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -26,8 +26,9 @@ export function setUp(panel) {
         : `It passes ${applied.length} checks; ${found.checks.length - applied.length} do not apply to it.`;
       checks.querySelector("tbody").replaceChildren(...applied.map(row));
       checks.hidden = false;
-      showCalibration(panel.querySelector("#trust-calibration"), evidence.calibration);
-      showAudit(panel.querySelector("#trust-audit"), evidence.audit);
+      panel.querySelector("#checks-accuracy").textContent = evidence.accuracy;
+      showCalibration(panel.querySelector("#checks-calibration"), evidence.calibration);
+      showAudit(panel.querySelector("#checks-audit"), evidence.audit);
       card.querySelector("pre").textContent = words;
       card.hidden = false;
       say("");
