@@ -37,7 +37,7 @@ from warmstart.model.files import save
 from warmstart.model.history import AdaptRecord, TaskRecord
 from warmstart.model.inference import embed
 from warmstart.stats.proportions import paired_proportions, sign_test, wilson_interval
-from warmstart.tasks.predict import predict
+from warmstart.tasks.predict import predict, raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
@@ -72,7 +72,7 @@ def server(models: dict[str, Any]) -> Iterator[Server]:
 
 
 def test_a_model_is_described(server: Server) -> None:
-    """By what it can do; a stack only predicts."""
+    """By what it can do; a stack has no layers to look at."""
 
     async def ask() -> Any:
         async with client_of(make_app(server, AccessRules())) as client:
@@ -86,7 +86,7 @@ def test_a_model_is_described(server: Server) -> None:
     found = asyncio.run(ask())
     assert found["causal"]["abilities"] == ["generate", "explain", "attention", "map", "tokens", "card"]
     assert found["labels"]["abilities"] == ["predict", "explain", "attention", "map", "tokens", "card"]
-    assert found["stack"]["abilities"] == ["predict", "card"]
+    assert found["stack"]["abilities"] == ["predict", "explain", "card"]
     assert found["vectors"]["abilities"] == ["embed", "attention", "map", "tokens", "card"]
     assert (found["sure"]["guarantees"], found["labels"]["guarantees"]) == (True, False)
 
@@ -227,6 +227,24 @@ def test_nearest_training_texts_are_those_of_scikit_learn(name: str, models: dic
     every = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     assert found["random_pairs"] == pytest.approx((every @ every.T)[np.triu_indices(40, 1)].mean(), abs=2e-4)
     assert "nearest" in model.describe()["abilities"]
+
+
+def test_a_stack_is_explained_and_has_its_nearest_texts(models: dict[str, Any]) -> None:
+    """Each word by what the label loses without it; nearest are the texts whose vectors of its first network are."""
+    task, text = cups_task(), "She holds the cat"
+    made = [ServedModel.of(models[name], name, tasks=[task]) for name in ("stack", "labels")]
+    server = Server(ServedModels(made), 1024, 0, 64)
+    found = asked(server, "/api/explain", {"model": "stack", "text": text, "target": LABELS[1]}).json()
+    shares = raw_predictions(models["stack"], [text, "holds the cat", "She the cat", "She holds cat", "She holds the"])[:, 1]
+    assert (found["words"], found["target"], found["faithfulness"]) == (text.split(), LABELS[1], {})
+    assert found["probability"] == pytest.approx(shares[0])
+    np.testing.assert_allclose(found["importance"]["erasure"], np.log(shares[0] / shares[1:]), atol=1e-5)
+    for body in ({"text": "a " * 101}, {"text": " "}, {"text": text, "target": "coffee"}):
+        assert asked(server, "/api/explain", {"model": "stack"} | body).status_code == 422
+    nearest = [asked_until_ready(server, {"model": name, "inputs": [text]}).json()["nearest"] for name in ("stack", "labels")]
+    assert [one["text"] for one in nearest[0][0]] == [one["text"] for one in nearest[1][0]]
+    assert "has no 'probe'" in asked(server, "/api/probe", {"model": "stack", "inputs": [text]}).json()["error"]
+    server.close()
 
 
 def test_layer_probes_are_those_of_the_library(models: dict[str, Any]) -> None:

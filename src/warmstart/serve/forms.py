@@ -227,8 +227,8 @@ class Explained(ModelAnswer):
     importance: dict[str, list[float]]
     """by method, of each word"""
     faithfulness: dict[str, float]
-    """by method: 1 is best"""
-    faithfulness_of_random_orders: float
+    """by method: 1 is best; none of a stack, whose words are erased and no more"""
+    faithfulness_of_random_orders: float | None
 
 
 class Guarantee(AnswerForm):

@@ -1,7 +1,8 @@
 """Training texts beside a prediction: those whose vectors are nearest to that of the text, by cosine.
 
-A vector is the pooled hidden state that the model's head reads. All training texts are embedded once, in the background, a few at a
-time between the requests. What is near is not what a prediction follows from: other texts may have shaped the head more.
+A vector is the pooled hidden state that the model's head reads, or the first network of a stack. All training texts are embedded
+once, in the background, a few at a time between the requests. What is near is not what a prediction follows from: other texts may
+have shaped the head more.
 
 Letters: N training texts, M texts of a request, D width, K nearest.
 """
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warmstart.data.task import subsample
-from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.heads.pooled import PooledHead
 from warmstart.inspection.neighbours import random_pair_cosines
 from warmstart.model.bundle import Bundle
@@ -34,6 +35,8 @@ _ROWS = 64
 def text_reader(bundle: Bundle) -> Bundle:
     """The bundle with a head that gives the state (D,) which its own head reads of a text, divided by its length."""
     head = bundle.model.head
+    if isinstance(head, EmbeddingHead):  # that of the vectors which a baseline reads
+        return bundle
     assert isinstance(head, PooledHead)
     windows = head.config.window_settings.unweighted
     reader = swap_head(bundle.model, EmbeddingHeadConfig(pooling=head.config.pooling, **dict(windows)), 0)  # type: ignore[attr-defined]
@@ -48,12 +51,13 @@ class TrainingTexts:
 
     def __init__(self, model: ServedModel) -> None:
         assert model.task is not None
-        bundle, task, whole = model.bundle, model.task, model.task.train
+        assert model.reader is not None
+        task, whole = model.task, model.task.train
         self.train = whole if len(whole) <= MOST_TRAINING_TEXTS else subsample(task, MOST_TRAINING_TEXTS, 0).train
         self.texts: Sequence[Any] = self.train.texts
         self.labels = [task.named(label) for label in self.train.labels.tolist()]
-        self.reader = text_reader(bundle)
-        self.vectors = np.empty((len(self.train), bundle.model.backbone.config.width), dtype=np.float32)
+        self.reader = text_reader(model.reader)
+        self.vectors = np.empty((len(self.train), model.reader.model.backbone.config.width), dtype=np.float32)
         """(N, D), of which the first ``read`` are filled"""
         self.read = 0
         self.random_pairs = 0.0

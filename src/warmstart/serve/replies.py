@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warmstart.errors import ModelError
+from warmstart.errors import ModelError, suggest
 from warmstart.finetuning.calibration import confidences_of
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NgramCounts
@@ -18,13 +18,13 @@ from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import most_probable, step_of
 from warmstart.inspection.attention import text_attention
 from warmstart.inspection.explanations import explain_text, prepare_text
-from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
 from warmstart.serve.served import LEVEL, ServedModel
 from warmstart.stack.checks import examine
+from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.tasks.answers import answer_questions
-from warmstart.tasks.predict import Unread, predict, unread
+from warmstart.tasks.predict import Unread, predict, raw_predictions, unread
 from warmstart.tasks.unknown import UNKNOWN_SHARE
 
 MOST_WORDS = 100
@@ -153,9 +153,29 @@ def attention_of(model: ServedModel, text: str) -> dict[str, Any]:
     return {"tokens": names, "weights": weights.astype(float).round(3).tolist()}
 
 
+def _erasure_of(stack: Stack, text: str, target: str | None) -> dict[str, Any]:
+    """The nats that a label loses without each word between white space; no gradient goes through words and numbers."""
+    words = text.split()
+    if not 0 < len(words) <= MOST_WORDS:
+        raise ModelError(f"a text to be explained must have 1 to {MOST_WORDS} words, but has {len(words)}; give a part of it")
+    if target is not None and target not in stack.labels:
+        raise ModelError(f"there is no label '{target}'; {suggest(target, stack.labels)}")
+    found = raw_predictions(stack, [text, *(" ".join(words[:i] + words[i + 1 :]) for i in range(len(words)))])
+    label = int(found[0].argmax()) if target is None else stack.labels.index(target)
+    nats = np.log(np.maximum(found[:, label], np.finfo(float).tiny))
+    importance = {"erasure": (nats[0] - nats[1:]).tolist()}
+    return {"target": stack.labels[label], "probability": float(found[0, label]), "words": words, "importance": importance} | {
+        "faithfulness": {}, "faithfulness_of_random_orders": None,
+    }  # fmt: skip
+
+
 def explanation_of(model: ServedModel, text: str, target: str | None) -> dict[str, Any]:
-    """The importance of each word by three methods, and how faithful each is. Raises ``ModelError`` for too many words."""
-    assert isinstance(model.whole, Bundle)
+    """The importance of each word by three methods, and how faithful each is; of a stack, by erasure alone.
+
+    Raises ``ModelError`` for too many words, and for an unknown ``target``.
+    """
+    if isinstance(model.whole, Stack):
+        return _erasure_of(model.whole, text, target)
     prepared = prepare_text(model.whole, text, target)
     if (words := len(prepared.words)) > MOST_WORDS:
         raise ModelError(f"a text to be explained must have at most {MOST_WORDS} words, but has {words}; give a part of it")

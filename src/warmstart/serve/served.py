@@ -76,18 +76,27 @@ class ServedModel:
             bundle.model.eval()
         if isinstance(model, Bundle):
             made = cls(name, path, _reordered(model), model)
-            return replace(made, task=next(filter(made.fits, tasks), None))
-        members = tuple(
-            replace(one, model=_reordered(one.model)) if isinstance(one.model, Bundle) else one for one in model.members
-        )
-        return cls(name, path, replace(model, members=members), model)
+        else:
+            members = tuple(
+                replace(one, model=_reordered(one.model)) if isinstance(one.model, Bundle) else one for one in model.members
+            )
+            made = cls(name, path, replace(model, members=members), model)
+        return replace(made, task=next(filter(made.fits, tasks), None))
 
     @property
     def bundle(self) -> Bundle:
         """The model as one network. Raises ``ModelError`` for a stack."""
         if isinstance(self.model, Stack):
-            raise ModelError(f"'{self.name}' is a stack, which has no single network, so it only predicts")
+            raise ModelError(f"'{self.name}' is a stack, which has no single network")
         return self.model
+
+    @cached_property
+    def reader(self) -> Bundle | None:
+        """The network by whose vectors texts are compared: of a stack, that of the first member that has one."""
+        if isinstance(self.model, Bundle):
+            return self.model
+        parts = [one.model if isinstance(one.model, Bundle) else one.model.backbone for one in self.model.members]
+        return next(filter(None, parts), None)
 
     @cached_property
     def abilities(self) -> tuple[str, ...]:
@@ -96,7 +105,7 @@ class ServedModel:
         found = {
             "predict": self._predicts(), "generate": self._generates(), "embed": self._embeds(), "explain": self._explains(),
             "attention": self._attends(), "nearest": self.task is not None,
-            "probe": self.task is not None and self.task.single_label, "map": network, "tokens": network, "card": True,
+            "probe": network and self.task is not None and self.task.single_label, "map": network, "tokens": network, "card": True,
             "race": self.race_file is not None, "curve": self.curve_file is not None,
             "restarts": restarts_of(self.model) is not None,
         }  # fmt: skip
@@ -104,7 +113,8 @@ class ServedModel:
 
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
-        if ability in ("nearest", "probe") and self.task is None and self.reads_texts:
+        wants_texts = ability == "nearest" or (ability == "probe" and isinstance(self.model, Bundle))
+        if wants_texts and self.task is None and self.reads_texts:
             raise ModelError(
                 f"'{self.name}' knows no training texts; start the server with --texts TASK, the task that it was adapted to"
             )
@@ -148,7 +158,7 @@ class ServedModel:
     @property
     def reads_texts(self) -> bool:
         """Whether it predicts from one vector of each text or pair, so that training texts can be compared by theirs."""
-        return isinstance(self.model, Bundle) and _FORMS.get(str(self.task_type)) is _TEXT
+        return _FORMS.get(str(self.task_type)) is _TEXT and self.reader is not None
 
     @cached_property
     def several_texts(self) -> bool | None:
@@ -235,6 +245,8 @@ class ServedModel:
         return 2 * len(inputs) + int(characters / self._characters_per_token)
 
     def _explains(self) -> bool:
+        if isinstance(self.model, Stack):
+            return bool(self.model.labels)
         try:
             check_explainable(self.bundle)
         except WarmstartError:

@@ -186,7 +186,7 @@ async function explain(button, text, one, model) {
 
 // How much better this order of words is than chance; a page without a server does not compute it.
 function faithfulnessOf(found) {
-  if (!found.faithfulness) return "";
+  if (!found.faithfulness?.erasure) return "";
   const random = found.faithfulness_of_random_orders.toFixed(2);
   return ` Faithfulness of this order of words: ${found.faithfulness.erasure.toFixed(2)}, of random orders ${random} (1 is best).`;
 }
