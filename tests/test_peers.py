@@ -24,7 +24,9 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def row(method: str, draw: int, right: np.ndarray, device: str = "cuda", seconds: float = 1.0) -> Row:
     """A row of the set ``one`` with ten labels."""
-    return Row(Cell("one", 10, method, draw, device), float(right.mean()), 0.5, seconds, np.packbits(right).tobytes().hex())
+    return Row(
+        Cell("one", 10, method, draw, device), len(right), float(right.mean()), 0.5, seconds, np.packbits(right).tobytes().hex()
+    )
 
 
 def test_a_cell_keeps_which_texts_were_right(small: None, tmp_path: Path) -> None:
@@ -35,7 +37,8 @@ def test_a_cell_keeps_which_texts_were_right(small: None, tmp_path: Path) -> Non
     assert found.bits().tolist() == [1] * 80
     file = tmp_path / "rows.ndjson"
     file.write_text(json.dumps(found._asdict()) + "\n")
-    assert rows_of([file, tmp_path / "none.ndjson"]) == {found.cell: found}
+    assert rows_of(file) == {found.cell: found}
+    assert rows_of(tmp_path / "none.ndjson") == {}
 
 
 def test_a_peer_that_is_not_installed_is_left_out(
@@ -56,11 +59,18 @@ def test_a_set_is_won_if_the_interval_over_draws_and_texts_excludes_zero(small: 
         for name, share in (("contrast", 0.9), ("SetFit", 0.88), ("Trainer", 0.45))
     ]
     lines = compared(by_case(rows)).splitlines()
-    assert [line.split(" | ")[:5] for line in lines[2:]] == [
-        ["| SetFit", "10", "1", "0, 1, 0", "0, 1, 0"],
-        ["| Trainer", "10", "1", "1, 0, 0", "1, 0, 0"],
+    assert [line.split(" | ")[:7] for line in lines[2:]] == [
+        ["| SetFit", "10", "1", "5", "1, 0, 0", "0, 1, 0", "0, 1, 0"],
+        ["| Trainer", "10", "1", "5", "1, 0, 0", "1, 0, 0", "1, 0, 0"],
     ]
     assert "| 10 labels | contrast | SetFit | Trainer |" in rendered(rows)
+
+
+def test_the_page_shows_the_rows_beside_it() -> None:
+    """Each table, as ``python -m benchmarks.peers --draws`` prints it."""
+    page = (peers.ROWS.parent / "peers.md").read_text(encoding="utf-8")
+    for shown in rendered([*rows_of(peers.ROWS).values()]).split("\n\n"):
+        assert shown in page
 
 
 def test_seconds_are_those_of_the_processor_alone(small: None) -> None:

@@ -23,9 +23,10 @@ BY_HAND = {
     "adaptation-results.md": {"comparison": "equality of imported models, by tests", "form": "graphs, by onnxruntime"},
     "attention-lab.md": {"question": "closed forms that study lab checks"},
     "baselines.md": {"baseline": "the lines of Python below it"},
-    "performance.md": {"step": "benchmarks/attention.py, a constant", "set": "benchmarks/peers.py, which measures run by run"},
+    "performance.md": {"step": "benchmarks/attention.py, a constant"},
     "how-sure.md": {"labelled texts": "the formula above it"},
     "other.md": {"model": "benchmarks/fixed_settings.py, which chose a default"},
+    "peers.md": {"against": "benchmarks/peers.py, from results/peers.ndjson", "method": "the same"},
     "study-results.md": {"method": "faithfulness on questions cut from their labels"},
 }
 """tables with measured figures that the command does not write: page -> first cell -> where they come from"""
