@@ -40,6 +40,14 @@ function inDark(spec) {
   if (spec === null || typeof spec !== "object") return spec;
   return Object.fromEntries(Object.entries(spec).map(([key, part]) => [key, NOT_COLOURS.has(key) ? part : inDark(part)]));
 }
+function inLines(part) { // names of two parts, "a + b", stand in two lines, so that none is cut to what another is cut to
+  if (part === null || typeof part !== "object") return;
+  const axis = part.y?.axis, names = axis?.labelExpr;
+  if (names?.endsWith("_names[datum.value]")) {
+    Object.assign(axis, { labelExpr: `split(${names}, regexp(" (?=[+·(])"))`, labelFontSize: 10, labelLimit: 120 });
+  }
+  Object.values(part).forEach(inLines);
+}
 function draw(figure) {
   const light = JSON.parse(figure.querySelector("script").textContent), spec = scheme.matches ? inDark(light) : light;
   const narrow = typeof spec.width === "number" && figure.clientWidth - 38 < spec.width; // the menu is on the right
@@ -47,6 +55,7 @@ function draw(figure) {
     spec.width = figure.clientWidth;
     Object.assign(spec.config.legend, { orient: "top", columns: 2 });
     Object.assign(spec.config.axis, { labelLimit: 110 });
+    inLines(spec);
   }
   const actions = !narrow && { export: true, source: false, compiled: false, editor: false };
   vegaEmbed(figure.querySelector(".live"), spec, { ast: true, renderer: "svg", actions, downloadFileName: figure.dataset.name })
