@@ -22,6 +22,7 @@ pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
 from warmstart.serve.guard import AccessRules  # noqa: E402
 from warmstart.serve.labelling.app import make_label_app  # noqa: E402
+from warmstart.serve.labelling.guidelines import guidelines_html  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
 
@@ -224,6 +225,16 @@ def test_the_guard_stands_before_everything(session: TextsInOrder) -> None:
     assert (big.status_code, fine.status_code) == (413, 200)
     assert ask(session, ("/api/join", ANNA), origin="http://elsewhere.example")[0].status_code == 403
     assert ask(session, ("/api/status", None), host="elsewhere.example")[0].status_code == 421
+
+
+def test_guidelines_in_markdown_are_read_as_such() -> None:
+    """Headings, lists, bold words and code; what is no Markdown stays as it is, and nothing becomes HTML."""
+    text = "# Rules #\nChoose **one**.\n\n- `sport`: <b>games</b>\n- 3 * 4 other\n\nTwo\nlines"
+    assert guidelines_html(text) == (
+        "<h3>Rules</h3><p>Choose <strong>one</strong>.</p><ul><li><code>sport</code>: &lt;b&gt;games&lt;/b&gt;</li>"
+        "<li>3 * 4 other</li></ul><p>Two\nlines</p>"
+    )
+    assert guidelines_html("") == ""
 
 
 def test_hostile_names_are_text_on_the_page(session: TextsInOrder, tmp_path: Path) -> None:

@@ -233,6 +233,36 @@ def stop(process: subprocess.Popen[str]) -> None:
     process.stderr.close()
 
 
+def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> None:
+    """One command: a script that knows the labels answers, trains on the page, reads the verdict, and asks the model there."""
+    words = {"1": "goal match league team striker", "2": "shares profit market bank stocks"}
+    hidden = {f"The {one} and the {other} of {i}": key for i in range(30) for key, some in words.items()
+              for one, other in [(some.split()[i % 5], some.split()[(i + 1 + i // 5) % 5])]}  # fmt: skip
+    (tmp_path / "texts.txt").write_text("\n".join(hidden), encoding="utf-8")
+    command = ["label", "texts.txt", "--labels", "sport", "money", "--out", "news", "--port", "0"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "warmstart", *command], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    try:
+        assert server.stderr
+        address = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
+        with Person(browser, address, "Ann") as ann:
+            for _ in range(24):
+                ann.answer(hidden[ann.text])
+            page = ann.page
+            page.click("#train")
+            page.wait_for_selector("#verdict h1:has-text('Use ')")
+            assert "of 100 new texts" in page.locator("#verdict h1").inner_text()
+            page.wait_for_selector("#train:not([disabled])")
+            page.click("#verdict a:has-text('Use the model')")
+            page.fill("#classify-texts", "The league and the striker")
+            page.click("#classify [type=submit]")
+            page.wait_for_selector("#classify-results:has-text('sport')")
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
+
+
 def test_a_server_that_is_killed_loses_nothing(browser: Any, tmp_path: Path) -> None:
     """The page says that it is gone, keeps the answer, and goes on with the next text once it is back."""
     news(tmp_path / "news", TEXTS).close()

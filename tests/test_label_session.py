@@ -273,6 +273,26 @@ def test_a_fit_that_began_before_a_merge_leaves_no_predictions_of_then(monkeypat
     assert (learner.left_out, learner.checked) == (None, 0)
 
 
+def test_suggestions_leave_the_accuracy_to_texts_without_one(session: LabelSession) -> None:
+    """The likely label stands beside texts that are not drawn at random; random ones, each as probable, are asked without."""
+    label(session, "Ada", 20)
+    session.project.change_settings(suggest="yes")
+    suggested = list[bool]()
+    for _ in range(40):
+        item = session.next("Ada")
+        assert item is not None
+        draw = session.project.draws()[-1]
+        assert ("likely" in item) == (draw.component != "random")
+        assert draw.probability == (None if "likely" in item else 1 / draw.remaining)
+        suggested.append("likely" in item)
+        session.answer("Ada", item["draw"], truth(item), 1.0)
+    assert 5 < sum(suggested) < 35
+    known, _ = session.outcomes()
+    assert known is not None
+    assert len(known.right) == 40 - sum(suggested)
+    assert np.allclose(known.ratio, 1)
+
+
 def test_words_are_tagged_without_a_model(tmp_path: Path) -> None:
     """Texts are drawn at random and diverse; people's agreement is by word."""
     session = open_session(begin(tmp_path / "project", 30, "tagging"), {"doubtful": 0.0, "overlap": 1.0})

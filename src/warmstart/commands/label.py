@@ -57,6 +57,9 @@ class LabelConfig(AccessSettings, TableFlags):
     """whether what is proven holds nearly (default), or exactly, with intervals that are 1.3 to 1.5 times as wide"""
     judge: str | None = None
     """who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
+    suggest: Advanced[Literal["yes", "no"] | None] = None
+    """whether the label that the model finds likely stands beside texts that are not drawn at random, to be accepted by Enter; only
+    the others then tell the accuracy; default: as before, at first no"""
     mixture: tuple[str, ...] = ()
     """how the next text is drawn, such as random=0.5 uncertain=0.3 diverse=0.2 (the default); doubtful=0.05 and overlap=0.1 are
     shares of all turns, for likely wrong labels and for second answers"""
@@ -204,6 +207,7 @@ def _settings(config: LabelConfig) -> dict[str, Any]:
         "target": config.target,
         "mixture": _shares(config.mixture) or None,
         "proof": config.proof,
+        "suggest": config.suggest and config.suggest.replace("no", ""),
         "judge": config.judge and config.judge.strip(),
     }
 

@@ -30,7 +30,7 @@ class Draw:
     component: str = ""
     """of the mixture: random, uncertain or diverse; empty for other queues than new"""
     probability: float | None = None
-    """of this text among the ``remaining``, under the whole mixture; None for other queues than new"""
+    """of this text among the ``remaining``, under the whole mixture; None for other queues than new, and if ``suggested``"""
     remaining: int = 0
     """texts from which it was drawn"""
     predicted: int | None = None
@@ -43,6 +43,11 @@ class Draw:
     """of the model; 0: none"""
     random_share: float | None = None
     """of the draws among new texts that were random; None for other queues than new"""
+
+    @property
+    def suggested(self) -> bool:
+        """Whether the prediction is shown to the person."""
+        return self.queue == "new" and self.predicted is not None and self.probability is None
 
 
 class KnownOfDraw(TypedDict, total=False):
@@ -79,6 +84,8 @@ class ProjectSettings:
     """shares of the ways to choose the next text; empty: the default"""
     proof: Literal["asymptotic", "strict"] = "asymptotic"
     """whether what is proven holds nearly or exactly"""
+    suggest: Literal["", "yes"] = ""
+    """whether the likely label stands beside texts that are not drawn at random; only the others then tell the accuracy"""
     judge: str = ""
     """who decides disagreements; empty: whoever has not answered the text"""
 

@@ -154,6 +154,8 @@ class LabelSession:
         }
         if self.project.type == "tagging":
             item["words"] = text.split()
+        if draw.suggested:
+            item["likely"] = draw.predicted
         if draw.queue in ("disagreement", "doubtful"):
             item["others"] = [{"person": who, "value": value} for who, value in self.project.votes(draw.text).items()]
         return item
@@ -173,9 +175,13 @@ class LabelSession:
                 "mean_confidence": float(confidence[remaining].mean()),
                 "version": beliefs.version,
             }
+        probability: float | None = chosen.probability
+        share = self.mixture.random
+        if beliefs is not None and self.project.settings.suggest:  # only who does not see the prediction tests it
+            probability, share = (1 / len(remaining) if chosen.component == "random" else None), 1.0
         draw = self.project.draw(
-            text=chosen.text, person=person, queue="new", component=chosen.component, probability=chosen.probability,
-            remaining=len(remaining), random_share=self.mixture.random, **known,
+            text=chosen.text, person=person, queue="new", component=chosen.component, probability=probability,
+            remaining=len(remaining), random_share=share, **known,
         )  # fmt: skip
         self._note(chosen.text)
         return draw
@@ -300,7 +306,7 @@ class LabelSession:
         outcomes, counts = self.outcomes()
         drawn = self._new_texts()
         accuracy = running_accuracy(outcomes, settings.target, strict=settings.proof == "strict") if outcomes else None
-        here = [(draw, answer) for draw, answer, given in drawn if given]
+        here = [(draw, answer) for draw, answer, given in drawn if given and not draw.suggested]
         newest = newest_accuracy(here, self.learner.left_out)
         words = "" if self.project.type == "tagging" else newest_sentence(newest)
         ahead = outlook(outcomes, counts, left, self.seed) if outcomes else None

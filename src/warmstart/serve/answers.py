@@ -50,7 +50,7 @@ def problems(error: ValidationError | Any) -> str:
 
 def _place(loc: Sequence[int | str]) -> str:
     """``inputs[3]``: the names and numbers that lead to a value, without those of the forms that it was tried as."""
-    name, *rest = [one for one in loc if one != "body"] or ["the body"]
+    name, *rest = [*loc[loc[0] in ("body", "query") :]] or ["the body"]
     place = "the body" if isinstance(name, int) else name
     return place + "".join(f"[{one}]" for one in rest if isinstance(one, int))
 

@@ -46,6 +46,7 @@ from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_templat
 from warmstart.serve.answers import PAGE, Fields, Unicode, add_errors, add_files
 from warmstart.serve.forms import Health
 from warmstart.serve.guard import AccessRules, App, Guard
+from warmstart.serve.labelling.guidelines import guidelines_html
 from warmstart.serve.labelling.model import NewestModel
 from warmstart.serve.openapi import describe_answers
 
@@ -243,7 +244,7 @@ def _add_facts(app: FastAPI, session: LabelSession) -> None:
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
-        words = {"name": project.name, "type": project.type, "guidelines": project.guidelines}
+        words = {"name": project.name, "type": project.type, "guidelines": guidelines_html(project.guidelines)}
         return HTMLResponse(template.render(project=words, thorough=THOROUGH).encode(errors="backslashreplace"))
 
     @app.get("/health")

@@ -24,7 +24,7 @@ export function showKeys(labels, tagging) {
     ...labels.filter((one) => one.key && !(tagging && one.id === 0)).map((one) => [one.key, one.name]),
     ...(tagging
       ? [["← →", "the word before or after"], ["Shift + ← →", "choose several words"], ["0", "no label"], ["Enter", "save the tags"]]
-      : []),
+      : [["Enter", "accept the likely label, where one is shown"]]),
     ["u", "undo your last answer"], ["s", "skip this text"], ["c", "comment; Esc or Enter leaves it"],
     ...(labels.length > 9 ? [["/", "find a label by its name; Enter takes the first"]] : []),
     ["?", "these keys"],

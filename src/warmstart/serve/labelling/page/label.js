@@ -35,6 +35,7 @@ let last = null; // what undo takes back
 let tags = null;
 
 const nameOf = (id) => labels.find((one) => one.id === id)?.name ?? (tagging && id === 0 ? "no label" : "a label that is gone");
+const nameable = (id) => labels.some((one) => one.id === id);
 const wordsOf = (value) => {
   if (value === null) return "skipped";
   return Array.isArray(value) ? spansOf(item.words, value, nameOf) : nameOf(value);
@@ -76,6 +77,7 @@ function showNotice() {
   }[item?.queue];
   const others = (item?.others ?? []).map((one) => make("p", { dir: "auto", textContent: `${one.person}: ${wordsOf(one.value)}` }));
   if (item && item.answered !== null && item.answered !== undefined) others.push(make("p", { dir: "auto", textContent: `You chose: ${wordsOf(item.answered)}` }));
+  if (nameable(item?.likely)) others.push(make("p", { dir: "auto" }, "Likely: ", make("strong", { textContent: nameOf(item.likely) }), ". ", make("kbd", { textContent: "Enter" }), " accepts it."));
   part.notice.hidden = !why && !others.length;
   part.notice.replaceChildren(...(why ? [make("p", {}, make("strong", { textContent: why }))] : []), ...others);
 }
@@ -107,8 +109,8 @@ function showLabels(found) {
 
 function showChosen() {
   for (const button of part.choices.children) {
-    const chosen = !tagging && item && String(item.answered) === button.dataset.label;
-    button.className = chosen ? "chosen" : "";
+    const is = (id) => !tagging && item && String(id) === button.dataset.label;
+    button.className = is(item?.answered) ? "chosen" : is(item?.likely) ? "likely" : "";
   }
 }
 
@@ -173,6 +175,7 @@ const act = {
 function onKey(key) {
   if (part.work.hidden) return false;
   if (tags && key === "Enter") submit();
+  else if (key === "Enter" && nameable(item?.likely)) choose(item.likely);
   else if (tags && key === "0") choose(0);
   else {
     const label = labels.find((one) => one.key && one.key === key && !(tagging && one.id === 0));

@@ -1,0 +1,36 @@
+"""Guidelines as HTML: the headings, lists, bold words and code of Markdown; everything else as it was written."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+
+from markupsafe import Markup
+
+from warmstart.report.templates import with_code
+
+_HEADING, _ITEM = re.compile(r"#{1,6}\s+(.*?)\s*#*$"), re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(.*)")
+
+
+def guidelines_html(text: str) -> Markup:
+    """Escaped, with the lines of a paragraph as they are; for an element with ``white-space: pre-wrap``."""
+    found = list[str]()
+    for kind, lines in groupby(text.strip().splitlines(), _kind):
+        some = [*lines]
+        if kind == "item":
+            found.append("<ul>" + "".join(f"<li>{_inline(_ITEM.match(line)[1])}</li>" for line in some) + "</ul>")  # type: ignore[index]
+        elif kind == "heading":
+            found += [f"<h3>{_inline(_HEADING.match(line)[1])}</h3>" for line in some]  # type: ignore[index]
+        elif kind:
+            found.append("<p>" + "\n".join(map(_inline, some)) + "</p>")
+    return Markup("".join(found))
+
+
+def _kind(line: str) -> str:
+    if not line.strip():
+        return ""
+    return "heading" if _HEADING.match(line) else "item" if _ITEM.match(line) else "text"
+
+
+def _inline(text: str) -> str:
+    return re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(with_code(text)))
