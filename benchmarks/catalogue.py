@@ -284,6 +284,32 @@ TABLES = (
         minutes=60,
     ),
     Table(
+        "film-reviews",
+        (ECE1786,),
+        ("warmstart recipe recipes/film_reviews.yaml --length gpu --out runs/tables/film-reviews",),
+        reproduction(
+            "the assignment",
+            Row("film reviews, after reading film reviews", "0.70, one split", "reviews", "pretrained", "864 + 96"),
+            Row("film reviews, from scratch", "", "reviews", "from scratch", "864 + 96"),
+            Row("film reviews, TF-IDF + logistic regression", "", "reviews", "TF-IDF + logistic regression", "864 + 96"),
+            Row("perplexity per token", "", "lm", "perplexity"),
+        ),
+        minutes=10,
+    ),
+    Table(
+        "french-reviews-gpu",
+        (ALTEGRAD,),
+        ("warmstart recipe recipes/french_reviews.yaml --length gpu --out runs/tables/french-reviews-gpu",),
+        reproduction(
+            "the lab, from its own sentences",
+            Row("pretrained on reviews", "0.79 to 0.80", "tuned", "pretrained", "1,600 + 400"),
+            Row("from scratch", "0.75 to 0.78", "tuned", "from scratch", "1,600 + 400"),
+            Row("TF-IDF + logistic regression", "", "tuned", "TF-IDF + logistic regression", "1,600 + 400"),
+            Row("perplexity of a masked token", "", "lm", "perplexity"),
+        ),
+        minutes=10,
+    ),
+    Table(
         "pairs",
         (STUDIES,),
         (

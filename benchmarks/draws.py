@@ -16,8 +16,10 @@ from warmstart.experiment.trial import Method
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
+from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
+from warmstart.model.model import swap_head
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import task_type_of
 
@@ -33,6 +35,8 @@ def measured_once(file: Path, measure: Callable[[], Any]) -> Any:
 
 def remembered(bundle: Bundle) -> Callable[[Sequence[str]], np.ndarray]:
     """Texts -> (N, D), their vectors by a frozen model, which reads each text once."""
+    if not isinstance(bundle.model.head, EmbeddingHead):
+        bundle = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(pooling="mean"), 0).eval(), bundle.tokenizer)
     known = dict[str, np.ndarray]()
 
     def vectors(texts: Sequence[str]) -> np.ndarray:

@@ -7,8 +7,8 @@ from benchmarks.table import DOCS, blocks, with_block
 
 PAGE, NAME = DOCS / "results" / "reproductions.md", "overview"
 SYSTEMS = {
-    "altegrad": ("ALTEGRAD", ("altegrad", "french-reviews")),
-    "ece1786": ("ECE1786", ("ece1786",)),
+    "altegrad": ("ALTEGRAD", ("altegrad", "french-reviews", "french-reviews-gpu")),
+    "ece1786": ("ECE1786", ("ece1786", "film-reviews")),
     "naacl2019": ("NAACL 2019", ("naacl2019", "questions")),
     "cs224n": ("CS224N", ("birthplace",)),
 }

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from helpers.models import make_language_model
-from helpers.training import job, packed_batch
+from helpers.training import KilledError, job, killed_at, packed_batch
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import _Run, train
 
@@ -45,11 +45,12 @@ def test_the_losses_are_those_of_the_cpu() -> None:
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_resumed_run_ends_with_the_same_bits(optimizer: str, tmp_path: Path) -> None:
-    """Stopped after five of twelve steps; dropout included."""
+    """Killed at the eighth of twelve steps, three after a checkpoint; dropout included."""
     config = TrainConfig(optimizer=optimizer, checkpoint_every=5, learning_rate=0.01)
     whole = make_language_model(dropout=0.2).to(GPU)
     train(whole, job(), config)
-    train(make_language_model(dropout=0.2).to(GPU), job(steps=5), config, tmp_path)
+    with pytest.raises(KilledError):
+        train(make_language_model(dropout=0.2).to(GPU), job(batches=killed_at(7)), config, tmp_path)
     resumed = make_language_model(seed=1, dropout=0.2).to(GPU)
     train(resumed, job(), config, tmp_path)
     for name, tensor in whole.weights().items():

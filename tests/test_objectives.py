@@ -12,7 +12,6 @@ from torch.autograd import gradcheck
 
 from helpers.models import SENTENCES, VOCABULARY, make_language_model
 from helpers.training import job
-from warmstart.data import pretraining_rows
 from warmstart.data.pretraining_rows import PretrainingRows, split_by_length
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
@@ -81,11 +80,8 @@ def store(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Tok
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_every_objective_reads_whole_documents(
-    name: str, store: TokenStore, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_objective_reads_whole_documents(name: str, store: TokenStore, tokenizer: Tokenizer) -> None:
     """Each begins its row, alone; parts of like length have the loss of the whole; held-out figures repeat, by document too."""
-    monkeypatch.setattr(pretraining_rows, "PART_TOKENS", 64)
     config = ObjectiveConfig(name=name, rows="documents", mask_rate=0.3)
     rows = PretrainingRows(store, tokenizer.vocabulary(), config, 96)
     assert len(rows) == store.documents == 12
@@ -95,7 +91,7 @@ def test_every_objective_reads_whole_documents(
     padded = torch.arange(batch.ids.shape[1]) >= batch.lengths[:, None]
     assert (batch.targets[padded] == IGNORE).all()
     assert set(batch.ids[padded].tolist()) <= {tokenizer.specials.pad, *batch.ids[:, 0].tolist(), *tokenizer.specials.sentinels}
-    parts = split_by_length(batch)
+    parts = split_by_length(batch, 64)
     assert len(parts) > 1
     assert (sum(part.count for part in parts), sum(len(part.ids) for part in parts)) == (batch.count, len(batch.ids))
     assert sum(part.ids.numel() for part in parts) < batch.ids.numel()

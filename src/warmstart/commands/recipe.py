@@ -8,8 +8,9 @@
       tiny: {lm: {train: {epochs: null, steps: 3}}, tuned: {seeds: 1}}
 
 Each step writes into the folder of its name; ``${out}`` is the folder of the recipe. A length overrides settings, and may drop a
-step (``tuned: null``). A step that is done is not run again, also if the recipe was killed before it could note that; one that was
-stopped goes on, or starts again. A step that is done but would now have other settings, other inputs or another version is refused.
+setting (``tokenizer: null``) or a step (``tuned: null``). A step that is done is not run again, also if the recipe was killed
+before it could note that; one that was stopped goes on, or starts again. A step that is done but would now have other settings,
+inputs or another version is refused.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tuple[str, Config]:
     """A step's command and its settings, checked."""
-    given = dict(values)
+    given = {key: value for key, value in values.items() if value is not None}
     command = given.pop("command", None)
     if not isinstance(command, str):
         raise ConfigError(f"{file}: step '{name}' must name its command, for instance 'command: pretrain'")

@@ -19,10 +19,11 @@ from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.contrastive import crop_lengths
 from warmstart.seeding import rng
+from warmstart.system.device import pick_device
 from warmstart.types import IGNORE, Batch, Vocabulary
 
-PART_TOKENS = 512
-"""fewest real tokens in a part of a ragged batch; smaller matrix products cost more per token"""
+PART_TOKENS = {"cpu": 512, "cuda": 32_768}
+"""fewest real tokens in a part of a ragged batch, by device; smaller matrix products cost more per token"""
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def pretraining_batches(rows: PretrainingRows, batch: int, accumulate: int, seed
     count = len(rows)
 
     compares = OBJECTIVES[rows.objective.name].compares
+    part_tokens = PART_TOKENS.get(pick_device().type, PART_TOKENS["cpu"])
 
     @lru_cache(maxsize=2)
     def order(epoch: int) -> RowOrder:
@@ -93,20 +95,20 @@ def pretraining_batches(rows: PretrainingRows, batch: int, accumulate: int, seed
             first = (step * accumulate + part) * batch
             indices = np.array([order(i // count)[i % count] for i in range(first, first + batch)])
             made = rows.batch(indices, rng(seed, "objective", step, part))
-            parts += [made] if compares else split_by_length(made)
+            parts += [made] if compares else split_by_length(made, part_tokens)
         return parts
 
     return batches
 
 
-def split_by_length(batch: Batch) -> list[Batch]:
+def split_by_length(batch: Batch, part_tokens: int) -> list[Batch]:
     """A ragged batch as several of similar lengths, so that little of them is padding; their summed loss is the same.
 
-    ``lengths [3 9 2 8]`` -> ``[2 3]`` and ``[8 9]``, each as wide as its longest row. A part has at least ``PART_TOKENS`` real
-    tokens, so small batches stay whole.
+    ``lengths [3 9 2 8]`` -> ``[2 3]`` and ``[8 9]``, each as wide as its longest row. A part has at least
+    ``part_tokens`` real tokens, so small batches stay whole.
     """
     lengths = batch.lengths
-    count = min(int(lengths.sum()) // PART_TOKENS, len(lengths))
+    count = min(int(lengths.sum()) // part_tokens, len(lengths))
     if int(lengths.min()) == batch.ids.shape[1]:
         return [batch]
     parts = []

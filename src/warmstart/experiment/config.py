@@ -65,7 +65,8 @@ class RaceConfig(Config):
     default: the encoders that are installed, but no slow one"""
     schemes: tuple[SchemeName, ...] = ("full", "lp-ft", "discriminative", "lora", "houlsby", "bitfit")
     """ways to adapt each backbone, a+b combines two; probe and scalar-mix always run, and alone if neither schemes nor backbones
-    are given; with several numbers of labels, lp-ft beside them if no schemes are given"""
+    are given; with several numbers of labels, lp-ft beside them if no schemes are given; with fewer than 300 labels, one a text,
+    contrast instead of bitfit if none are"""
     methods: Advanced[tuple[str, ...]] = ()
     """only these methods, called as in the table, or by the name of a scheme; default: all"""
     labels: Annotated[tuple[int, ...], BeforeValidator(_several), AfterValidator(increasing)] = ()

@@ -26,7 +26,7 @@ from warmstart.data.task import Task
 from warmstart.data.test_ledger import LedgerSummary, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.backends import check_backend
-from warmstart.experiment.config import CHEAP_SEEDS, SEEDS, RaceConfig, duration_seconds
+from warmstart.experiment.config import CHEAP_SEEDS, FEW_LABELS, SEEDS, RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import run_stack, run_trials
 from warmstart.experiment.inputs import bundle_at, prepared, print_audit, texts_read_before
@@ -153,12 +153,21 @@ def check_sweep(config: RaceConfig, given: Task | None = None) -> tuple[RaceConf
     backbones or schemes do not fit the task.
     """
     task = _checked_task(config, given)
+    config = _with_contrast(config, task)
     methods = _methods(_given_backbones(config), task)
     if config.seeds is None:
         cheap = OWN_BACKBONE not in config.backbones and all(map(keeps_backbone, methods))
         config = config.model_copy(update={"seeds": CHEAP_SEEDS if cheap else SEEDS})
     _check_labels(config, task)
     return config, task, methods
+
+
+def _with_contrast(config: RaceConfig, task: Task) -> RaceConfig:
+    """The same with ``contrast`` among the schemes that nobody named, where there are few labels (results/performance.md)."""
+    default, labels = RaceConfig.model_fields["schemes"].default, max(config.labels, default=len(task.train))
+    if config.schemes != default or labels >= FEW_LABELS or not task_type_of(task).one_label:
+        return config
+    return config.model_copy(update={"schemes": ("contrast", *default[:-1])})
 
 
 def _given_backbones(config: RaceConfig) -> RaceConfig:
