@@ -155,6 +155,29 @@ def test_what_a_server_answered_before_it_went_is_kept(page: Any) -> None:
     assert shown_error(page, "classify").startswith("text 2 has 100,003 characters, and the server reads at most 100,000 of a text")
 
 
+# ------------------------------------------------------------------------------------------------ what was written
+
+
+def test_what_was_written_outlives_a_reload_and_has_an_address(page: Any, address: str) -> None:
+    """Ctrl+Enter sends; another panel begins with the same text; whoever opens the address of a result gets it."""
+    page.fill("#classify-texts", "I would like tea")
+    page.press("#classify-texts", "Control+Enter")
+    page.wait_for_selector("#classify-results li")
+    shared = page.url
+    assert shared.endswith("#classify?t=I+would+like+tea&m=cups")
+    page.click("nav a[href='#look']")
+    assert page.locator("#look-text").input_value() == "I would like tea"
+    page.reload()
+    assert page.locator("#classify-texts").input_value() == "I would like tea"
+    page.goto("about:blank")
+    page.goto(shared)
+    page.wait_for_selector("#classify-results li")
+    assert page.locator("#classify-results .text").all_text_contents() == ["I would like tea"]
+    page.evaluate("location.hash = '#classify?t=milk&m=number'")
+    page.wait_for_selector("#classify-results .text:text-is('milk')")
+    assert page.locator("#classify-model").input_value() == "number"
+
+
 # ------------------------------------------------------------------------------------------------ by keyboard alone
 
 

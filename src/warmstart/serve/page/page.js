@@ -9,9 +9,11 @@ import { setUp as map } from "./map.js";
 import { setUp as race } from "./race.js";
 import { setUp as checks } from "./checks.js";
 import { setUp as write } from "./write.js";
+import { setUpForms } from "./forms.js";
 
 for (const [name, setUp] of Object.entries({ classify, compare, write, look, map, learn, race, checks })) {
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }
 for (const table of document.querySelectorAll("table.cards")) nameCells(table);
+setUpForms();

@@ -3,6 +3,10 @@
 import { stream } from "./api.js";
 import { bar, make, percent, run } from "./elements.js";
 
+// A token of white space alone would look like an empty cell.
+const SIGNS = { " ": "␣", "\n": "↵", "\t": "⇥" };
+const marked = (token) => (token.trim() ? token : token.replace(/[ \n\t]/g, (one) => SIGNS[one]));
+
 export function setUp(panel) {
   const form = panel.querySelector("form");
   const fields = form.elements;
@@ -59,9 +63,9 @@ export function setUp(panel) {
   }
 
   function sentence(corpus) {
-    const after = corpus.context.length ? `After ${corpus.context.join(" ")}` : "Anywhere";
-    const found = corpus.followed.map((one) => `${one.token} ${one.count.toLocaleString()}`).join(", ");
-    return `${after} the corpus has ${corpus.count.toLocaleString()} tokens: ${found}. The model is ${corpus.kl_divergence.toFixed(2)} nats away.`;
+    const after = corpus.context.length ? `After ${corpus.context.map((token) => `“${marked(token)}”`).join(" ")}` : "Anywhere";
+    const found = corpus.followed.map((one) => `“${marked(one.token)}” ${one.count.toLocaleString("en")}`).join(", ");
+    return `${after} the corpus has ${corpus.count.toLocaleString("en")} tokens: ${found}. The model is ${corpus.kl_divergence.toFixed(2)} nats away.`;
   }
 
   function row(one, step, before, rank) {
@@ -72,7 +76,7 @@ export function setUp(panel) {
     branch.addEventListener("click", () => write(before + one.token));
     return make(
       "tr", {},
-      make("td", { className: "token", textContent: one.token }),
+      make("td", { className: "token", textContent: marked(one.token) }),
       make("td", { className: "number", textContent: percent(one.probability, 2) }),
       ...(step.corpus ? [make("td", { className: "number", textContent: percent(step.corpus.candidates[rank] / step.corpus.count, 2) })] : []),
       make("td", {}, bar(one.probability)),
