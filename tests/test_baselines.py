@@ -11,8 +11,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from warmstart.baselines import BASELINES, baselines_for
+from warmstart.baselines.baseline import Sample, as_objects
 from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.classifiers import MARGINS, STRENGTHS
+from warmstart.baselines.tagging import tag_chain
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
@@ -228,3 +230,17 @@ def test_trec(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = load_task(RECIPES / "trec.yaml")
     result = run_with(TFIDF, label_budget(task, None, "holdout", 0))
     assert task_type_of(task).scores(task.test, result.test, task).score("accuracy") >= 0.88
+
+
+def test_words_around_tell_tags_that_a_word_alone_does_not() -> None:
+    """``can`` is a noun after ``the``, and a word that nobody tagged is known by its end; each word has probabilities."""
+    nouns = ["the can", "the dog", "the talking", "a can", "the walking"]
+    verbs = ["we can", "they can", "we go", "they talked", "we walked"]
+    inputs = as_objects([tuple(text.split()) for text in (*nouns, *verbs)])
+    labels = as_objects([np.array([0, 1])] * 5 + [np.array([2, 3])] * 5)
+    nothing = Split(inputs[:0], labels[:0])
+    task = Task("tags", ("DET", "NOUN", "PRON", "VERB"), Split(tuple(inputs), labels), nothing, nothing, type="tagging")
+    predict = tag_chain(Sample(inputs, labels, None, task, 0), 0.0)
+    found = predict([("the", "can"), ("we", "can"), ("they", "jumped")])
+    assert [one.argmax(axis=1).tolist() for one in found] == [[0, 1], [2, 3], [2, 3]]
+    np.testing.assert_allclose(found[2].sum(axis=1), 1)

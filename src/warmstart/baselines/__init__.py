@@ -21,6 +21,7 @@ from warmstart.baselines.classifiers import (
     support_vector_machine,
 )
 from warmstart.baselines.simple import MAJORITY, most_frequent_tags, rows_themselves, tfidf_overlap
+from warmstart.baselines.tagging import tag_chain
 from warmstart.baselines.vectors import (
     NAME_WEIGHTS,
     NEIGHBOUR_COUNTS,
@@ -158,6 +159,12 @@ BASELINES: Registry[Baseline] = Registry(
         ),
         "commonest tag of each word": Baseline(
             inputs_themselves, most_frequent_tags, ("tagging",), note="unknown words get the most frequent tag of all"
+        ),
+        "words and their neighbours": Baseline(
+            inputs_themselves,
+            tag_chain,
+            ("tagging",),
+            note="a linear chain: logistic regression on words, affixes, shapes and neighbours, and which tags follow each other",
         ),
     },
 )
