@@ -24,6 +24,7 @@ from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution, more_labels
 from warmstart.experiment.estimate import SweepEstimate
+from warmstart.experiment.fit import check_labels
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
@@ -424,6 +425,15 @@ def test_labels_of_which_nothing_can_be_learned_are_refused(labels: list[str], m
     """With what must hold, what came, and what to do."""
     with pytest.raises(DataError, match=message):
         ws.fit([f"text {number}" for number in range(len(labels))], labels)
+
+
+def test_many_classes_with_names_may_have_fewer_than_two_texts_each() -> None:
+    """Methods that read names answer with them; of ids and numbers as many are refused."""
+    names = [one + other for one in "abcdefgh" for other in "abcde"]  # 40, of which the first 20 repeat
+    texts = [f"text {number}" for number in range(60)]
+    check_labels(ws.Task.from_lists(texts, [*names, *names[:20]], test=0))
+    with pytest.raises(DataError, match="labels must repeat, but 60 texts have 40 different ones"):
+        check_labels(ws.Task.from_lists(texts, [f"id {place % 40}" for place in range(60)], test=0))
 
 
 def test_a_table_without_labels_is_refused_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,8 +49,8 @@ SHARE_OF_CURVE = 0.1
 """of the time for trials: what more labels would bring is not said if it takes longer"""
 SOON, TOKENS_PER_WORD = 1e12, 1.4
 """operations of an encoder that take some 15 seconds on two cores: so many are spent however short the time is"""
-MANY_DIFFERENT = 0.5
-"""a task with more labels per text has no classes"""
+MANY_DIFFERENT, MANY_NAMED = 0.5, 0.9
+"""a task with more labels per text has no classes; and one whose labels are all words without digits"""
 
 
 def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> FitResult:
@@ -112,7 +112,8 @@ def check_labels(task: Task) -> None:
         raise DataError(f"there must be texts of at least two labels, but all {counts.max()} have '{only}'; label some of another")
     if np.count_nonzero(counts > 1) < 2:
         raise DataError("at least two labels must have two texts each, but nearly every text has a label of its own; label more")
-    if np.count_nonzero(counts) > max(10, MANY_DIFFERENT * len(task.train)):
+    named = all(task.label_meanings) and not any(sign.isdigit() for name in task.labels for sign in name)
+    if np.count_nonzero(counts) > max(10, (MANY_NAMED if named else MANY_DIFFERENT) * len(task.train)):
         raise DataError(
             f"labels must repeat, but {len(task.train)} texts have {np.count_nonzero(counts)} different ones; numbers are learned "
             "by `warmstart adapt` (type: regression), and a column of ids is no label: name another with --label-column"
