@@ -221,11 +221,10 @@ def test_more_texts_are_read_as_the_table_was(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_a_file_says_what_labels_mean(tmp_path: Path, name: str, text: str) -> None:
-    """Lines, a csv or YAML; each description is of a label that there is."""
+    """Lines, a csv or YAML; also of labels that no text has."""
     (tmp_path / name).write_text(text)
-    assert read_descriptions(tmp_path / name, ("cat", "other")) == {"cat": "a pet that purrs", "other": "anything else"}
-    with pytest.raises(ConfigError, match=f"{name} must describe labels of the task, but 'other' is not one of cat, dog"):
-        read_descriptions(tmp_path / name, ("cat", "dog"))
+    for labels in (("cat", "other"), ("cat", "dog")):
+        assert read_descriptions(tmp_path / name, labels) == {"cat": "a pet that purrs", "other": "anything else"}
 
 
 def test_descriptions_are_read_as_they_are_written(tmp_path: Path) -> None:
@@ -242,11 +241,14 @@ def test_descriptions_are_read_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_descriptions_of_labels_reach_the_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the command's flag."""
+    """By the command's flag; a label that no text has is a label of the model."""
     monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
-    (tmp_path / "labels.txt").write_text("cat\ta pet that purrs\n")
+    (tmp_path / "labels.txt").write_text("cat\ta pet that purrs\nbird\tit flies\n")
     given = FitConfig(data=str(table(tmp_path)), labels_file=str(tmp_path / "labels.txt"), minutes=0.01, out=str(tmp_path / "run"))
-    assert fit_data(given).task.label_meanings == ("a pet that purrs", "other")
+    found = fit_data(given)
+    assert found.task.label_meanings == ("a pet that purrs", "other", "it flies")
+    assert found.model is not None
+    assert found.model.labels == ("cat", "other", "bird")
 
 
 def test_labels_that_say_nothing_make_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,7 +235,8 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
 def read_descriptions(file: Path, labels: Sequence[str]) -> dict[str, str]:
     """Label -> what it means, from a YAML mapping, or lines or a csv of a label and its description; a first line may say "label".
 
-    Raises ``ConfigError`` for another file, and for a description of no label; ``DataError`` for one that is not UTF-8.
+    It may describe labels that are not among ``labels``. Raises ``ConfigError`` for another file; ``DataError`` for one that is not
+    UTF-8.
     """
     if file.suffix in (".yaml", ".yml"):
         found = {str(label): "" if words is None else str(words) for label, words in read_yaml(file).items()}
@@ -251,7 +252,7 @@ def read_descriptions(file: Path, labels: Sequence[str]) -> dict[str, str]:
         if odd := [row for row in rows if len(row) != 2]:
             raise ConfigError(f"each line of {file} must have a label and its description, but one is {delimiter.join(odd[0])!r}")
         found = {label.strip(): words.strip() for label, words in rows if label.strip() != "label" or "label" in labels}
-    return _descriptions(found, labels, str(file))
+    return _descriptions(found, (*labels, *found), str(file))
 
 
 def _descriptions(found: Mapping[str, str], labels: Sequence[str], where: str) -> dict[str, str]:

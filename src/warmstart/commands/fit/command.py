@@ -54,7 +54,7 @@ class FitConfig(LabelledTableFlags):
     """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
     labels_file: FileInput[str | None] = None
     """what labels mean in words, for methods that read their names: lines of a label, a tab and its description, a csv of these two
-    columns, or YAML (label: description)"""
+    columns, or YAML (label: description); labels that only this file names count as labels without a text"""
     metric: Metric | None = None
     """what the best method is best in, and what is said of it: the share of texts on which it is right, or the mean over labels of
     their F1, where a rare label counts as much as a frequent one; default: accuracy, or what a manifest says"""
@@ -74,7 +74,7 @@ def fit_data(config: FitConfig) -> FitResult:
     """Read the texts and labels, compare, fit, save and report; the ``fit`` command."""
     task = read_labelled(config)
     if config.labels_file:
-        task = replace(task, label_descriptions=read_descriptions(Path(config.labels_file), task.labels))
+        task = _described(task, config.labels_file)
     if config.metric:
         task = replace(task, metric=config.metric)
     encoders, note = _encoders(config.encoders)
@@ -86,6 +86,15 @@ def fit_data(config: FitConfig) -> FitResult:
     for line in [*found.lines(folder if saved else None, page, config.data), *note]:
         console.print(line)
     return found
+
+
+def _described(task: Task, file: str) -> Task:
+    """The task with what a file says of its labels, and with labels that only the file names, which have no text."""
+    described = read_descriptions(Path(file), task.labels)
+    if new := [name for name in described if name not in task.labels]:
+        listed = ", ".join(new[:5]) + (f" and {len(new) - 5} more" if len(new) > 5 else "")
+        console.print(f"Labels without a text, from {file}: {listed}. Methods that read names can give them.")
+    return replace(task, labels=(*task.labels, *new), label_descriptions=described)
 
 
 def keep_fit(found: FitResult, folder: Path, write_page: Callable[[], Path]) -> tuple[Path | None, Path]:
