@@ -247,7 +247,7 @@ def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> Non
         assert server.stderr
         address = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
         with Person(browser, address, "Ann") as ann:
-            for _ in range(24):
+            for _ in range(36):
                 ann.answer(hidden[ann.text])
             page = ann.page
             page.click("#train")
