@@ -244,7 +244,7 @@ def compared(scores: Scores) -> str:
             clear = [one.claimable and not one.low <= 0 <= one.high for one in found]
             holm, draws = [p <= LEVEL for p in corrected_p_values(found)], sorted(one.noise.seeds for one in found)
             interval = t_interval([one.mean for one in found])
-            mean = points_interval(interval.mean, interval.low, interval.high) if len(found) > 1 else points(interval.mean)
+            mean = points_interval(interval.mean, interval.low, interval.high) if len(found) > 2 else points(interval.mean)
             tested = (_counts(found, clear), _counts(found, holm)) if draws[-1] > 1 else ("-", "-")
             spread = str(draws[0]) if draws[0] == draws[-1] else f"{draws[0]} to {draws[-1]}"
             lines.append((peer, str(labels), str(len(found)), spread, _counts(found, [True] * len(found)), *tested, mean))
