@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.baseline import Sample, as_objects
 from warmstart.baselines.choice import BaselineRun, run_baseline
-from warmstart.baselines.classifiers import MARGINS, STRENGTHS
+from warmstart.baselines.classifiers import MARGINS, STRENGTHS, logistic_regression
 from warmstart.baselines.tagging import tag_chain
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
@@ -162,6 +162,17 @@ def test_all_labels_with_a_holdout_are_tfidf_as_it_was() -> None:
         result = run(name, train, validation, test)
         assert (result.test.argmax(axis=1) == expected).all()
         assert [*result.tried.values()] == pytest.approx(scores)
+
+
+def test_by_macro_f1_every_class_counts_equally() -> None:
+    """The logistic regression is scikit-learn's with balanced weights; by accuracy it has none."""
+    rows, labels = rng(0, "unequal").normal(size=(40, 3)), np.repeat([0, 1], [34, 6])
+    split = Split(tuple(f"text {i}" for i in range(40)), labels.astype(np.int64))
+    for metric, weights in (("macro_f1", "balanced"), ("accuracy", None)):
+        task = Task("unequal", ("many", "few"), split, split, split, metric=metric)
+        found = logistic_regression(Sample(rows, split.labels, None, task, 0), 1.0)(rows)
+        wanted = LogisticRegression(C=1.0, max_iter=10_000, class_weight=weights).fit(rows, labels).predict_proba(rows)
+        np.testing.assert_allclose(found, wanted, atol=1e-9)
 
 
 def test_characters_are_those_of_scikit_learn_and_find_new_forms_of_known_words() -> None:

@@ -29,6 +29,8 @@ class ClassSample:
     pool: Any
     """(M, ·) rows without labels, or None"""
     seed: int
+    balanced: bool = False
+    """every class counts equally, however many texts it has"""
 
 
 ClassFit = Callable[[ClassSample, float], ClassReadout]
@@ -55,7 +57,8 @@ def _in_classes(fit: ClassFit, sample: Sample, labels: np.ndarray, classes: int,
     present, dense = np.unique(labels, return_inverse=True)
     if len(present) == 1:
         return ConstantReadout(np.eye(classes)[present[0]])
-    return fit(ClassSample(sample.rows, dense, sample.pool, sample.seed), setting).spread(present, classes)
+    balanced = sample.task.metric == "macro_f1" and sample.labels.ndim == 1
+    return fit(ClassSample(sample.rows, dense, sample.pool, sample.seed, balanced), setting).spread(present, classes)
 
 
 def from_margins(weights: np.ndarray, bias: np.ndarray, side: float = 1.0) -> LinearReadout:
@@ -81,10 +84,11 @@ PENALTIES = (0.1, 1.0, 10.0, 100.0)
 
 @for_labels
 def logistic_regression(sample: ClassSample, strength: float) -> LinearReadout:
-    """Logistic regression, until it has converged."""
+    """Logistic regression, until it has converged; where macro-F1 counts every class equally, its loss does too."""
     from sklearn.linear_model import LogisticRegression
 
-    return logistic(LogisticRegression(C=strength, max_iter=10_000).fit(sample.rows, sample.labels))
+    weights = "balanced" if sample.balanced else None
+    return logistic(LogisticRegression(C=strength, max_iter=10_000, class_weight=weights).fit(sample.rows, sample.labels))
 
 
 def logistic(model: Any) -> LinearReadout:

@@ -49,6 +49,8 @@ MOST_LINES = 12
 SHOWN_MISSING = 4
 ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
+KNOWN_WELL = 5
+"""texts of a label from which it is said that none of them is recognised"""
 MANY_UNSEEN = 0.03
 """share of new texts whose label no labelled text has, from which it is said"""
 
@@ -278,7 +280,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def warnings(self) -> list[str]:
         """What somebody should know of the texts and labels, at most six sentences."""
-        return [*filter(None, [self.unproven, self.unseen, self.misleads]), *self.audit.warnings]
+        return [*filter(None, [self.unproven, self.unseen, self.misleads, self.unrecognised]), *self.audit.warnings]
 
     @property
     def unproven(self) -> str:
@@ -305,6 +307,19 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             return ""
         always = f'Always "{label}" is right on {of_100(share)} of 100, so accuracy misleads'
         return f"{always}; --metric macro_f1 chooses by the mean over labels."
+
+    @property
+    def unrecognised(self) -> str:
+        """A frequent enough label that the chosen method never recognises, where accuracy chose it."""
+        if not self.learned or self.task.metric != ACCURACY or self.misleads:
+            return ""
+        counts = np.bincount(self.left_out.labels, minlength=len(self.task.labels))
+        right = np.bincount(self.left_out.labels, self.best.right, minlength=len(self.task.labels))
+        never = [name for name, one, count in zip(self.task.labels, right, counts, strict=True) if count >= KNOWN_WELL and not one]
+        if not never:
+            return ""
+        named = " and ".join(f'"{name}"' for name in never[:2]) + (f" and {len(never) - 2} others" if len(never) > 2 else "")
+        return f"Of the texts with {named} none is recognised; --metric macro_f1 chooses by the mean over labels."
 
     @cached_property
     def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:

@@ -32,7 +32,7 @@ from warmstart.runs.state import TRIALS
 from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, unsealed
 from warmstart.tasks.load import load_task
 
-VERSION = {"baseline": 8, "frozen": 10, "adapted": 9, "scratch": 9, "stack": 12}
+VERSION = {"baseline": 9, "frozen": 11, "adapted": 9, "scratch": 9, "stack": 12}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
 PREDICTIONS = "predictions"
 """key of the hash of a trial's predictions, which are in a file beside its result"""
