@@ -25,7 +25,10 @@ BY_HAND = {
     "baselines.md": {"baseline": "the lines of Python below it"},
     "performance.md": {"step": "benchmarks/attention.py, a constant"},
     "how-sure.md": {"labelled texts": "the formula above it"},
-    "other.md": {"model": "benchmarks/fixed_settings.py, which chose a default"},
+    "other.md": {
+        "model": "benchmarks/fixed_settings.py, which chose a default",
+        "labelled texts of": "benchmarks/several_labels.py, of tables that are not in the repository",
+    },
     "peers.md": {"against": "benchmarks/peers.py, from results/peers.ndjson", "method": "the same"},
     "study-results.md": {"method": "faithfulness on questions cut from their labels"},
 }
