@@ -125,6 +125,8 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     predictions = predictions_of(bundle, texts, top=config.top)
     if cut := predictions.cut:
         console.print(cut)
+    if none := sum(row.get("labels") == [] for row in predictions):
+        console.print(f"no label reached its threshold in {none:,} of {len(texts):,} texts")
     probabilities, typicality = predictions.probabilities, predictions.typicality
     confidences = np.ones(len(texts)) if probabilities is None else confidences_of(probabilities)
     if typicality is None and config.refuse_unknown:

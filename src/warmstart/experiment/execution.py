@@ -310,7 +310,7 @@ def _chosen(budget: LabelBudget, trial: Trial, predictions: Any) -> dict[str, An
     decided = left_out_at_thresholds(budget.task, budget.choosing, predictions)
     scores = task_type.scores(budget.choosing, decided, budget.task)
     resampled = task_type.resampled_scores(budget.choosing, decided, budget.task)
-    calibrated = budget.task.single_label and task_type.probabilistic
+    calibrated = task_type.probabilistic and (budget.task.single_label or task_type.several_labels)
     return {
         "gain": loss_gain(predictions, budget.choosing.labels, budget.labels) if calibrated else None,
         "validation": scores.score(budget.task.metric),

@@ -25,11 +25,13 @@ from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import keeps_backbone, reads_pool, stack_of
 from warmstart.experiment.more_labels import more_labels
 from warmstart.experiment.refit import Refit, refit
+from warmstart.experiment.several_labels_result import SeveralLabelsResult
 from warmstart.experiment.stack import STACK, combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial
 from warmstart.finetuning.calibration import confidence_and_correct, threshold_from
+from warmstart.finetuning.schemes import make_scheme
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.runs.verdict import ACCURACY
 from warmstart.seeding import rng
@@ -37,9 +39,15 @@ from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.intervals import Estimate, percentiles
 from warmstart.stats.proportions import wilson_interval
-from warmstart.tasks import task_type_of
 from warmstart.tasks.predict import predict
 from warmstart.tasks.scoring import score_test
+from warmstart.tasks.thresholds import (
+    at_thresholds,
+    has_thresholds,
+    left_out_at_thresholds,
+    scores_left_out,
+    thresholds_of,
+)
 
 REPETITIONS = 5
 """of cross-validation, each with other folds"""
@@ -60,6 +68,9 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
     the settings of ``command``, if they are given. Raises ``DataError`` for labels of which no method can learn.
     """
     check_labels(task)
+    several = has_thresholds(task)
+    if several:
+        config = config.model_copy(update={"schemes": tuple(one for one in config.schemes if not make_scheme(one).contrast)})
     alone = replace(task, test=task.test.take(NO_TEXTS))
     sweep = open_sweep(config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()}), alone, command)
     sweep, runs, missing = _run_cheapest_first(sweep)
@@ -67,7 +78,8 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
     budget = sweep.budget(None)
     pool = task_pool(alone, config.pool).without(budget)
     tests = (one.no_signal for one in runs.results.values() if one.no_signal is not None)
-    found = FitResult(task, len(pool), candidates, budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
+    kind = SeveralLabelsResult if several else FitResult
+    found = kind(task, len(pool), candidates, budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
     if not found.learned:
         return found
     method = next(one for one in sweep.methods if one.name == found.best.name)
@@ -75,10 +87,11 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
     until = time.time() + SHARE_OF_CURVE * duration_seconds(config.budget or "3m")
     more = more_labels(_cheapest_like(found, sweep), sweep, runs, until) if counted else None
     done = refit(method, runs, sweep.context)
-    held_out = _held_out(done, sweep, runs)
+    held_out = done.model.calibration or Calibration() if several else _held_out(done, sweep, runs)
     model = replace(done.model, calibration=held_out)
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
-    return replace(found, model=model, more=more, alone=threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE), tested=tested)
+    sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
+    return replace(found, model=model, more=more, alone=sure, tested=tested)
 
 
 def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
@@ -103,9 +116,13 @@ def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns) -> Calibration:
 
 def check_labels(task: Task) -> None:
     """Raise ``DataError`` if there is nothing to tell apart: another task type, one class, or nearly as many labels as texts."""
-    if not task.single_label or not all(isinstance(text, str) for text in task.train.texts):
-        kind = f"a {task.type} task" if not task.single_label else "of pairs of texts"
-        raise DataError(f"fit learns one label for each single text, but this is {kind}; `warmstart adapt` trains it")
+    several = has_thresholds(task)
+    if not (task.single_label or several) or not all(isinstance(text, str) for text in task.train.texts):
+        kind = "of pairs of texts" if task.single_label or several else f"a {task.type} task"
+        raise DataError(f"fit learns labels of single texts, but this is {kind}; `warmstart adapt` trains it")
+    if several:
+        _check_several(task)
+        return
     counts = np.bincount(task.train.labels, minlength=len(task.labels))
     if np.count_nonzero(counts) < 2:
         only = task.labels[counts.argmax()]
@@ -117,6 +134,18 @@ def check_labels(task: Task) -> None:
         raise DataError(
             f"labels must repeat, but {len(task.train)} texts have {np.count_nonzero(counts)} different ones; numbers are learned "
             "by `warmstart adapt` (type: regression), and a column of ids is no label: name another with --label-column"
+        )
+
+
+def _check_several(task: Task) -> None:
+    """Raise ``DataError`` unless some label is on two texts and not on two others, and labels repeat."""
+    counts, texts = task.train.labels.sum(axis=0), len(task.train)
+    if not ((counts > 1) & (counts < texts - 1)).any():
+        raise DataError("there must be a label that two texts have and two have not, but there is none; label more texts")
+    if np.count_nonzero(counts) > max(10, MANY_DIFFERENT * texts):
+        raise DataError(
+            f"labels must repeat, but {texts} texts have {np.count_nonzero(counts)} different ones; name another column with "
+            "--label-column"
         )
 
 
@@ -166,22 +195,30 @@ def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
         if trials:
             split = trial_budget(trials[0], sweep.context).choosing
             parts = [_predicted(trial, sweep, runs, split) for trial in trials]
-            predicted = np.stack([part.argmax(axis=1) for part in parts])
-            right = predicted == split.labels
+            given = [_given(sweep.task, split, part) for part in parts]
             results = [runs.results[trial] for trial in trials]
             found.append(
                 OutOfFold(
                     method.name,
                     method.family,
                     np.mean(parts, axis=0),
-                    np.eye(len(sweep.task.labels))[predicted].mean(axis=0),
-                    right.mean(axis=0),
-                    tuple(task_type_of(sweep.task).scores(split, part, sweep.task).score(sweep.task.metric) for part in parts),
+                    np.mean([labels for labels, _ in given], axis=0),
+                    np.mean([right for _, right in given], axis=0),
+                    tuple(scores_left_out(sweep.task, split, part).score(sweep.task.metric) for part in parts),
                     float(np.mean([one.gain[0] for one in results if one.gain] or [0.0])),
                     float(np.mean([one.seconds for one in results])),
                 )
             )
     return tuple(found)
+
+
+def _given(task: Task, split: Split, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(N, C) 1 for each label that a text is given, else 0; and (N,) whether that is right."""
+    if has_thresholds(task):
+        labels = left_out_at_thresholds(task, split, probabilities)
+        return labels, (labels == split.labels).all(axis=1)
+    predicted = probabilities.argmax(axis=1)
+    return np.eye(len(task.labels))[predicted], predicted == split.labels
 
 
 def _predicted(trial: Trial, sweep: Sweep, runs: SweepRuns, split: Split) -> np.ndarray:
@@ -215,7 +252,7 @@ def _left_out(members: Sequence[TrialPredictions], split: Split) -> np.ndarray:
 
 def _tested(task: Task, model: Bundle | Stack, name: str, config: Config) -> Estimate:
     """The task's metric on the test split, which the ledger counts."""
-    probabilities = predict(model, task.test.texts).probabilities
+    probabilities = at_thresholds(predict(model, task.test.texts).probabilities, thresholds_of(model))
     scored = score_test(task, probabilities, ScoringRun.of(config).method(name, [task.digest]), None)
     if task.metric == ACCURACY:
         return wilson_interval(scored.score, len(np.unique(task.test.units)))

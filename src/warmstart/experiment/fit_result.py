@@ -24,6 +24,7 @@ from warmstart.runs.verdict import (
     Verdict,
     about_task,
     failures,
+    metric_words,
     row_of,
     score_words,
     steps_after,
@@ -169,7 +170,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         if worse_out_of_fold(rival, best):
             return ""
         mine, other = (f"{one.out_of_fold:.2f}" for one in pair)
-        return f"Not yet clear which is better: on your own texts, left out, they have a macro-F1 of {mine} and {other}."
+        metric = metric_words(self.task.metric)
+        return f"Not yet clear which is better: on your own texts, left out, they have a {metric} of {mine} and {other}."
 
     def _of_units(self, right: np.ndarray) -> np.ndarray:
         """The mean over the copies of each text."""
@@ -225,14 +227,25 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def rows(self) -> tuple[ScoreRow, ...]:
         """The chosen method, its rival, the best other one, and the most frequent label, in the metric on new texts."""
-        (label, share), metric, scores = self.majority, self.task.metric, self.alone_scores
+        metric, scores = self.task.metric, self.alone_scores
         best, rival = self.best.name, self.rival.name if self.rival else ""
         found = [row_of(best, metric, self.expected)] if self.learned else []
         found += [row_of(rival, metric, scores[rival].expected, self._role_of_rival)] if rival else []
         others = [name for name in scores if name not in (best, rival, MAJORITY_LABEL)][: SHOWN_METHODS - 1 - len(found)]
         found += [row_of(name, metric, scores[name].expected) for name in others]
+        return (*found, self.constant_row)
+
+    @property
+    def constant_row(self) -> ScoreRow:
+        """The score of the most frequent label."""
+        (label, share), metric = self.majority, self.task.metric
         constant = share if metric == ACCURACY else 2 * share / (1 + share) / len(self.task.labels)
-        return (*found, row_of(f'always "{label}"', metric, Estimate(constant, constant, constant)))
+        return row_of(f'always "{label}"', metric, Estimate(constant, constant, constant))
+
+    @property
+    def label_sentences(self) -> tuple[str, ...]:
+        """What is said of several labels per text."""
+        return ()
 
     @property
     def _role_of_rival(self) -> str:
@@ -259,7 +272,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             self.headline,
             rows,
             len(self.candidates) - len(rows),
-            tuple(filter(None, [self.unclear, self.answers_alone, self.how, self.no_time])),
+            tuple(filter(None, [*self.label_sentences, self.unclear, self.answers_alone, self.how, self.no_time])),
             mistakes,
             fails,
             steps_after(folder if self.learned else None, label),
@@ -269,7 +282,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def findings(self) -> list[str]:
         """The result in a few sentences."""
-        sentences = [self.headline, *filter(None, [self.how])]
+        sentences = [self.headline, *filter(None, [self.how]), *self.label_sentences]
         if self.learned and self.rival:
             has = score_words(self.task.metric, self.alone_scores[self.rival.name].expected.value)
             sentences += [f"{sentence_case(self._role_of_rival)}: {self.rival.name}, {has}.", *filter(None, [self.unclear])]
@@ -326,6 +339,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """Where the chosen method fails when texts are left out: the surest mistakes, and sentences about labels."""
         return failures(self.left_out.texts, self.left_out.labels, self.best.probabilities, self.task.labels)
 
+    label_header = ("label", "labelled texts", "right, %", "most often taken for")
+
     def label_rows(self) -> list[tuple[str, str, str, str]]:
         """(label, labelled texts, right of 100 out of fold, most often taken for) of each label, the weakest first."""
         predicted, rows = self.best.probabilities.argmax(axis=1), []
@@ -345,7 +360,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         rows = self.rows[self.learned :]
         width = max(len(row.name) for row in rows)
         others = [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in rows]
-        said = (self.unclear, self.answers_alone, self.outlook, self.how, self.no_time)
+        said = (*self.label_sentences, self.unclear, self.answers_alone, self.outlook, self.how, self.no_time)
         lines = [self.headline, *others, *filter(None, said)]
         lines += self.next_lines(saved, report, data)
         return [first, *(f"mind: {sentence}" for sentence in self.warnings[: MOST_LINES - 1 - len(lines)]), *lines]

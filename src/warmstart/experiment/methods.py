@@ -60,7 +60,9 @@ def list_methods(
         if scratch:
             tuned.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))
     methods += tuned
-    return [*methods, stack_of(methods)] if task.single_label and task_type_of(task).probabilistic else methods
+    task_type = task_type_of(task)
+    stackable = task_type.probabilistic and (task.single_label or task_type.several_labels)
+    return [*methods, stack_of(methods)] if stackable else methods
 
 
 def only_named(methods: Sequence[Method], names: Sequence[str]) -> list[Method]:

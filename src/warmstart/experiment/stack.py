@@ -22,7 +22,7 @@ from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.store import TrialPredictions
 from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.seeding import rng
-from warmstart.stats.calibration import apply_temperature, fit_temperature, log_losses
+from warmstart.stats.calibration import apply_temperature, each_label, fit_temperature, log_losses
 
 STACK = "stack"
 STEPS_PER_BAG = 5
@@ -62,12 +62,13 @@ class Share(NamedTuple):
 def combine(members: Sequence[TrialPredictions], labels: np.ndarray) -> tuple[list[Share], TrialPredictions]:
     """What is in the mean, the heaviest first, weights summing to 1; and the mean, (M, C) and (N, C).
 
-    ``members`` are in the order of their losses; of equal ones the earlier wins. ``labels`` (M,) are those of the texts that
-    choose. A single one is left as it is, with temperature 1, so that a stack of one is no better than its only member.
+    ``members`` are in the order of their losses; of equal ones the earlier wins. ``labels`` (M,), or (M, C) of several per text,
+    are those of the texts that choose. A single one is left as it is, with temperature 1, so that a stack of one is no better than
+    its only member.
     """
     temperatures = [fit_temperature(one.choosing, labels) for one in members]
     calibrated = [
-        TrialPredictions(*(apply_temperature(part, temperature) for part in one))
+        TrialPredictions(*(apply_temperature(part, temperature, labels.ndim == 2) for part in one))
         for one, temperature in zip(members, temperatures, strict=True)
     ]
     weights = _select_weights([one.choosing for one in calibrated], labels)
@@ -81,6 +82,8 @@ def combine(members: Sequence[TrialPredictions], labels: np.ndarray) -> tuple[li
 
 def _select_weights(calibrated: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
     """(K,) weights that sum to 1, from K arrays (M, C)."""
+    if labels.ndim == 2:
+        calibrated, labels = [each_label(one) for one in calibrated], labels.reshape(-1).astype(np.int64)
     right = np.exp([-log_losses(one, labels) for one in calibrated])
     chance, weights = rng(0, "stack"), np.zeros(len(calibrated))
     for _ in range(BAGS):

@@ -34,13 +34,13 @@ SAME_DISTANCE = 1e-9
 def probabilities(texts: Sequence[str | Sequence[str]], folder: Path = HERE) -> np.ndarray:
     """(N, C) the weighted mean of what the members predict, each with its temperature; then that of all. Numbers: (N, 1)."""
     config = settings_in(folder / "config.json")
-    parts = []
+    parts, several = [], config["type"] == "multilabel"
     for number, member in enumerate(config["members"], 1):
         place = folder / "members" / str(number)
         values = run_network(place, texts) if member["kind"] == "bundle" else run_baseline_files(place, texts)
-        parts.append(with_temperature(values, member["temperature"]))
+        parts.append(with_temperature(values, member["temperature"], several))
     mean = np.average(parts, axis=0, weights=[member["weight"] for member in config["members"]])
-    return with_temperature(mean, config["temperature"])
+    return with_temperature(mean, config["temperature"], several)
 
 
 def settings_in(file: Path) -> Any:
@@ -48,10 +48,13 @@ def settings_in(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def with_temperature(values: np.ndarray, temperature: float) -> np.ndarray:
-    """(N, C) probabilities of which the logits are divided by a temperature."""
+def with_temperature(values: np.ndarray, temperature: float, several: bool) -> np.ndarray:
+    """(N, C) probabilities of which the logits are divided by a temperature; of several labels each by itself."""
     if temperature == 1:
         return values
+    if several:
+        with_it, without = (np.log(one.clip(min=1e-30)) / temperature for one in (values, 1 - values))
+        return np.asarray(1 / (1 + np.exp(without - with_it)))
     return softmax_rows(np.log(values.clip(min=1e-30)) / temperature)
 
 

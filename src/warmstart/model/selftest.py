@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from warmstart.data.encode import Encoded, encode
 from warmstart.heads.head import TaskHead
-from warmstart.heads.per_text import RegressionHead
+from warmstart.heads.per_text import MultilabelHead, RegressionHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.seeding import rng
@@ -114,7 +114,8 @@ def calibrated_predictions(bundle: Bundle, named: Mapping[str, Tensor]) -> Tenso
     outputs = torch.stack([*named.values()], dim=1)
     if bundle.calibration is None:
         return outputs
-    return torch.from_numpy(apply_temperature(outputs.double().numpy(), bundle.calibration.temperature)).float()
+    several = isinstance(bundle.model.head, MultilabelHead)
+    return torch.from_numpy(apply_temperature(outputs.double().numpy(), bundle.calibration.temperature, several)).float()
 
 
 @torch.no_grad()

@@ -26,9 +26,10 @@ def stack_predictions(stack: Stack) -> dict[str, tuple[float, ...]]:
     columns = [_columns(member.model) for member in stack.members]
     if not all(one.size for one in columns):
         return {}
-    tempered = [apply_temperature(one, member.temperature) for one, member in zip(columns, stack.members, strict=True)]
+    several, pairs = stack.several_labels, zip(columns, stack.members, strict=True)
+    tempered = [apply_temperature(one, member.temperature, several) for one, member in pairs]
     together = np.average(tempered, axis=0, weights=[member.weight for member in stack.members])  # (N, C)
-    calibrated = apply_temperature(together, stack.calibration.temperature) if stack.calibration else together
+    calibrated = apply_temperature(together, stack.calibration.temperature, several) if stack.calibration else together
     names = stack.labels or ("number",)
     return {name: tuple(map(float, column)) for name, column in zip(names, calibrated.T, strict=True)}
 

@@ -63,6 +63,11 @@ class Stack(Shown, view="report.notebook:stack_view"):
                 )
 
     @property
+    def several_labels(self) -> bool:
+        """Whether a text may have several of them, each with a probability of its own."""
+        return self.type == "multilabel"
+
+    @property
     def networks(self) -> tuple[Bundle, ...]:
         """The members that are fine-tuned networks."""
         return tuple(one.model for one in self.members if isinstance(one.model, Bundle))

@@ -24,8 +24,15 @@ RANGE = (0.05, 20.0)
 """the temperatures searched"""
 
 
+def each_label(probabilities: np.ndarray) -> np.ndarray:
+    """(N C, 2) the probabilities that a text has not and has a label, from ``probabilities`` (N, C) of several per text."""
+    return np.stack([1 - probabilities, probabilities], axis=-1).reshape(-1, 2)
+
+
 def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """The temperature at which ``probabilities`` (N, C) give ``labels`` (N,) the lowest log loss (Guo et al. 2017, section 4.2).
+
+    With several labels per text, ``labels`` (N, C) of 1 and 0, the loss is that of each text and label.
 
     Minimises mean(-ln softmax(ln(probabilities) / T)[label]). Above 1 the model is overconfident. If every prediction is right, the
     loss falls with the temperature without end; it is then left at 1. The loss is convex in 1 / T, so a bounded search ends at the
@@ -37,6 +44,8 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """
     from scipy.optimize import minimize_scalar
 
+    if labels.ndim == 2:
+        probabilities, labels = each_label(probabilities), labels.reshape(-1).astype(np.int64)
     if bool((probabilities.argmax(axis=1) == labels).all()):
         return 1.0
     loss = _loss_by_slope(probabilities, labels)
@@ -92,8 +101,10 @@ def _loss_by_slope(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[f
     return loss
 
 
-def apply_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
+def apply_temperature(probabilities: np.ndarray, temperature: float, several: bool = False) -> np.ndarray:
     """(N, C) the softmax of the logits divided by ``temperature``, from ``probabilities`` (N, C) at temperature 1.
+
+    With ``several`` labels per text each probability is scaled by itself, by the logistic function.
 
     p_c^(1/T) / sum_k p_k^(1/T) (Guo et al. 2017, section 4.2). No prediction changes. Simulation: tests/test_calibration.py:
     ``test_a_known_distortion_is_found_and_mended``.
@@ -103,6 +114,8 @@ def apply_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarr
     """
     if temperature == 1:
         return probabilities
+    if several:
+        return np.asarray(apply_temperature(each_label(probabilities), temperature)[:, 1].reshape(probabilities.shape))
     scaled = np.log(probabilities.clip(min=1e-30)) / temperature
     scaled = np.exp(scaled - scaled.max(axis=1, keepdims=True))
     return scaled / scaled.sum(axis=1, keepdims=True)
@@ -121,7 +134,10 @@ def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(N,) -ln(probability of the true label) of each text in nats, cut alike."""
+    """(N,) -ln(probability of the true label) of each text in nats, cut alike; of several labels (N, C) the sum."""
+    if labels.ndim == 2:
+        found = log_losses(each_label(probabilities), labels.reshape(-1).astype(np.int64))
+        return np.asarray(found.reshape(labels.shape).sum(axis=1))
     return np.asarray(-np.log(probabilities[np.arange(len(labels)), labels].clip(min=1e-12)))
 
 
@@ -139,9 +155,10 @@ def loss_gain(probabilities: np.ndarray, labels: np.ndarray, known: np.ndarray) 
     >>> round(loss_gain(sure, labels, labels)[0], 3)  # ln 2 - 0.562
     0.131
     """
-    calibrated = apply_temperature(probabilities, fit_temperature(probabilities, labels))
-    frequencies = np.bincount(known, minlength=probabilities.shape[1]) / len(known)
-    gains = -np.log(frequencies[labels]) - log_losses(calibrated, labels)
+    several = labels.ndim == 2
+    calibrated = apply_temperature(probabilities, fit_temperature(probabilities, labels), several)
+    frequencies = known.mean(axis=0) if several else np.bincount(known, minlength=probabilities.shape[1]) / len(known)
+    gains = log_losses(np.tile(frequencies, (len(labels), 1)), labels) - log_losses(calibrated, labels)
     return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else np.inf
 
 

@@ -18,7 +18,8 @@ def p_of_no_signal(
 
     ``kernels`` are K matrices (N, N) of inner products of texts, one for each representation: words, characters, vectors. Each is
     centred and scaled to a mean diagonal of 1. Kernel ridge regression predicts every text from all others, linearly in the
-    labels, so that no permutation needs a fit (Ojala and Garriga 2010). With Y (N, C) the centred one-hot labels,
+    labels, so that no permutation needs a fit (Ojala and Garriga 2010). With Y (N, C) the centred one-hot
+    labels, or those of several per text,
 
         H = K (K + I)^-1,    S = (H - diag H) / (1 - diag H) by rows,    agreement = sum Y * S Y.
 
@@ -33,7 +34,7 @@ def p_of_no_signal(
     >>> found[0] < 0.01, found[1] > 0.05
     (True, True)
     """
-    one_hot = (labels[:, None] == np.unique(labels)).astype(float)
+    one_hot = labels.astype(float) if labels.ndim == 2 else (labels[:, None] == np.unique(labels)).astype(float)
     targets = one_hot - one_hot.mean(axis=0)
     orders = np.stack([np.arange(len(labels)), *(chance.permutation(len(labels)) for _ in range(permutations))])
     smoothers, largest = [_left_out(kernel) for kernel in kernels], np.zeros(len(orders))

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from warmstart.stats.formatting import of_100
+
 HALF = 0.5
 """the threshold where nothing is known"""
 SHARED_TEXTS = 3.0
 """how much all labels together count beside those of one: as so many of its texts"""
+SHARED_FOR_ALL = 20.0
+"""the same where the F1 of all labels together matters more than that of each (results/other.md)"""
 _MOST = 2000
 """thresholds tried"""
 
@@ -47,3 +51,17 @@ def label_thresholds(probabilities: np.ndarray, labels: np.ndarray, shared: floa
 def _at_least(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """(G,) how many values are at least as high as each threshold."""
     return len(values) - np.searchsorted(np.sort(values), thresholds)
+
+
+def given_and_found(labels: np.ndarray, predicted: np.ndarray) -> str:
+    """``"Of 100 labels given, 83 are right; of 100 that hold, 71 are found."`` of labels and predictions (N, C), 1 or 0."""
+    hits, given, held = float((labels * predicted).sum()), float(predicted.sum()), float(labels.sum())
+    if not given or not held:
+        return "No label is given." if not given else "No label holds."
+    return f"Of 100 labels given, {of_100(hits / given)} are right; of 100 that hold, {of_100(hits / held)} are found."
+
+
+def without_label(predicted: np.ndarray) -> str:
+    """``"No label reached its threshold in 12 of 100 texts."`` of predictions (N, C); empty if that is hardly ever so."""
+    share = float(np.mean(1 - np.max(predicted, axis=1))) if len(predicted) else 0.0
+    return f"No label reached its threshold in {of_100(share)} of 100 texts." if round(100 * share) else ""

@@ -151,8 +151,9 @@ def read(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Read:
     found = _read(bundle, inputs)
     if (calibration := bundle.calibration) is None:
         return found
-    values, typicality = apply_temperature(found.values, calibration.temperature), found.typicality
-    if typicality is None and calibration.held_out and task_type_for(bundle).one_label:
+    kind, typicality = task_type_for(bundle), found.typicality
+    values = apply_temperature(found.values, calibration.temperature, kind.several_labels)
+    if typicality is None and calibration.held_out and kind.one_label:
         confidence = np.array([confidence for confidence, _ in calibration.held_out])
         typicality = conformal_p_values(confidence, values.max(axis=1).round(6))
     return Read(values, found.cut, typicality)
@@ -180,7 +181,8 @@ def _read_stack(model: Stack | FittedBaseline, inputs: Sequence[Any]) -> Read:
         values, typicality = model.predict_and_compare(inputs)
         return Read(values, lambda: unread(model, inputs).sentence, typicality)
     found = [_read(one.model, inputs) for one in model.members]
-    calibrated = [apply_temperature(part.values, one.temperature) for one, part in zip(model.members, found, strict=True)]
+    pairs, several = zip(model.members, found, strict=True), model.several_labels
+    calibrated = [apply_temperature(part.values, one.temperature, several) for one, part in pairs]
     mean = np.average(calibrated, axis=0, weights=[one.weight for one in model.members])
     compared = (part.typicality for part in found if part.typicality is not None)
     return Read(mean, lambda: next(filter(None, (part.cut() for part in found)), ""), next(compared, None))

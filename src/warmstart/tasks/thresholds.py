@@ -13,7 +13,7 @@ from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
 from warmstart.stats.scores import Scores
-from warmstart.stats.several_labels import label_thresholds
+from warmstart.stats.several_labels import SHARED_FOR_ALL, SHARED_TEXTS, label_thresholds
 from warmstart.tasks import task_type_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,11 @@ def has_thresholds(task: Task) -> bool:
 
 def chosen_thresholds(task: Task, split: Split, predictions: Any) -> tuple[float, ...]:
     """The threshold of each label, from ``predictions`` (N, C) for texts that were left out; empty if the task has none."""
-    return tuple(label_thresholds(predictions, split.labels).tolist()) if has_thresholds(task) and len(split) else ()
+    return tuple(_thresholds(task, predictions, split.labels).tolist()) if has_thresholds(task) and len(split) else ()
+
+
+def _thresholds(task: Task, predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return label_thresholds(predictions, labels, SHARED_TEXTS if task.metric == "macro_f1" else SHARED_FOR_ALL)
 
 
 def thresholds_of(model: Bundle | Stack) -> tuple[float, ...]:
@@ -50,7 +54,7 @@ def left_out_at_thresholds(task: Task, split: Split, predictions: Any) -> Any:
     found = np.zeros(predictions.shape)
     for units in np.array_split(rng(0, "texts that choose thresholds").permutation(np.unique(split.units)), CHOOSING_PARTS):
         held = np.isin(split.units, units)
-        found[held] = predictions[held] >= label_thresholds(predictions[~held], split.labels[~held])
+        found[held] = predictions[held] >= _thresholds(task, predictions[~held], split.labels[~held])
     return found
 
 

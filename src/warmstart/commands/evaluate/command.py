@@ -40,6 +40,7 @@ from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import model_name, percent, percent_range
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
+from warmstart.stats.several_labels import HALF, given_and_found, without_label
 from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.storage import atomic_write, make_folder
 from warmstart.tasks import check_task_type
@@ -48,7 +49,7 @@ from warmstart.tasks.disagreements import measure_disagreements
 from warmstart.tasks.load import load_task, read_spec
 from warmstart.tasks.predict import read
 from warmstart.tasks.scoring import score_test, score_test_answers
-from warmstart.tasks.thresholds import at_thresholds, thresholds_of
+from warmstart.tasks.thresholds import at_thresholds, has_thresholds, thresholds_of
 from warmstart.tasks.trained_on import changed_data, known_texts_sentence, unseen_only
 from warmstart.tasks.two_models import as_model_numbers, check_rivals, measure_models
 from warmstart.tasks.unknown import recognised_sentence, split_off_unknown
@@ -231,6 +232,10 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
     else:
         low, high = percentiles(scored.resampled)
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
+    if has_thresholds(task):
+        given = np.asarray(scored.predictions) >= HALF
+        for sentence in filter(None, [given_and_found(test.labels, given), without_label(given)]):
+            console.print(sentence)
     notes = [found.cut(), recognised_sentence(bundle, found, strange, task.labels) if len(strange) else "", left_out]
     for sentence in (*filter(None, notes), *_model_knows(bundle, task), *read_ledger(task).findings):
         console.print(sentence)

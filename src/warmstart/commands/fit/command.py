@@ -15,6 +15,7 @@ from tyro.conf import Positional
 
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.data.label_cells import names_in
 from warmstart.data.read import source_format
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS
@@ -31,15 +32,21 @@ from warmstart.runs.record import write_record
 from warmstart.stack.files import save_model
 from warmstart.system.console import console, quietly
 from warmstart.system.storage import atomic_write
+from warmstart.tasks import task_type_of
 from warmstart.tasks.guess import Guess, guess_task
 from warmstart.tasks.load import load_task, read_descriptions, read_spec
 
-Metric = Literal["accuracy", "macro_f1"]
+Metric = Literal["accuracy", "macro_f1", "micro_f1", "subset"]
 FIT_FILE = "fit.json"
 FINE_TUNING = ("contrast",)
 """the best way with few labels (results/performance.md)"""
 SHARE_OF_TRIALS = 0.7
 """of the minutes: no method starts after that, so that the best can still be fitted to all labels"""
+
+
+MOST_WITHOUT = 0.5
+"""share of rows without a label from which these are not labelled, where a text may have several labels or none"""
+_Row = tuple[str, str | tuple[str, ...] | None]
 
 
 class FitConfig(LabelledTableFlags):
@@ -57,7 +64,8 @@ class FitConfig(LabelledTableFlags):
     columns, or YAML (label: description); labels that only this file names count as labels without a text"""
     metric: Metric | None = None
     """what the best method is best in, and what is said of it: the share of texts on which it is right, or the mean over labels of
-    their F1, where a rare label counts as much as a frequent one; default: accuracy, or what a manifest says"""
+    their F1, where a rare label counts as much as a frequent one; of several labels per text also micro_f1 (all labels together)
+    and subset (all labels right); default: accuracy, of several labels micro_f1, or what a manifest says"""
     minutes: float = Field(3, gt=0)
     """time for all of it, about"""
     encoders: FileInput[tuple[str, ...]] = ()
@@ -76,6 +84,7 @@ def fit_data(config: FitConfig) -> FitResult:
     if config.labels_file:
         task = _described(task, config.labels_file)
     if config.metric:
+        check_metric(task, config.metric)
         task = replace(task, metric=config.metric)
     encoders, note = _encoders(config.encoders)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
@@ -117,13 +126,16 @@ def fit(
     unlabelled: Sequence[str] = (),
     encoders: Sequence[str] = (),
     minutes: float = 3,
-    metric: Metric = "accuracy",
+    metric: Metric | None = None,
 ) -> FitResult:
     """The same for texts and labels in memory: the best model for them (``.model``), and how good it will be on new texts.
 
     Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
     """
-    task = replace(Task.from_lists(texts, labels, test=0, unlabelled=unlabelled), metric=metric)
+    task = Task.from_lists(texts, labels, test=0, unlabelled=unlabelled)
+    if metric:
+        check_metric(task, metric)
+        task = replace(task, metric=metric)
     names, _ = _encoders(encoders)
     with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, quietly():
         return fit_task(task, _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run")))
@@ -150,7 +162,7 @@ def read_labelled(config: FitConfig) -> Task:
     place = Path(config.data)
     if place.is_file() and place.suffix not in (".yaml", ".yml"):
         guess = guess_task(place, config)
-        if guess.columns and guess.type == "classification" and "second" not in guess.source:
+        if guess.columns and guess.type in ("classification", "multilabel") and "second" not in guess.source:
             return _with_more(_from_table(place, guess, config), config)
     if config.test:
         raise ConfigError(f"--test goes with a table of texts and labels, but {place} is none; name the test texts in a manifest")
@@ -167,34 +179,49 @@ def _from_table(place: Path, guess: Guess, config: FitConfig) -> Task:
     for sentence in guess.sentences()[:1]:
         console.print(sentence)
     source = Source(path=str(place), **guess.source)
-    rows = _rows(source, place)
-    scored = list[tuple[str, str]]()
+    several = guess.type == "multilabel"
+    rows = _rows(source, place, several)
+    scored = list[_Row]()
     if tested := config.test or guess.test:
         try:
-            scored = [row for row in _rows(source.model_copy(update={"path": str(tested)}), Path(tested)) if row[1]]
+            found = _rows(source.model_copy(update={"path": str(tested)}), Path(tested), several)
+            scored = [row for row in found if row[1] is not None]
         except DataError as error:
             if config.test:
                 raise
             console.print(f"{tested} is not used: {error}")
     test = tuple(map(list, zip(*scored, strict=True))) if scored else 0
-    texts, labels = zip(*(row for row in rows if row[1]), strict=True)
-    more = [text for text, label in rows if not label]
+    texts, labels = zip(*(row for row in rows if row[1] is not None), strict=True)
+    more = [text for text, label in rows if label is None]
     task = Task.from_lists(texts, labels, test=test, unlabelled=more, name=place.stem, seed=config.seed)  # type: ignore[arg-type]
     return replace(task, reading=reading_of(source))
 
 
-def _rows(source: Source, file: Path) -> list[tuple[str, str]]:
-    """(text, label) of each row that has a text; the label is empty if there is none. Raises ``DataError`` if all are."""
+def _rows(source: Source, file: Path, several: bool) -> list[_Row]:
+    """(text, label or labels) of each row that has a text; None if it has none. Raises ``DataError`` if all are.
+
+    With ``several`` labels per text, a row without one is a text for which none holds; if most rows are like that, nobody labelled
+    them.
+    """
     table = read_table(source, file, source_format(source, file))
     if missing := [name for name in (source.text, source.label) if name not in table.columns]:
         raise DataError(f"{file} must have the column '{missing[0]}', but has {', '.join(table.columns)}")
     cells = zip(table[source.text].to_list(), table[source.label].to_list(), strict=True)
-    rows = [
-        (str(text), "" if label is None else str(label).strip()) for text, label in cells if text is not None and str(text).strip()
-    ]
+    given = [(str(text), label) for text, label in cells if text is not None and str(text).strip()]
+    rows: list[_Row] = [(text, None if label is None else str(label).strip() or None) for text, label in given]
+    if several:
+        rows = [(text, names_in(label, source.separator)) for text, label in given]
+        if sum(not names for _, names in rows) > MOST_WITHOUT * len(rows):
+            rows = [(text, names or None) for text, names in rows]
     if not any(label for _, label in rows):
         raise DataError(f"{file} must have labels in column '{source.label}', but has none; name another with --label-column")
     return rows
+
+
+def check_metric(task: Task, metric: str) -> None:
+    """Raise ``ConfigError`` for a metric that a task does not have."""
+    if metric not in (known := task_type_of(task).metrics):
+        raise ConfigError(f"--metric must be one of a {task.type} task, {', '.join(known)}, but is {metric}")
 
 
 def _with_more(task: Task, config: FitConfig) -> Task:

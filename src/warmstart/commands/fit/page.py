@@ -13,7 +13,7 @@ from warmstart.experiment.fit_result import FitResult
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
-from warmstart.runs.verdict import ACCURACY
+from warmstart.runs.verdict import ACCURACY, metric_words
 from warmstart.stats.formatting import percent, percent_value
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import wilson_interval
@@ -35,14 +35,14 @@ def fit_view(result: FitResult, folder: Path | None = None, data: str = "TABLE")
 
 def _labels_section(result: FitResult) -> Section:
     """Each label."""
-    table = Table(("label", "labelled texts", "right, %", "most often taken for"), result.label_rows())
+    table = Table(result.label_header, result.label_rows())
     return Section("Labels", ("Each text when it is left out.",), (table,))
 
 
 def _methods_section(result: FitResult) -> Section:
     """Everything that ran."""
     methods = {one.name: one for one in result.candidates}
-    counted, found = result.task.metric == ACCURACY, result.selected
+    counted, found, metric = result.task.metric == ACCURACY, result.selected, metric_words(result.task.metric)
     rows = [
         (name, percent_value(score.out_of_fold), f"{one.gain:.2f}", str(len(one.scores)), f"{one.seconds:.1f}")
         for name, score in result.alone_scores.items()
@@ -50,18 +50,18 @@ def _methods_section(result: FitResult) -> Section:
     ]
     text = (
         _repetitions(result),
-        f"The best {'is right on' if counted else 'has a macro-F1 of'} {percent(found.out_of_fold)}; being chosen flatters it by "
+        f"The best {'is right on' if counted else f'has a {metric} of'} {percent(found.out_of_fold)}; being chosen flatters it by "
         f"{percent(found.optimism)}, by resampling.",
         "Gain: nats per text over the label frequencies, calibrated. Without any above 0 nothing is recommended.",
         *([] if result.no_signal is None else [f"{LEARNABLE}, p = {result.no_signal:.3f}."]),
     )
     chart = [(name, methods[name].scores, *_ends(result, score)) for name, score in result.alone_scores.items()]
     caption = (
-        f"{'Labels predicted correctly' if counted else 'F1, the mean over labels,'} when their texts are left out: each "
+        f"{'Labels predicted correctly' if counted else f'The {metric}'} when their texts are left out: each "
         "repetition, their mean, and its 95% interval over texts. The best is flattered by being the best."
     )
     figure = Figure("methods", caption, comparison_chart(chart, result.task.metric))
-    header = ("method", "right, %" if counted else "macro-F1, %", "gain", "repetitions", "seconds per fit")
+    header = ("method", "right, %" if counted else f"{metric}, %", "gain", "repetitions", "seconds per fit")
     return Section("All methods", text, (figure, Table(header, rows)))
 
 
