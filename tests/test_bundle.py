@@ -46,7 +46,7 @@ from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
 
-MODULES_TO_PREDICT = 89
+MODULES_TO_PREDICT = 92
 
 
 @pytest.fixture(scope="module")

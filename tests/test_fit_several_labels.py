@@ -116,8 +116,8 @@ def test_sentences_of_labels() -> None:
     """Counted over all texts and labels."""
     labels, predicted = np.array([[1, 0], [1, 1], [0, 0]]), np.array([[1, 1], [1, 0], [0, 0]])
     assert given_and_found(labels, predicted) == "Of 100 labels given, 67 are right; of 100 that hold, 67 are found."
-    assert without_label(predicted) == "No label reached its threshold in 33 of 100 texts."
-    assert (without_label(np.ones((3, 2))), given_and_found(labels, 0 * labels)) == ("", "No label is given.")
+    assert without_label(1 / 3) == "No label reached its threshold in 33 of 100 texts."
+    assert (without_label(0.001), given_and_found(labels, 0 * labels)) == ("", "No label is given.")
 
 
 def test_each_label_is_calibrated_by_itself() -> None:

@@ -13,6 +13,7 @@ import pytest
 from helpers.labelling import TextsInOrder, news
 from helpers.mutants import LABELS, bases
 from warmstart.labelling.exporting import as_bytes
+from warmstart.labelling.records import IMPORTED
 from warmstart.model.files import save
 from warmstart.runs.verdict import Verdict, write_verdict
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -182,6 +183,17 @@ def test_what_was_labelled_is_found_and_corrected(session: TextsInOrder) -> None
     session.project.change_settings(judge="Anna")
     ask(session, ("/api/correct", ANNA | {"text": 2, "value": 3}))
     assert session.project.labelled() == {0: 3, 2: 3}
+    assert ask(session, ("/api/correct", ANNA | {"text": 0, "value": None}))[0].json()["label"] is None
+    assert session.project.labelled() == {2: 3}
+
+
+def test_whoever_is_alone_corrects_an_import(session: TextsInOrder) -> None:
+    """As soon as somebody else has answered they differ, and the label that counts stays what it was decided to be."""
+    project = session.project
+    project.answer(project.draw(text=0, person="imported", queue=IMPORTED).id, "imported", 1, 0)
+    assert ask(session, ("/api/correct", ANNA | {"text": 0, "value": 2}))[0].json()["label"] == 2
+    assert ask(session, ("/api/correct", {"person": "Ben", "text": 0, "value": 3}))[0].json()["label"] == 2
+    assert project.labelled() == {0: 2}
 
 
 WRONG: list[tuple[str, Any, str]] = [

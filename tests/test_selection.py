@@ -25,6 +25,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.model import swap_head
 from warmstart.tasks import TASK_TYPES, task_type_of
 from warmstart.tasks.load import load_task
+from warmstart.tasks.thresholds import scores_left_out
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
 
@@ -74,7 +75,7 @@ def test_every_task_type_is_chosen_for(bundle: Bundle, tmp_path: Path) -> None:
         budget = label_budget(task, 24, selection, 0)
         run = fine_tune_within(bundle, encoded, budget, config, SelectionSettings(selection, choose=True))
         assert len(run.choosing) == len(budget.choosing), name
-        score = task_type_of(task).scores(budget.choosing, run.choosing, task).score(task.metric)
+        score = scores_left_out(task, budget.choosing, run.choosing).score(task.metric)
         assert score == pytest.approx(run.validation_score), name
         assert len(run.final.test_predictions) == len(task.test), name
 

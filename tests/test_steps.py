@@ -314,4 +314,5 @@ def test_a_finished_run_leaves_no_steps(place: Path, monkeypatch: pytest.MonkeyP
         "figures",
         "report.html",
         "run.json",
+        "verdict.json",
     ]

@@ -64,7 +64,7 @@ def test_finishing_prints_writes_and_returns_what_is_shown(tmp_path: Path, capsy
     assert pl.read_csv(tmp_path / "scores.csv")["name"].to_list() == ["a", "b"]
     html = (tmp_path / "report.html").read_text()
     assert [section.title for section in shown.sections] == ["Details"]
-    assert '<p class="sentence">It works.</p>' in html
+    assert "<h1>It works.</h1>" in html
     assert "<h2>Findings</h2>" in html
     assert "A paragraph." in html
     assert "<dt>best</dt><dd>50.0%</dd>" in html

@@ -41,8 +41,8 @@ def test_a_text_of_none_of_the_labels_is_marked_and_keeps_its_label(model: str, 
     rows = predict(PredictConfig(model=model, texts=TEXTS))
     assert [(row["unknown"], row["label"] is None) for row in rows] == [(False, False), (True, False), (False, False)]
     said = " ".join(capsys.readouterr().err.split())
-    assert "1 of the 3 texts is marked as unknown: it is like those of none of the labels." in said
-    assert "Of texts that belong to a label, at most 5 of 100 are marked so" in said
+    assert "1 of 3 texts is marked as unknown: it is like those of none of the labels." in said
+    assert "Of texts that belong to a label, at most 5% are marked so" in said
 
 
 def test_it_is_refused_if_asked(model: str, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_it_is_refused_if_asked(model: str, tmp_path: Path) -> None:
     with checked_here():
         plain = str(save_stack(animals(held_out=False), tmp_path / "plain"))
     assert "unknown" not in predict(PredictConfig(model=plain, texts=TEXTS))[0]
-    with pytest.raises(DataError, match="--refuse-unknown needs a model of fit"):
+    with pytest.raises(DataError, match="--refuse-unknown needs a model that gives one label"):
         predict(PredictConfig(model=plain, texts=TEXTS, refuse_unknown=True))
 
 

@@ -83,9 +83,9 @@ class TextsInOrder:
         """Answered texts; the first is doubted."""
         return answered_texts(self.project, query, (0,))
 
-    def correct(self, person: str, text: int, value: int | None) -> None:
+    def correct(self, person: str, text: int, value: int | None) -> Any:
         """Another answer."""
-        correct(self.project, person, text, value)
+        return correct(self.project, person, text, value)
 
     def last(self, person: str) -> int | None:
         """What undo takes back."""

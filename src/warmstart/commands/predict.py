@@ -130,7 +130,10 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     probabilities, typicality = predictions.probabilities, predictions.typicality
     confidences = np.ones(len(texts)) if probabilities is None else confidences_of(probabilities)
     if typicality is None and config.refuse_unknown:
-        raise DataError("--refuse-unknown needs a model of fit, or one adapted with --calibration-fraction; leave it out")
+        raise DataError(
+            "--refuse-unknown needs a model that gives one label per text, made by fit or adapted with --calibration-fraction; "
+            "leave it out"
+        )
     unknown = np.zeros(len(texts), dtype=bool) if typicality is None else typicality <= config.unknown_share
     if unknown.any():
         console.print(unknown_sentence(int(unknown.sum()), len(texts), config.unknown_share))

@@ -30,7 +30,7 @@ from warmstart.experiment.execution import baseline_within, score_trial
 from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
 from warmstart.experiment.trial import Method, Trial
-from warmstart.finetuning.calibration import calibrate
+from warmstart.finetuning.calibration import calibrate, fitted_calibration
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.ensemble import (
     STACKABLE,
@@ -57,6 +57,7 @@ from warmstart.stats.formatting import merged_notes, percent
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions
+from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, has_thresholds
 from warmstart.training.distributed import world
 from warmstart.training.trackers import TRACKERS, Mirror
 
@@ -226,9 +227,9 @@ class _Trials:
             found = [self._trained(name, seed, kept) for seed in self.budgets]
             self.runs[name], self.scored[name] = zip(*found, strict=True)
 
-    def add(self, method: Method, predictions: Any) -> None:
-        """A single model, by its predictions for the test texts."""
-        self.scored[method.name] = (self._scored(self._trial(method, self.config.seed), predictions),)
+    def add(self, method: Method, predictions: Any, choosing: Any = None) -> None:
+        """A single model, by its predictions for the test texts, and for those that choose."""
+        self.scored[method.name] = (self._scored(self._trial(method, self.config.seed), predictions, choosing),)
 
     def add_baselines(self) -> None:
         """What needs no network."""
@@ -240,9 +241,9 @@ class _Trials:
         drawn = self.config.labels is not None and not self.config.one_draw
         trials = [self._trial(method, seed) for seed in (self.budgets if drawn else [self.config.seed])]
         runs = (run for _, run, _ in (baseline_within(trial, self.context) for trial in trials))
-        found = world().first_alone(lambda: [(run.test, run.note) for run in runs])
-        self.scored[method.name] = tuple(self._scored(trial, test) for trial, (test, _) in zip(trials, found, strict=True))
-        self._notes[method.name] = [note for _, note in found]
+        found = world().first_alone(lambda: [(run.test, run.choosing, run.note) for run in runs])
+        self.scored[method.name] = tuple(self._scored(trial, *made[:2]) for trial, made in zip(trials, found, strict=True))
+        self._notes[method.name] = [note for *_, note in found]
 
     def teaching(self, lesson: Lesson) -> TeachingResult:
         """The teacher beside the student without and with it; the teacher's predictions for the test texts are scored."""
@@ -267,7 +268,9 @@ class _Trials:
             models.insert(0, average_probabilities(encoded, self.first, runs, networks))
         seconds = seconds_per_text(networks[0], self.task.test.texts)
         for one in models:
-            self.add(method.model_copy(update={"name": one.name, "family": "stack", "scheme": ""}), one.test_predictions)
+            self.add(
+                method.model_copy(update={"name": one.name, "family": "stack", "scheme": ""}), one.test_predictions, one.choosing
+            )
         return EnsembleResult(wanted, tuple(models), parameter_counts(networks[0].model)["total"], seconds)
 
     def table(self, first: str) -> MethodTable:
@@ -292,11 +295,14 @@ class _Trials:
         trial, scratch = self._trial(method, seed), method.family == "scratch"
         choice, settings = replace(selection_settings(trial), title=title, **kept), trial_settings(trial, self.context)
         run = fine_tune_within(self.bundle, encoded, self.budgets[seed], settings, choice, scratch=scratch)
-        test = self._scored(trial, run.final.test_predictions)
+        test = self._scored(trial, run.final.test_predictions, run.choosing)
         console.print(f"{title}: {self.task.metric} {percent(test.score)} in {run.seconds:.0f} s")
         return run, test
 
-    def _scored(self, trial: Trial, predictions: Any) -> ScoredPredictions:
+    def _scored(self, trial: Trial, predictions: Any, choosing: Any = None) -> ScoredPredictions:
+        """With several labels per text at the thresholds that ``choosing``, predictions for texts that were left out, gives."""
+        if choosing is not None:
+            predictions = at_thresholds(predictions, chosen_thresholds(self.task, self.budgets[trial.seed].choosing, choosing))
         return score_trial(self.task, predictions, trial, self.context, *trial.learning_rates)
 
     def _network(self, run: BudgetedRun) -> Bundle:
@@ -347,9 +353,11 @@ def adapted_bundle(
     model = kept.model if kept else Bundle(best.final.model, origin.tokenizer, task.labels)
     history = (record,) if isinstance(model, Stack) else (*origin.history, record)
     model = replace(model, history=history)
+    choosing = kept.choosing if kept else best.choosing
+    if has_thresholds(task):
+        return replace(model, calibration=fitted_calibration(result.budgets[best.seed], choosing))
     if not task_type_of(task).one_label:
         return model
-    choosing = kept.choosing if kept else best.choosing
     return replace(model, calibration=calibrate(model, result.budgets[best.seed], choosing, calibration_texts))
 
 

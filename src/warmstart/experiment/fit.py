@@ -207,6 +207,7 @@ def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
                     tuple(scores_left_out(sweep.task, split, part).score(sweep.task.metric) for part in parts),
                     float(np.mean([one.gain[0] for one in results if one.gain] or [0.0])),
                     float(np.mean([one.seconds for one in results])),
+                    float(np.mean([~labels.any(axis=1) for labels, _ in given])),
                 )
             )
     return tuple(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,6 +23,7 @@ from warmstart.runs.verdict import (
     Verdict,
     about_task,
     failures,
+    label_command,
     metric_words,
     row_of,
     score_words,
@@ -73,6 +73,8 @@ class OutOfFold(NamedTuple):
     """nats per text over the label frequencies, calibrated; mean over repetitions"""
     seconds: float
     """of one fit"""
+    blank: float = 0.0
+    """share of texts that it gives no label, mean over repetitions"""
 
 
 @dataclass(frozen=True)
@@ -203,11 +205,21 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return self.task.labels[number], count / len(self.task.train)
 
     @property
+    def counted(self) -> str:
+        """What it learned from."""
+        return f"{len(self.task.train):,} {'labels' if self.task.single_label else 'labelled texts'}"
+
+    @property
+    def always(self) -> str:
+        """What a method does that learns nothing."""
+        return f"always saying {self.majority[0]}"
+
+    @property
     def headline(self) -> str:
         """What to do, how good it is, against what; at most 25 words."""
         if not self.learned:
-            return f"Label more texts first: no method does better than always saying {self.majority[0]}."
-        known_from = f"{len(self.task.test):,} test texts" if self.tested else f"{len(self.task.train):,} labels"
+            return f"Label more texts first: no method does better than {self.always}."
+        known_from = f"{len(self.task.test):,} test texts" if self.tested else self.counted
         return use_sentence(self.best.name, self.task.metric, self.expected, known_from)
 
     @property
@@ -220,7 +232,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         count = sum(one.name != MAJORITY_LABEL for one in self.candidates)
         once = ", in one repetition" * (len(self.best.scores) == 1)
         return (
-            f"Estimated from your {len(self.task.train):,} labels alone, each left out in turn{once}; the luck of being the best "
+            f"Estimated from your {self.counted} alone, each left out in turn{once}; the luck of being the best "
             f"of {count} methods is taken off."
         )
 
@@ -239,7 +251,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     def constant_row(self) -> ScoreRow:
         """The score of the most frequent label."""
         (label, share), metric = self.majority, self.task.metric
-        constant = share if metric == ACCURACY else 2 * share / (1 + share) / len(self.task.labels)
+        constant = share if metric == ACCURACY else 2 * share / (1 + share) / len(np.unique(self.left_out.labels))
         return row_of(f'always "{label}"', metric, Estimate(constant, constant, constant))
 
     @property
@@ -264,18 +276,18 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The first screen; ``folder`` is that of the run, if the model was saved, and ``data`` names the labelled texts."""
         mistakes, fails = self.failures if self.learned else ((), ())
         title = f"Label {self.outlook.replace('more labels:', 'more:').rstrip('.') or 'more'}"
-        label = NextStep("label", title, f"warmstart label {shlex.quote(data)}")
+        label = [NextStep("label", title, label_command(data, self.task.labels))] if self.task.single_label else []
         rows = self.rows
         return Verdict(
             about_task(self.task.name, self.task.labels),
-            f"{len(self.task.train):,} labels",
+            self.counted,
             self.headline,
             rows,
             len(self.candidates) - len(rows),
             tuple(filter(None, [*self.label_sentences, self.unclear, self.answers_alone, self.how, self.no_time])),
             mistakes,
             fails,
-            steps_after(folder if self.learned else None, label),
+            steps_after(folder if self.learned else None, *label),
             tuple(self.warnings),
         )
 
@@ -363,12 +375,13 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         said = (*self.label_sentences, self.unclear, self.answers_alone, self.outlook, self.how, self.no_time)
         lines = [self.headline, *others, *filter(None, said)]
         lines += self.next_lines(saved, report, data)
-        return [first, *(f"mind: {sentence}" for sentence in self.warnings[: MOST_LINES - 1 - len(lines)]), *lines]
+        return [first, *(f"mind: {sentence}" for sentence in self.warnings[: max(0, MOST_LINES - 1 - len(lines))]), *lines]
 
     def next_lines(self, saved: Path | None, report: Path | None, data: str) -> list[str]:
         """The last of them: where the model is, and what to do next."""
         if not saved:
-            return [f"next: warmstart label {data}"]
+            single = self.task.single_label
+            return [f"next: {label_command(data, self.task.labels) if single else f'label more, then warmstart fit {data}'}"]
         return [f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
 
     def to_dict(self) -> dict[str, Any]:

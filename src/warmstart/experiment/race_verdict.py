@@ -22,6 +22,7 @@ from warmstart.runs.verdict import (
     Verdict,
     about_task,
     failures,
+    label_command,
     row_of,
     steps_after,
     use_sentence,
@@ -37,8 +38,8 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
     rows = tuple(_rows(result))
     unclear = learned and not _is_clear(result)
     mistakes, fails = _failures(result) if learned else ((), ())
-    saved = folder if folder and (folder / "bundle").is_dir() else None
     kept = getattr(config, "save", None)
+    saved = folder if kept and folder and (folder / "bundle").is_dir() else None
     other = f"The saved model is {kept}, as was asked." if saved and kept not in (None, "recommended") else ""
     return Verdict(
         about_task(result.task.name, result.task.labels),
@@ -51,6 +52,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
         fails,
         steps_after(saved, *_steps(result, folder, config, kept=bool(saved))),
         result.audit.warnings,
+        of_saved=kept == "recommended",
     )
 
 
@@ -133,4 +135,5 @@ def _steps(result: Comparison, folder: Path | None, config: Config | None, *, ke
         yield NextStep("race", "Go on with the methods that had no time", again)
     if result.recommended.name != MAJORITY_LABEL and not kept:
         yield NextStep("race", "Keep it as a model", f"{again} --save recommended")
-    yield NextStep("label", "Label more", f"warmstart label {task}")
+    if result.task.single_label:
+        yield NextStep("label", "Label more", label_command(str(getattr(config, "task", "task.yaml")), result.task.labels))

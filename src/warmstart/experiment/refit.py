@@ -137,7 +137,8 @@ def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> F
     head = EmbeddingHeadConfig(pooling=context.tune.pooling, normalize=False, **windows)
     baseline = fitted_baseline(run, Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, history=bundle.history))
     learned = budget.task.train
-    if not (budget.task.single_label and isinstance(run.reading.saved, VectorRows) and baseline.rows):
+    every = len(np.unique(learned.labels)) == len(budget.task.labels)  # texts of a label without one would count as unknown
+    if not (every and budget.task.single_label and isinstance(run.reading.saved, VectorRows) and baseline.rows):
         return baseline
     vectors = run.reading.saved.vectors(learned.texts)
     return replace(baseline, known=KnownTexts.of(vectors, learned.labels, learned.units, len(budget.task.labels)))

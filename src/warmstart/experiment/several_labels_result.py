@@ -38,6 +38,11 @@ class SeveralLabelsResult(FitResult):
         return self.task.labels[int(shares.argmax())], float(shares.max())
 
     @property
+    def always(self) -> str:
+        """What a method does that learns nothing."""
+        return "giving every text the same labels"
+
+    @property
     def constant_row(self) -> ScoreRow:
         """The labels that most texts have, at their thresholds."""
         score = self.alone_scores[MAJORITY_LABEL].out_of_fold
@@ -53,7 +58,7 @@ class SeveralLabelsResult(FitResult):
         """How many labels that it gives are right and how many it finds, by all metrics; and how many texts get none."""
         if not self.learned:
             return ()
-        scores, none = self.by_metric, without_label(self.best.predicted)
+        scores, none = self.by_metric, without_label(self.best.blank)
         whole = (
             f"On your own texts, left out: micro-F1 {scores['micro_f1']:.2f}, macro-F1 {scores['macro_f1']:.2f}; all labels are "
             f"right in {of_100(scores['subset'])} of 100 texts."

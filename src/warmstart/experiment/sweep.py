@@ -165,7 +165,7 @@ def check_sweep(config: RaceConfig, given: Task | None = None) -> tuple[RaceConf
 def _with_contrast(config: RaceConfig, task: Task) -> RaceConfig:
     """The same with ``contrast`` among the schemes that nobody named, where there are few labels (results/performance.md)."""
     default, labels = RaceConfig.model_fields["schemes"].default, max(config.labels, default=len(task.train))
-    if config.schemes != default or labels >= FEW_LABELS or not task_type_of(task).one_label:
+    if config.methods or config.schemes != default or labels >= FEW_LABELS or not task_type_of(task).one_label:
         return config
     return config.model_copy(update={"schemes": ("contrast", *default[:-1])})
 

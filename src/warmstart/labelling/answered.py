@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from warmstart.errors import DataError
 from warmstart.labelling.project import Project
-from warmstart.labelling.records import CORRECTION, DISAGREEMENT, GivenAnswer
+from warmstart.labelling.records import CORRECTION, DISAGREEMENT, IMPORTED, GivenAnswer, Value
 
 Kind = Literal["all", "doubtful", "disputed", "skipped"]
 _SHOWN = 300
@@ -64,17 +64,22 @@ def answered_texts(project: Project, query: AnsweredQuery, doubtful: Sequence[in
     return {"total": len(found), "texts": rows}
 
 
-def correct(project: Project, person: str, text: int, value: int | None) -> None:
-    """What a person says of a text now. It decides a disagreement if they are the judge, or had decided it before.
+def correct(project: Project, person: str, text: int, value: int | None) -> Value | None:
+    """What a person says of a text now; returns the label that counts.
 
+    It decides a disagreement if they are the judge or decided it before, and where nobody else has answered but an import.
     Raises ``DataError`` for a text without an answer, or for words with a label each.
     """
     person = person.strip()
-    if project.type == "tagging" or not any(answer.text == text for answer in project.answers()):
-        raise DataError("a label can be corrected once a text has one, and in classification only; load the page again")
     with project.at_once():
-        decides = person == project.settings.judge or any(
-            draw.queue == DISAGREEMENT and draw.text == text and draw.person == person for draw in project.draws()
-        )
+        answers = [answer for answer in project.answers() if answer.text == text]
+        if project.type == "tagging" or not answers:
+            raise DataError("a label can be corrected once a text has one, and in classification only; load the page again")
+        queues = {draw.id: draw.queue for draw in project.draws() if draw.text == text}
+        decided = any(one.person == person and one.value is not None and queues[one.draw] == DISAGREEMENT for one in answers)
+        judge, others = project.settings.judge, [one for one in answers if one.person != person]
+        alone = not judge and bool(others) and all(queues[one.draw] == IMPORTED for one in others)
+        decides = value is not None and (person == judge or decided or alone)
         draw = project.draw(text=text, person=person, queue=DISAGREEMENT if decides else CORRECTION)
         project.answer(draw.id, person, value, 0)
+        return project.labelled().get(text)

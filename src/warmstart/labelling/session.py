@@ -136,10 +136,11 @@ class LabelSession:
         """The answered texts that a query finds, and their number."""
         return answered_texts(self.project, query, self._doubtful())
 
-    def correct(self, person: str, text: int, value: int | None) -> None:
-        """Another answer of a person to a text in that list."""
-        correct(self.project, person, text, value)
+    def correct(self, person: str, text: int, value: int | None) -> Value | None:
+        """Another answer of a person to a text in that list; returns the label that counts now."""
+        counts = correct(self.project, person, text, value)
         self.learner.wake()
+        return counts
 
     def _item(self, draw: Draw) -> dict[str, Any]:
         self._seen[draw.id] = datetime.now(UTC)
@@ -344,7 +345,8 @@ class LabelSession:
         if self.project.type == "tagging":
             return {"labels": labels, "of": len(self.project.texts), "sentence": f"{done}, of {len(self.project.texts):,}"}
         if here < FEWEST_FOR_FIGURES:
-            sentence = f"{done}; the first figures come with {FEWEST_FOR_FIGURES} given on this page"
+            how = "without a suggestion" if self.project.settings.suggest else "on this page"
+            sentence = f"{done}; the first figures come with {FEWEST_FOR_FIGURES} given {how}"
             return {"labels": here, "of": FEWEST_FOR_FIGURES, "sentence": sentence}
         if target is None or accuracy is None:
             return {"labels": labels, "of": None, "sentence": done}

@@ -10,6 +10,7 @@ from typing import Any
 from warmstart.data.annotation_values import OUTSIDE_NAME
 from warmstart.labelling.database import Event
 from warmstart.labelling.records import (
+    CORRECTION,
     DISAGREEMENT,
     OUTSIDE,
     Draw,
@@ -180,9 +181,14 @@ def _count(state: ProjectState, text: int) -> None:
 
 
 def votes_of(state: ProjectState, text: int) -> dict[str, Value]:
-    """Person -> the last label that they gave a text."""
-    answers = [state.standing[one] for one in state.by_text.get(text, ())]
-    return {answer.person: answer.value for answer in answers if answer.value is not None}
+    """Person -> the last label that they gave a text; a correction to no label takes theirs back."""
+    votes = dict[str, Value]()
+    for answer in (state.standing[one] for one in state.by_text.get(text, ())):
+        if answer.value is not None:
+            votes[answer.person] = answer.value
+        elif state.draws[answer.draw].queue == CORRECTION:
+            votes.pop(answer.person, None)
+    return votes
 
 
 def _value(state: ProjectState, value: Any) -> Value | None:

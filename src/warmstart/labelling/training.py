@@ -72,7 +72,7 @@ class Training:
                 return
             manifest, self._minutes = self.export(LEARNED)["task"], THOROUGH if thorough else QUICK
             command = [sys.executable, "-m", "warmstart", "fit", manifest, "--minutes", str(self._minutes), "--out", str(self._run)]
-            if not thorough and self.project.settings.vectors:
+            if self.project.settings.vectors:
                 command += ["--encoders", self.project.settings.vectors]
             with isolated_children(), (self._folder / "model.log").open("wb") as log:
                 self._process = subprocess.Popen(
@@ -116,7 +116,7 @@ class Training:
         if not verdict:
             return None
         more = len(self.project.labelled()) - int(verdict.made.split()[0].replace(",", ""))
-        return status | {"sentence": f"{more:,} more labels since." if more > 0 else ""}
+        return status | {"sentence": f"{more:,} more label{'s' * (more != 1)} since." if more > 0 else ""}
 
     def close(self) -> None:
         """End a training that is under way."""

@@ -28,7 +28,7 @@ from warmstart.report.study_links import insert_links, read_links
 from warmstart.report.templates import page_template, verdict_html
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.runs.record import end_record
-from warmstart.runs.verdict import Verdict, write_verdict
+from warmstart.runs.verdict import VERDICT_FILE, Verdict, write_verdict
 from warmstart.system.storage import PAGE_FILE, atomic_folder, atomic_write
 
 DRAW = """
@@ -163,6 +163,7 @@ def write_report(report: Report, folder: Path) -> Path:
             (figures / f"{name}.svg").write_text(picture, encoding="utf-8")
     html = insert_links(render(report, specs, pictures), read_links(folder))
     atomic_write(page, html.encode(errors="replace"))  # a command line may hold bytes that are not text
+    (folder / VERDICT_FILE).unlink(missing_ok=True)  # that of an earlier run
     if report.verdict:
         write_verdict(report.verdict, folder)
     end_record(folder, report.sentence)

@@ -91,6 +91,8 @@ class Verdict:
     steps: tuple[NextStep, ...] = ()
     mind: tuple[str, ...] = ()
     """what makes the score doubtful: leaks, too few texts, imbalance"""
+    of_saved: bool = True
+    """whether the saved model is the one that it names"""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -104,12 +106,13 @@ def write_verdict(found: Verdict, folder: Path) -> None:
 
 
 def read_verdict(model: Path) -> Verdict | None:
-    """The verdict on the model in the folder of a run, or in the bundle of one; None if it has none that can be read."""
+    """The verdict on the model in the folder of a run, or in the bundle of one; None if none can be read, or it is of another."""
     for folder in (model, model.parent) if model.name == "bundle" else (model,):
         file = folder / VERDICT_FILE
         try:
             if file.is_file() and file.stat().st_size <= MANIFEST_BYTES and (saved := json_or_none(file)):
-                return verdict_of(saved)
+                found = verdict_of(saved)
+                return found if found.of_saved else None
         except (OSError, TypeError, ValueError, KeyError):
             return None
     return None
@@ -137,7 +140,7 @@ def score_words(metric: str, value: float) -> str:
 
 def metric_words(metric: str) -> str:
     """``"macro_f1"`` -> ``"macro-F1"``."""
-    return metric.replace("_", "-").replace("f1", "F1")
+    return "subset accuracy" if metric == "subset" else metric.replace("_", "-").replace("f1", "F1")
 
 
 def use_sentence(name: str, metric: str, found: Estimate, known_from: str) -> str:
@@ -184,6 +187,13 @@ def failures(
     if len(names) == 2:
         return tuple(mistakes), (f"{right}.",)
     return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
+
+
+def label_command(data: str, labels: Sequence[str]) -> str:
+    """The command that labels more of the texts of a task, or of a table of texts and labels."""
+    if Path(data).suffix in (".yaml", ".yml"):
+        return f"warmstart label --task {shlex.quote(data)} --out labels"
+    return f"warmstart label {shlex.quote(data)} --labels {shlex.join(labels)} --out labels"
 
 
 def steps_after(folder: Path | None, *first: NextStep) -> tuple[NextStep, ...]:

@@ -50,7 +50,7 @@ def problems(error: ValidationError | Any) -> str:
 
 def _place(loc: Sequence[int | str]) -> str:
     """``inputs[3]``: the names and numbers that lead to a value, without those of the forms that it was tried as."""
-    name, *rest = [*loc[loc[0] in ("body", "query") :]] or ["the body"]
+    name, *rest = [*loc[bool(loc) and loc[0] in ("body", "query") :]] or ["the body"]
     place = "the body" if isinstance(name, int) else name
     return place + "".join(f"[{one}]" for one in rest if isinstance(one, int))
 
@@ -63,9 +63,10 @@ def _in_our_words(problems: Sequence[Mapping[str, Any]]) -> str:
         return "must be " + " or ".join(dict.fromkeys(_KINDS.get(kind, "of another kind") for kind in kinds))
     held, limit = one["input"], _LIMITS[one["type"]]
     size = f"{len(held):,}" if isinstance(held, str | list) else ""
-    return (_LONG_TEXT if isinstance(held, str) and limit == _LIMITS["too_long"] else limit).format(
-        **one.get("ctx") or {}, held=size
-    )
+    context = one.get("ctx") or {}
+    if isinstance(held, str) and one["type"] in ("too_long", "string_too_long"):
+        limit = _LONG_TEXT if context["max_length"] > _LONGEST_NAME else "has {held} characters, but may have {max_length:,}"
+    return limit.format(**context, held=size)
 
 
 _KINDS = {
@@ -75,13 +76,15 @@ _KINDS = {
     "dict_type": "an object", "model_type": "an object", "model_attributes_type": "an object", "json_invalid": "JSON",
 }  # fmt: skip
 """pydantic's name of a problem -> what the value must be"""
+_LONGEST_NAME = 1000
+"""characters that are no text yet, which could be split"""
 _LONG_TEXT = "has {held} characters, and at most {max_length:,} are read of a text; shorten it, or split it"
 _LIMITS = {
-    "string_too_long": _LONG_TEXT,
+    "string_too_long": "",
     "missing": "is missing",
     "extra_forbidden": "is not a field that it has",
     "too_long": "must have at most {max_length:,} entries, but has {held}; send them in several requests",
-    "too_short": "must have at least {min_length:,} entries, but has {held}",
+    "too_short": "must not be empty", "string_too_short": "must not be empty",
     "greater_than": "must be more than {gt}", "greater_than_equal": "must be at least {ge}",
     "less_than": "must be less than {lt}", "less_than_equal": "must be at most {le}",
     "literal_error": "must be {expected}", "value_error": "{error}",

@@ -61,7 +61,6 @@ def given_and_found(labels: np.ndarray, predicted: np.ndarray) -> str:
     return f"Of 100 labels given, {of_100(hits / given)} are right; of 100 that hold, {of_100(hits / held)} are found."
 
 
-def without_label(predicted: np.ndarray) -> str:
-    """``"No label reached its threshold in 12 of 100 texts."`` of predictions (N, C); empty if that is hardly ever so."""
-    share = float(np.mean(1 - np.max(predicted, axis=1))) if len(predicted) else 0.0
+def without_label(share: float) -> str:
+    """``"No label reached its threshold in 12 of 100 texts."`` of the share of texts without a label; empty if hardly any are."""
     return f"No label reached its threshold in {of_100(share)} of 100 texts." if round(100 * share) else ""

@@ -11,7 +11,7 @@ from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
-from warmstart.stats.formatting import of_100, percent_interval
+from warmstart.stats.formatting import of_100, percent, percent_interval
 from warmstart.stats.proportions import wilson_interval
 from warmstart.tasks.predict import Read, read
 
@@ -24,8 +24,8 @@ def unknown_sentence(count: int, texts: int, share: float) -> str:
     """How many of the texts are marked, and how many of those that belong to a label are."""
     marked = "is marked as unknown: it is" if count == 1 else "are marked as unknown: they are"
     return (
-        f"{count:,} of the {texts:,} texts {marked} like those of none of the labels. Of texts that belong to a label, at most "
-        f"{of_100(share)} of 100 are marked so"
+        f"{count:,} of {texts:,} text{'s' * (texts != 1)} {marked} like those of none of the labels. "
+        f"Of texts that belong to a label, at most {percent(share, trim=True)} are marked so"
     )
 
 

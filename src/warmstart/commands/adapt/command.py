@@ -33,7 +33,9 @@ from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
 from warmstart.stack.files import save_model
 from warmstart.system.console import console, print_comparison
+from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, names_validation, read_spec
+from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 from warmstart.training.distributed import world
 from warmstart.training.trackers import check_trackers
 
@@ -103,8 +105,8 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
     folder, task = ready.run.folder, result.task
     adapted = adapted_bundle(bundle, result, config, ready.loaded, ready.calibration_texts)
     with model_is_saved(save_model(adapted, folder / "bundle")):
-        warn_of_other_predictions(folder / "bundle", task, result.test_predictions)
-        if adapted.calibration:
+        warn_of_other_predictions(folder / "bundle", task, at_thresholds(result.test_predictions, thresholds_of(adapted)))
+        if adapted.calibration and task_type_of(task).one_label:
             texts = task.test.labels, task.test.units
             confidence = ConfidenceResult(adapted.calibration, result.test_predictions, *texts, config.chosen_selection)
             result = replace(result, confidence=confidence)

@@ -37,6 +37,7 @@ from warmstart.runs.verdict import (
     Verdict,
     about_task,
     failures,
+    label_command,
     row_of,
     score_words,
     steps_after,
@@ -101,7 +102,7 @@ def adapt_verdict(result: AdaptResult, folder: Path | None = None, task: str = "
     race = f"warmstart race {shlex.quote(task)}"
     steps = (
         NextStep("race", f"Compare every method{' and keep the best' * loses}", f"{race}{' --save recommended' * loses}"),
-        NextStep("label", "Label more", f"warmstart label {shlex.quote(task)}"),
+        *([NextStep("label", "Label more", label_command(task, result.task.labels))] if result.task.single_label else []),
     )
     return Verdict(
         about_task(result.task.name, result.task.labels),

@@ -234,7 +234,8 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
     if has_thresholds(task):
         given = np.asarray(scored.predictions) >= HALF
-        for sentence in filter(None, [given_and_found(test.labels, given), without_label(given)]):
+        none = float(np.mean(~given.any(axis=1))) if len(given) else 0.0
+        for sentence in filter(None, [given_and_found(test.labels, given), without_label(none)]):
             console.print(sentence)
     notes = [found.cut(), recognised_sentence(bundle, found, strange, task.labels) if len(strange) else "", left_out]
     for sentence in (*filter(None, notes), *_model_knows(bundle, task), *read_ledger(task).findings):

@@ -100,7 +100,10 @@ def fit_data(config: FitConfig) -> FitResult:
 def _described(task: Task, file: str) -> Task:
     """The task with what a file says of its labels, and with labels that only the file names, which have no text."""
     described = read_descriptions(Path(file), task.labels)
-    if new := [name for name in described if name not in task.labels]:
+    new = [name for name in described if name not in task.labels]
+    if new and not task.single_label:
+        raise DataError(f"{file} must name labels that texts have, but none has {', '.join(new[:5])}; leave them out")
+    if new:
         listed = ", ".join(new[:5]) + (f" and {len(new) - 5} more" if len(new) > 5 else "")
         console.print(f"Labels without a text, from {file}: {listed}. Methods that read names can give them.")
     return replace(task, labels=(*task.labels, *new), label_descriptions=described)
@@ -200,8 +203,8 @@ def _from_table(place: Path, guess: Guess, config: FitConfig) -> Task:
 def _rows(source: Source, file: Path, several: bool) -> list[_Row]:
     """(text, label or labels) of each row that has a text; None if it has none. Raises ``DataError`` if all are.
 
-    With ``several`` labels per text, a row without one is a text for which none holds; if most rows are like that, nobody labelled
-    them.
+    With ``several`` labels per text, a row without one is a text for which none holds; if most cells are blank, nobody labelled
+    those.
     """
     table = read_table(source, file, source_format(source, file))
     if missing := [name for name in (source.text, source.label) if name not in table.columns]:
@@ -211,8 +214,9 @@ def _rows(source: Source, file: Path, several: bool) -> list[_Row]:
     rows: list[_Row] = [(text, None if label is None else str(label).strip() or None) for text, label in given]
     if several:
         rows = [(text, names_in(label, source.separator)) for text, label in given]
-        if sum(not names for _, names in rows) > MOST_WITHOUT * len(rows):
-            rows = [(text, names or None) for text, names in rows]
+        blank = [label is None or not str(label).strip() for _, label in given]
+        if sum(blank) > MOST_WITHOUT * len(rows):
+            rows = [(text, None if empty else names) for (text, names), empty in zip(rows, blank, strict=True)]
     if not any(label for _, label in rows):
         raise DataError(f"{file} must have labels in column '{source.label}', but has none; name another with --label-column")
     return rows

@@ -206,8 +206,8 @@ def _add_answered(app: FastAPI, session: LabelSession) -> None:
 
     @app.post("/api/correct")
     async def correct(body: CorrectBody) -> dict[str, Any]:
-        await asyncio.to_thread(session.correct, body.person, body.text, body.value)
-        return {"last": await asyncio.to_thread(session.last, body.person)}
+        counts = await asyncio.to_thread(session.correct, body.person, body.text, body.value)
+        return {"last": await asyncio.to_thread(session.last, body.person), "label": counts}
 
 
 def _add_labels(app: FastAPI, session: LabelSession) -> None:

@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from warmstart.report.templates import with_code
 
-_HEADING, _ITEM = re.compile(r"#{1,6}\s+(.*?)\s*#*$"), re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(.*)")
+_HEADING, _ITEM = re.compile(r"#{1,6}\s+(.*?)\s*#*$"), re.compile(r"\s*[-*+]\s+(.*)")
+_NUMBERED = re.compile(r"\s*(\d{1,6})[.)]\s+(.*)")
 
 
 def guidelines_html(text: str) -> Markup:
@@ -19,6 +20,9 @@ def guidelines_html(text: str) -> Markup:
         some = [*lines]
         if kind == "item":
             found.append("<ul>" + "".join(f"<li>{_inline(_ITEM.match(line)[1])}</li>" for line in some) + "</ul>")  # type: ignore[index]
+        elif kind == "numbered":
+            rows = [_NUMBERED.match(line).groups() for line in some]  # type: ignore[union-attr]
+            found.append("<ol>" + "".join(f'<li value="{int(number)}">{_inline(words)}</li>' for number, words in rows) + "</ol>")
         elif kind == "heading":
             found += [f"<h3>{_inline(_HEADING.match(line)[1])}</h3>" for line in some]  # type: ignore[index]
         elif kind:
@@ -29,7 +33,8 @@ def guidelines_html(text: str) -> Markup:
 def _kind(line: str) -> str:
     if not line.strip():
         return ""
-    return "heading" if _HEADING.match(line) else "item" if _ITEM.match(line) else "text"
+    kinds = {"heading": _HEADING, "item": _ITEM, "numbered": _NUMBERED}
+    return next((kind for kind, pattern in kinds.items() if pattern.match(line)), "text")
 
 
 def _inline(text: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from asyncio import to_thread
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,14 +25,14 @@ class NewestModel:
 
     def __init__(self, training: Training, rules: AccessRules) -> None:
         self.training, self.rules = training, replace(rules, rate=None)  # the application around it has counted the request
-        self._lock = threading.Lock()
+        self._loader = ThreadPoolExecutor(1, "model")  # requests that wait for a model hold no thread that stores answers
         self._opened: TrainedModel | None = None
         self._server: Server | None = None
         self._app: App | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request. Raises 404 as long as there is no model."""
-        app = await to_thread(self._newest)
+        app = await asyncio.get_running_loop().run_in_executor(self._loader, self._newest)
         if app is None:
             raise HTTPException(404, "there is no model yet; train one on the page of the labels")
         await app(scope, receive, send)
@@ -41,14 +41,15 @@ class NewestModel:
         from warmstart.serve.app import Server, make_app
         from warmstart.serve.served import ServedModel, ServedModels
 
-        with self._lock:
-            found = self.training.model
-            if found and found != self._opened:
-                opened = ServedModel.open(str(found.bundle), self.training.project.name, [load_task(str(found.task))])
-                self.close()
-                self._server, self._opened = Server(ServedModels([opened]), _BATCH_TOKENS, _WAIT_SECONDS, _QUEUE), found
-                self._app = make_app(self._server, self.rules)
-            return self._app
+        found = self.training.model
+        if found is None:
+            return None
+        if found != self._opened:
+            opened = ServedModel.open(str(found.bundle), self.training.project.name, [load_task(str(found.task))])
+            self.close()
+            self._server, self._opened = Server(ServedModels([opened]), _BATCH_TOKENS, _WAIT_SECONDS, _QUEUE), found
+            self._app = make_app(self._server, self.rules)
+        return self._app
 
     def close(self) -> None:
         """Finish what has begun."""

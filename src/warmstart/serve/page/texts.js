@@ -3,6 +3,7 @@
 import { inputOf, linesOf, make } from "./elements.js";
 
 const NAMES = ["text", "sentence", "content", "message", "body", "comment", "review", "question"]; // of columns with texts
+const LONGEST_MAIL = 20_000; // characters
 const SAMPLE = 100; // rows in which the column with the longest texts is looked for
 
 // Cells of a table whose first row names its columns; they may be quoted, and hold line ends.
@@ -24,6 +25,8 @@ export function textsOf(form, option) {
   const { texts: area, kind, file, column } = form.elements;
   const [columns, remove] = [".column", ".remove"].map((one) => form.querySelector(one));
   let table = null;
+  let chosen = false; // somebody said what the box holds
+
 
   function fit() {
     const { parted } = option().dataset;
@@ -31,10 +34,11 @@ export function textsOf(form, option) {
     if (kind.selectedOptions[0].disabled) kind.value = parted === "yes" ? "pairs" : "lines";
   }
 
-  // A mail has empty lines between its paragraphs; a list has none.
+  // A mail has empty lines between its paragraphs; a list has none, or is long.
   function put(text) {
     area.value = text;
-    if (!kind.options[1].disabled) kind.value = /\S\s*\n\s*\n\s*\S/.test(text) ? "whole" : "lines";
+    if (chosen || kind.value === "pairs" || kind.options[1].disabled) return;
+    kind.value = text.length <= LONGEST_MAIL && /\n[^\S\n]*\n/.test(text.trim()) ? "whole" : "lines";
   }
 
   function show(rows, name = "") {
@@ -55,8 +59,13 @@ export function textsOf(form, option) {
     const [chosen] = file.files;
     if (!chosen) return;
     const bytes = await chosen.arrayBuffer();
-    let text = new TextDecoder().decode(bytes);
-    if (text.includes("\ufffd")) text = new TextDecoder("windows-1252").decode(bytes);
+    const [first, second] = new Uint8Array(bytes);
+    let text;
+    try {
+      text = new TextDecoder(first === 0xff && second === 0xfe ? "utf-16le" : "utf-8", { fatal: true }).decode(bytes);
+    } catch {
+      text = new TextDecoder("windows-1252").decode(bytes);
+    }
     if (/\.(csv|tsv)$/i.test(chosen.name)) return show(rowsOf(text), chosen.name);
     show(null);
     put(text);
@@ -71,6 +80,7 @@ export function textsOf(form, option) {
   }
 
   area.addEventListener("input", (event) => event.inputType === "insertFromPaste" && put(area.value));
+  kind.addEventListener("change", () => (chosen = true));
   file.addEventListener("change", open);
   remove.addEventListener("click", () => show(null));
   fit();

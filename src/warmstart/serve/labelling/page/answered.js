@@ -79,8 +79,10 @@ export class Answered {
       select.disabled = true;
       try {
         const body = { person: this.person(), text: one.text_id, value: select.value === "" ? null : Number(select.value) };
-        this.changed((await (await post("/api/correct", body)).json()).last);
+        const { last, label } = await (await post("/api/correct", body)).json();
+        this.changed(last);
         await this.show();
+        if (label !== body.value) this.fail({ status: 200, message: `Noted; the label that counts is ${label === null ? "none" : this.wordsOf(label)}, as others said or decided.` });
       } catch (error) {
         select.disabled = false;
         this.fail(error);
