@@ -172,10 +172,9 @@ def test_a_model_is_trained_while_people_label(tmp_path: Path) -> None:
         training.close()
     assert found is not None
     assert found["state"] == "done", found
-    assert found["sentence"].startswith("Use ")
-    place = tmp_path.resolve() / "p" / "model" / "bundle"
-    assert found["command"] == f"warmstart serve {place}"
-    assert place.is_dir()
+    assert found["findings"][0].startswith("Use ")
+    assert (found["sentence"], found["served"]) == ("1 more label since.", True)
+    assert (tmp_path / "p" / "model" / "bundle").is_dir()
 
 
 def test_a_random_test_split_has_only_what_was_drawn_at_random(tmp_path: Path) -> None:
