@@ -258,7 +258,7 @@ def test_labels_that_say_nothing_make_no_model(tmp_path: Path, monkeypatch: pyte
     assert not found.learned
     assert found.model is None
     assert found.headline == "Label more texts first: no method does better than always saying a."
-    assert found.lines(None, None, "texts.csv")[-1] == "next: warmstart label texts.csv"
+    assert found.lines(None, None, "texts.csv")[-1] == "next: warmstart label texts.csv --labels a b --out labels"
 
 
 def test_a_folder_keeps_no_model_of_other_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
