@@ -166,7 +166,11 @@ def outcome(run: Path) -> dict[str, Any]:
             found[name] = file.read_bytes()
         elif file.suffix == ".json":
             found[name] = constant(
-                {key: one for key, one in json.loads(file.read_text()).items() if key not in ("files", "digest")}
+                {
+                    key: one
+                    for key, one in json.loads(file.read_text().replace(str(run), "RUN")).items()
+                    if key not in ("files", "digest")
+                }
             )
     return found
 
