@@ -257,18 +257,21 @@ TABLES = (
         ),
         minutes=120,
     ),
-    Table(
-        "french-reviews",
-        (ALTEGRAD,),
-        ("warmstart recipe recipes/french_reviews.yaml --out runs/tables/french-reviews",),
-        reproduction(
-            "the lab, from its own sentences",
-            Row("pretrained on reviews", "0.79 to 0.80", "tuned", "pretrained", "1,600 + 400"),
-            Row("from scratch", "0.75 to 0.78", "tuned", "from scratch", "1,600 + 400"),
-            Row("TF-IDF + logistic regression", "", "tuned", "TF-IDF + logistic regression", "1,600 + 400"),
-            Row("perplexity of a masked token", "", "lm", "perplexity"),
-        ),
-        minutes=40,
+    *(
+        Table(
+            name,
+            (ALTEGRAD,),
+            (f"warmstart recipe recipes/french_reviews.yaml {length}--out runs/tables/{name}",),
+            reproduction(
+                "the lab, from its own sentences",
+                Row("pretrained on reviews", "0.79 to 0.80", "tuned", "pretrained", "1,600 + 400"),
+                Row("from scratch", "0.75 to 0.78", "tuned", "from scratch", "1,600 + 400"),
+                Row("TF-IDF + logistic regression", "", "tuned", "TF-IDF + logistic regression", "1,600 + 400"),
+                Row("perplexity of a masked token", "", "lm", "perplexity"),
+            ),
+            minutes=minutes,
+        )
+        for name, length, minutes in (("french-reviews", "", 40), ("french-reviews-gpu", "--length gpu ", 10))
     ),
     Table(
         "questions",
@@ -293,19 +296,6 @@ TABLES = (
             Row("film reviews, from scratch", "", "reviews", "from scratch", "864 + 96"),
             Row("film reviews, TF-IDF + logistic regression", "", "reviews", "TF-IDF + logistic regression", "864 + 96"),
             Row("perplexity per token", "", "lm", "perplexity"),
-        ),
-        minutes=10,
-    ),
-    Table(
-        "french-reviews-gpu",
-        (ALTEGRAD,),
-        ("warmstart recipe recipes/french_reviews.yaml --length gpu --out runs/tables/french-reviews-gpu",),
-        reproduction(
-            "the lab, from its own sentences",
-            Row("pretrained on reviews", "0.79 to 0.80", "tuned", "pretrained", "1,600 + 400"),
-            Row("from scratch", "0.75 to 0.78", "tuned", "from scratch", "1,600 + 400"),
-            Row("TF-IDF + logistic regression", "", "tuned", "TF-IDF + logistic regression", "1,600 + 400"),
-            Row("perplexity of a masked token", "", "lm", "perplexity"),
         ),
         minutes=10,
     ),

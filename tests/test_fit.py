@@ -28,7 +28,7 @@ from warmstart.experiment.fit import check_labels
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
-from warmstart.finetuning.calibration import confidence_and_correct, confidences_of
+from warmstart.finetuning.calibration import confidence_and_correct
 from warmstart.model.files import save
 from warmstart.runs.state import RunState
 from warmstart.stats.abstention import find_threshold
@@ -36,6 +36,7 @@ from warmstart.stats.calibration import apply_temperature, fit_temperature
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
 from warmstart.tasks.load import read_descriptions
+from warmstart.tasks.predict import confidences_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 BANNED = ("p-value", "p =", "power", "seed", "draw", "significan")

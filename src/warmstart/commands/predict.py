@@ -20,7 +20,7 @@ from warmstart.data.source import Source, TableFlags
 from warmstart.data.tables import reading_alike
 from warmstart.data.token_store import documents_of
 from warmstart.errors import DataError
-from warmstart.finetuning.calibration import confidences_of, threshold_for
+from warmstart.finetuning.calibration import threshold_for
 from warmstart.interop.load import load_predictor
 from warmstart.json_output import for_standard_output
 from warmstart.model.bundle import Bundle
@@ -29,6 +29,7 @@ from warmstart.system.console import console
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
+from warmstart.tasks.predict import confidences_of
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
 from warmstart.tasks.unknown import NONE_OF_THESE, UNKNOWN_SHARE, unknown_sentence

@@ -8,6 +8,7 @@ from tyro.conf import Positional
 from warmstart.config import Advanced, Effectless, InFile
 from warmstart.errors import ConfigError
 from warmstart.serve.access import AccessSettings, missing_extra
+from warmstart.serve.computing import JOINED_TOKENS, QUEUE, WAIT_SECONDS
 from warmstart.serve.kernel_caches import bound_kernel_caches
 from warmstart.system.console import console
 
@@ -21,11 +22,11 @@ class ServeConfig(AccessSettings):
     """tasks (YAML) that models were adapted to: their training texts are shown beside predictions for similar ones"""
     corpus: str | None = None
     """text of up to a few million tokens: while a model writes, what followed in this text stands beside what is probable"""
-    batch_tokens: InFile[int] = Field(1024, gt=0)
+    batch_tokens: InFile[int] = Field(JOINED_TOKENS, gt=0)
     """tokens that are computed together, about; what fits into the cache of a processor is fastest"""
-    wait_ms: InFile[float] = Field(5.0, ge=0, le=1000)
+    wait_ms: InFile[float] = Field(1000 * WAIT_SECONDS, ge=0, le=1000)
     """milliseconds that a batch waits for more requests, at most"""
-    queue: InFile[int] = Field(256, gt=0)
+    queue: InFile[int] = Field(QUEUE, gt=0)
     """requests that may wait; further ones get 429"""
     threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
     """number of threads that compute; default: one for each core that is free"""

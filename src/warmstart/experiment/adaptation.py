@@ -30,7 +30,7 @@ from warmstart.experiment.execution import baseline_within, score_trial
 from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
 from warmstart.experiment.trial import Method, Trial
-from warmstart.finetuning.calibration import calibrate, fitted_calibration
+from warmstart.finetuning.calibration import calibrate
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.ensemble import (
     STACKABLE,
@@ -353,11 +353,9 @@ def adapted_bundle(
     model = kept.model if kept else Bundle(best.final.model, origin.tokenizer, task.labels)
     history = (record,) if isinstance(model, Stack) else (*origin.history, record)
     model = replace(model, history=history)
-    choosing = kept.choosing if kept else best.choosing
-    if has_thresholds(task):
-        return replace(model, calibration=fitted_calibration(result.budgets[best.seed], choosing))
-    if not task_type_of(task).one_label:
+    if not (task_type_of(task).one_label or has_thresholds(task)):
         return model
+    choosing = kept.choosing if kept else best.choosing
     return replace(model, calibration=calibrate(model, result.budgets[best.seed], choosing, calibration_texts))
 
 

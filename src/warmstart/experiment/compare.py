@@ -24,6 +24,7 @@ from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.ranking import Ranking
+from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.store import read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
@@ -36,7 +37,6 @@ from warmstart.tasks.load import load_task, names_validation
 
 ALWAYS_RUN = ("probe", "scalar-mix")
 """schemes with a frozen backbone: they take seconds"""
-RECOMMENDED = "recommended"
 """what stands for the method that a comparison recommends"""
 _Model = str | Path | Bundle
 

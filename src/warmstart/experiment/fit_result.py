@@ -33,7 +33,7 @@ from warmstart.runs.verdict import (
 from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import of_100, percent_value, sentence_case
+from warmstart.stats.formatting import first_of, of_100, percent_value, sentence_case
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import paired_proportions, unseen_label_share
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1
@@ -269,8 +269,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """Which methods had no time, as a complete sentence; empty if all had."""
         if not self.missing:
             return ""
-        others = f" and {len(self.missing) - SHOWN_MISSING} others" if len(self.missing) > SHOWN_MISSING else ""
-        return f"The time was too short for {', '.join(self.missing[:SHOWN_MISSING])}{others}; --minutes gives more."
+        return f"The time was too short for {first_of(self.missing, SHOWN_MISSING, 'others')}; --minutes gives more."
 
     def verdict(self, folder: Path | None = None, data: str = "TABLE") -> Verdict:
         """The first screen; ``folder`` is that of the run, if the model was saved, and ``data`` names the labelled texts."""

@@ -13,6 +13,7 @@ from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING, gains_of
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.ranking import RankedMethod
+from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.runs.verdict import (
     NOT_CLEAR,
     SHOWN_METHODS,
@@ -40,7 +41,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
     mistakes, fails = _failures(result) if learned else ((), ())
     kept = getattr(config, "save", None)
     saved = folder if kept and folder and (folder / "bundle").is_dir() else None
-    other = f"The saved model is {kept}, as was asked." if saved and kept not in (None, "recommended") else ""
+    other = f"The saved model is {kept}, as was asked." if saved and kept not in (None, RECOMMENDED) else ""
     return Verdict(
         about_task(result.task.name, result.task.labels),
         f"{result.labels:,} {'labels' if result.ranking.drawn else 'training texts'}",
@@ -52,7 +53,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
         fails,
         steps_after(saved, *_steps(result, folder, config, kept=bool(saved))),
         result.audit.warnings,
-        of_saved=kept == "recommended",
+        of_saved=kept == RECOMMENDED,
     )
 
 

@@ -27,6 +27,9 @@ ALONE_BY_CHANCE = 0.20
 """of races of equal methods, about so many find no cheaper method within one standard error of the best; simulated in
 tests/test_choice.py: ``test_few_races_of_equal_methods_claim_that_every_cheaper_one_is_worse``"""
 
+RECOMMENDED = "recommended"
+"""as ``--save`` names the recommended method"""
+
 
 @dataclass(frozen=True)
 class Recommendation:

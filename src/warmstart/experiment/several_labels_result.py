@@ -11,7 +11,7 @@ import numpy as np
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.fit_result import FitResult, OutOfFold
 from warmstart.runs.verdict import MISTAKE_CHARACTERS, SHOWN_MISTAKES, Mistake, ScoreRow, row_of
-from warmstart.stats.formatting import of_100, percent_value
+from warmstart.stats.formatting import first_of, of_100, percent_value
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1
 from warmstart.stats.several_labels import given_and_found, without_label
@@ -71,8 +71,7 @@ class SeveralLabelsResult(FitResult):
         rare = [name for name, count in zip(self.task.labels, self.left_out.labels.sum(axis=0), strict=True) if count < 2]
         if not rare:
             return ""
-        others = f" and {len(rare) - NAMED_RARE} others" if len(rare) > NAMED_RARE else ""
-        return f"Fewer than two texts have {', '.join(rare[:NAMED_RARE])}{others}: too few to learn from; label more."
+        return f"Fewer than two texts have {first_of(rare, NAMED_RARE, 'others')}: too few to learn from; label more."
 
     @cached_property
     def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:

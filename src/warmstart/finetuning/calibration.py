@@ -23,7 +23,7 @@ from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold, find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature, temperature_interval
 from warmstart.tasks import task_type_of
-from warmstart.tasks.predict import uncalibrated_predictions
+from warmstart.tasks.predict import confidences_of, uncalibrated_predictions
 from warmstart.tasks.thresholds import chosen_thresholds, has_thresholds
 
 
@@ -84,11 +84,6 @@ def fitted_calibration(budget: LabelBudget, choosing: Any) -> Calibration:
 def confidence_and_correct(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of probabilities (N, C): the highest, rounded as bundles store it, and whether it is the label's; both (N,)."""
     return confidences_of(probabilities), probabilities.argmax(axis=1) == labels
-
-
-def confidences_of(probabilities: np.ndarray) -> np.ndarray:
-    """The highest of the probabilities (N, C) of each text, rounded as bundles store it: (N,)."""
-    return probabilities.max(axis=1).round(6)
 
 
 def threshold_for(bundle: Bundle | Stack, target_error: float, confidence_level: float) -> Threshold:

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+JOINED_TOKENS, WAIT_SECONDS, QUEUE = 1024, 0.005, 256
+"""what a server takes by default"""
 Compute = Callable[[Sequence[Any]], Sequence[Any]]
 """inputs -> an answer for each"""
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from warmstart.errors import DataError, ModelError
 from warmstart.serve.served import ServedModel
+from warmstart.stats.formatting import first_of
 from warmstart.stats.proportions import paired_proportions, wilson_interval
 
 FEWEST_FOR_P = 20
@@ -32,10 +33,9 @@ def check_true_labels(labels: Sequence[str | None], inputs: int, models: Sequenc
                 f"errors are counted for models that give one label per text, but '{model.name}' does not; compare without labels"
             )
         if unknown := sorted({one for one in labels if one is not None} - {*model.model.labels}):
-            named = ", ".join(f"'{one[:40]}'" for one in unknown[:UNKNOWN_NAMED])
-            more = f" and {len(unknown) - UNKNOWN_NAMED} more" if len(unknown) > UNKNOWN_NAMED else ""
+            named = first_of([f"'{one[:40]}'" for one in unknown], UNKNOWN_NAMED)
             known = ", ".join(model.model.labels[:20]) + (", …" if len(model.model.labels) > 20 else "")
-            raise DataError(f"labels must be those of '{model.name}' ({known}), but it does not know {named}{more}; correct them")
+            raise DataError(f"labels must be those of '{model.name}' ({known}), but it does not know {named}; correct them")
 
 
 def check_slices(slices: Sequence[str | None], inputs: int) -> None:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from warmstart.errors import ModelError, suggest
-from warmstart.finetuning.calibration import confidences_of
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.sampling import GenerateConfig
@@ -24,7 +23,7 @@ from warmstart.stack.checks import examine
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.tasks.answers import answer_questions
-from warmstart.tasks.predict import Unread, predict, raw_predictions, unread
+from warmstart.tasks.predict import Unread, confidences_of, predict, raw_predictions, unread
 from warmstart.tasks.unknown import UNKNOWN_SHARE
 
 MOST_WORDS = 100

@@ -36,6 +36,12 @@ def of_100(share: float) -> str:
     return percent_value(share, 0)
 
 
+def first_of(names: Sequence[str], most: int, rest: str = "more") -> str:
+    """``first_of(["a", "b", "c"], 2)`` -> ``"a, b and 1 more"``."""
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left} {rest}" if left > 0 else "")
+
+
 def percent_value(fraction: float, digits: int = 1) -> str:
     """Without the unit, for columns whose header names it: ``percent_value(0.2718)`` -> ``"27.2"``."""
     return f"{100 * fraction:.{digits}f}"

@@ -155,8 +155,13 @@ def read(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Read:
     values = apply_temperature(found.values, calibration.temperature, kind.several_labels)
     if typicality is None and calibration.held_out and kind.one_label:
         confidence = np.array([confidence for confidence, _ in calibration.held_out])
-        typicality = conformal_p_values(confidence, values.max(axis=1).round(6))
+        typicality = conformal_p_values(confidence, confidences_of(values))
     return Read(values, found.cut, typicality)
+
+
+def confidences_of(probabilities: np.ndarray) -> np.ndarray:
+    """The highest of the probabilities (N, C) of each text, rounded as bundles store it: (N,)."""
+    return probabilities.max(axis=1).round(6)
 
 
 def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Any:

@@ -11,7 +11,7 @@ from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
-from warmstart.stats.formatting import of_100, percent, percent_interval
+from warmstart.stats.formatting import first_of, of_100, percent, percent_interval
 from warmstart.stats.proportions import wilson_interval
 from warmstart.tasks.predict import Read, read
 
@@ -47,7 +47,7 @@ def split_off_unknown(model: Bundle | Stack, task: Task) -> tuple[Task, Split]:
 def recognised_sentence(model: Bundle | Stack, known: Read, unknown: Split, names: tuple[str, ...]) -> str:
     """How many of the ``unknown`` texts, with labels of these ``names``, a model recognises, and how many ``known`` it mistakes."""
     labels = sorted({names[number] for number in unknown.labels})
-    listed = ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+    listed = first_of(labels, 5)
     found = f"{len(unknown):,} test texts have a label that the model does not know ({listed}), and are not in these scores"
     marked = read(model, unknown.texts).typicality, known.typicality
     shares = [wilson_interval(float((one <= UNKNOWN_SHARE).mean()), len(one)) for one in marked if one is not None]

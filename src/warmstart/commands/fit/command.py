@@ -30,6 +30,7 @@ from warmstart.model.files import remove_model
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.stack.files import save_model
+from warmstart.stats.formatting import first_of
 from warmstart.system.console import console, quietly
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import task_type_of
@@ -83,9 +84,7 @@ def fit_data(config: FitConfig) -> FitResult:
     task = read_labelled(config)
     if config.labels_file:
         task = _described(task, config.labels_file)
-    if config.metric:
-        check_metric(task, config.metric)
-        task = replace(task, metric=config.metric)
+    task = _with_metric(task, config.metric)
     encoders, note = _encoders(config.encoders)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
     with quietly():
@@ -104,8 +103,7 @@ def _described(task: Task, file: str) -> Task:
     if new and not task.single_label:
         raise DataError(f"{file} must name labels that texts have, but none has {', '.join(new[:5])}; leave them out")
     if new:
-        listed = ", ".join(new[:5]) + (f" and {len(new) - 5} more" if len(new) > 5 else "")
-        console.print(f"Labels without a text, from {file}: {listed}. Methods that read names can give them.")
+        console.print(f"Labels without a text, from {file}: {first_of(new, 5)}. Methods that read names can give them.")
     return replace(task, labels=(*task.labels, *new), label_descriptions=described)
 
 
@@ -135,10 +133,7 @@ def fit(
 
     Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
     """
-    task = Task.from_lists(texts, labels, test=0, unlabelled=unlabelled)
-    if metric:
-        check_metric(task, metric)
-        task = replace(task, metric=metric)
+    task = _with_metric(Task.from_lists(texts, labels, test=0, unlabelled=unlabelled), metric)
     names, _ = _encoders(encoders)
     with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, quietly():
         return fit_task(task, _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run")))
@@ -209,23 +204,26 @@ def _rows(source: Source, file: Path, several: bool) -> list[_Row]:
     table = read_table(source, file, source_format(source, file))
     if missing := [name for name in (source.text, source.label) if name not in table.columns]:
         raise DataError(f"{file} must have the column '{missing[0]}', but has {', '.join(table.columns)}")
-    cells = zip(table[source.text].to_list(), table[source.label].to_list(), strict=True)
-    given = [(str(text), label) for text, label in cells if text is not None and str(text).strip()]
-    rows: list[_Row] = [(text, None if label is None else str(label).strip() or None) for text, label in given]
+    pairs = zip(table[source.text].to_list(), table[source.label].to_list(), strict=True)
+    given = [(str(text), label) for text, label in pairs if text is not None and str(text).strip()]
+    cells = [(text, label, label is None or not str(label).strip()) for text, label in given]
     if several:
-        rows = [(text, names_in(label, source.separator)) for text, label in given]
-        blank = [label is None or not str(label).strip() for _, label in given]
-        if sum(blank) > MOST_WITHOUT * len(rows):
-            rows = [(text, None if empty else names) for (text, names), empty in zip(rows, blank, strict=True)]
+        drop = sum(empty for *_, empty in cells) > MOST_WITHOUT * len(cells)
+        rows: list[_Row] = [(text, None if drop and empty else names_in(label, source.separator)) for text, label, empty in cells]
+    else:
+        rows = [(text, None if empty else str(label).strip()) for text, label, empty in cells]
     if not any(label for _, label in rows):
         raise DataError(f"{file} must have labels in column '{source.label}', but has none; name another with --label-column")
     return rows
 
 
-def check_metric(task: Task, metric: str) -> None:
-    """Raise ``ConfigError`` for a metric that a task does not have."""
+def _with_metric(task: Task, metric: str | None) -> Task:
+    """The task with a metric; None: its own. Raises ``ConfigError`` for one that such a task does not have."""
+    if metric is None:
+        return task
     if metric not in (known := task_type_of(task).metrics):
         raise ConfigError(f"--metric must be one of a {task.type} task, {', '.join(known)}, but is {metric}")
+    return replace(task, metric=metric)
 
 
 def _with_more(task: Task, config: FitConfig) -> Task:

@@ -20,12 +20,13 @@ from warmstart.commands.race.page import (
     write_tasks_page,
 )
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.experiment.compare import RECOMMENDED, finish_comparison, named_method, with_frozen
+from warmstart.experiment.compare import finish_comparison, named_method, with_frozen
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimates
 from warmstart.experiment.pilot import Pilot
 from warmstart.experiment.plan import PlanResult, make_plan
+from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.store import write_runs_table
 from warmstart.experiment.sweep import check_sweep, estimate_only
 from warmstart.experiment.tasks_comparison import TasksComparison

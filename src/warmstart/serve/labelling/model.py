@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 
 from warmstart.labelling.training import TrainedModel, Training
+from warmstart.serve.computing import JOINED_TOKENS, QUEUE, WAIT_SECONDS
 from warmstart.serve.guard import AccessRules, App, Receive, Scope, Send
 from warmstart.tasks.load import load_task
 
 if TYPE_CHECKING:
     from warmstart.serve.app import Server
-
-_BATCH_TOKENS, _WAIT_SECONDS, _QUEUE = 1024, 0.005, 256
-"""as those of ``warmstart serve``"""
 
 
 class NewestModel:
@@ -47,7 +45,7 @@ class NewestModel:
         if found != self._opened:
             opened = ServedModel.open(str(found.bundle), self.training.project.name, [load_task(str(found.task))])
             self.close()
-            self._server, self._opened = Server(ServedModels([opened]), _BATCH_TOKENS, _WAIT_SECONDS, _QUEUE), found
+            self._server, self._opened = Server(ServedModels([opened]), JOINED_TOKENS, WAIT_SECONDS, QUEUE), found
             self._app = make_app(self._server, self.rules)
         return self._app
 

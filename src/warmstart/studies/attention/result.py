@@ -10,6 +10,7 @@ import polars as pl
 from warmstart.inspection.head_attention import MEASURES, RELATIONS
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import detection_text
+from warmstart.stats.formatting import first_of
 from warmstart.stats.power import detectable_above
 
 if TYPE_CHECKING:
@@ -86,10 +87,9 @@ def _relation_finding(tests: HeadTests, relation: str) -> str:
         return f"Whether heads attend to {what} cannot be tested, as only one passage has such tokens; {strongest}."
     if not heads:
         return f"No head attends to {what}; {strongest}{_detection_limit(tests, relation)}."
-    listed = ", ".join(f"{head_name(*head)} ({tests.value(relation, *head)[0]:.2f})" for head in heads[:_LISTED])
-    more = f" and {len(heads) - _LISTED} more" if len(heads) > _LISTED else ""
+    listed = first_of([f"{head_name(*head)} ({tests.value(relation, *head)[0]:.2f})" for head in heads], _LISTED)
     verb = "attends" if len(heads) == 1 else "attend"
-    return f"{len(heads)} of {tests.count} heads {verb} to {what}: {listed}{more} (uniform attention: {uniform:.2f})."
+    return f"{len(heads)} of {tests.count} heads {verb} to {what}: {listed} (uniform attention: {uniform:.2f})."
 
 
 def _detection_limit(tests: HeadTests, relation: str) -> str:
