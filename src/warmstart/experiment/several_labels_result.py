@@ -89,7 +89,7 @@ class SeveralLabelsResult(FitResult):
             for i in surest
         ]
         name, count, found, _ = self.label_rows()[0]
-        weakest = f'Weakest label: "{name}", found in {found}% of the {count} texts that have it.'
+        weakest = f'Weakest label: "{name}", found in {found}% of the texts that have it ({count}).'
         return tuple(mistakes), (weakest,)
 
     def _named(self, held: np.ndarray) -> str:
