@@ -39,6 +39,8 @@ SECONDS = 6.0
 ROUNDS = 3
 OURS, THEIRS = "warmstart serve", "pipeline behind FastAPI"
 RIVAL = "--rival"
+TURNS = 6
+"""of the server that is alone and of the one with batches: other programs then disturb both alike"""
 BATCH_TEXTS, BATCH_CHARACTERS = 1_000, 2_000
 HEAD = "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
@@ -160,11 +162,16 @@ def beside_batch(seconds: float = SECONDS) -> str:
         (f"a text of {BATCH_CHARACTERS:,} characters", shape.path): [json.dumps(shape.body(text)).encode() for text in long],
         ("health", "/health"): [b""],
     }
-    with running(ours(f"model=hf:{shape.make(Path(tempfile.mkdtemp(prefix='benchmark')))}")) as (port, process):
-        alone = {key: _latencies(port, key[1], given, seconds) for key, given in bodies.items()}
-        threading.Thread(target=_send_batches, args=(port, shape.path, long), daemon=True).start()
-        time.sleep(1)
-        beside = {key: _latencies(port, key[1], given, seconds) for key, given in bodies.items()}
+    words = ours(f"model=hf:{shape.make(Path(tempfile.mkdtemp(prefix='benchmark')))}")
+    alone, beside = ({key: list[float]() for key in bodies} for _ in range(2))
+    with running(words) as (quiet, _), running(words) as (busy, process):
+        threading.Thread(target=_send_batches, args=(busy, shape.path, long), daemon=True).start()
+        time.sleep(2)
+        for key, given in list(bodies.items()) * TURNS:
+            process.suspend()
+            alone[key] += _latencies(quiet, key[1], given, seconds / TURNS)
+            process.resume()
+            beside[key] += _latencies(busy, key[1], given, seconds / TURNS)
         process.kill()  # it would end the batch first
     for key in bodies:
         one, other = ([np.quantile(found[key], at) * 1000 for at in (0.5, 0.99)] for found in (alone, beside))

@@ -30,7 +30,7 @@ pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
 from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served
 from warmstart.serve.app import STREAMS, Server, make_app
-from warmstart.serve.computing import BusyError, Computer
+from warmstart.serve.computing import BusyError, Computer, make_way
 from warmstart.serve.connections import SPARE_FILES, Connections
 from warmstart.serve.evidence import calibration_of
 from warmstart.serve.forms import EVENTS
@@ -527,6 +527,25 @@ def test_a_text_waits_for_a_part_of_a_batch_only() -> None:
     assert {number for number, (name, _) in enumerate(seen) if "text" in name} <= set(range(6)), "a part after each small batch"
     parts = [name for name, _ in seen if "text" not in name]
     assert max(abs(parts[:number].count("one") - parts[:number].count("other")) for number in range(len(parts))) <= 1
+
+
+def test_a_text_waits_for_a_product_of_a_part_only() -> None:
+    """Between the products of a network, a large request lets go first who waits."""
+    computer, begun, answered = Computer(100, 0, 10), threading.Event(), threading.Event()
+
+    def blocks(inputs: Sequence[str]) -> Sequence[str]:
+        begun.set()
+        while not answered.is_set():
+            make_way()
+        return inputs
+
+    large = computer.submit("large", ["long"] * 2, 60, blocks)
+    begun.wait()
+    assert [*computer.submit("small", ["short"], 1, lambda inputs: inputs).result(10)] == ["short"]
+    assert not large.done()
+    answered.set()
+    assert [*large.result(10)] == ["long", "long"]
+    computer.stop()
 
 
 def test_more_texts_at_once_than_may_be_generated_is_429(server: Server) -> None:

@@ -1,10 +1,10 @@
 """Who computes when: requests that wait are joined to batches, large ones are computed in parts, and long generations take turns.
 
-One thread computes all that is quick. While it computes, requests wait in queues of bounded length. Small ones that ask the same of
-the same model become the next batch, up to about ``batch_tokens``. A batch that is not full waits at most ``wait_seconds`` for
-more, but not once every open request is in it: a single client waits for nobody. A request of several texts with more than a
-quarter of ``batch_tokens`` is large: after each batch of small ones that wait, a part of that size of one of the large ones is
-computed, of each in turn. So who asks about a text waits for one part, however many texts others have sent.
+Requests wait in queues of bounded length, and never are two computed at once. Small ones that ask the same of the same model become
+the next batch, up to about ``batch_tokens``. A batch that is not full waits at most ``wait_seconds`` for more, but not once every
+open request is in it: a single client waits for nobody. A request of several texts with more than a quarter of ``batch_tokens`` is
+large. Another thread computes it in parts of that size, and after each product of a network (``make_way``) lets go first who waits:
+who asks about a text waits for one product of one part, however many texts others have sent, and however long they are.
 """
 
 from __future__ import annotations
@@ -15,12 +15,20 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 JOINED_TOKENS, WAIT_SECONDS, QUEUE = 1024, 0.005, 256
 """what a server takes by default"""
 Compute = Callable[[Sequence[Any]], Sequence[Any]]
 """inputs -> an answer for each"""
+_here = threading.local()
+
+
+def make_way(*_: object) -> None:
+    """A forward hook of the products of served networks: in a thread that computes large requests it lets go first who waits."""
+    if turns := getattr(_here, "turns", None):
+        turns.offer()
 
 
 class BusyError(Exception):
@@ -76,19 +84,22 @@ class Turns:
 
 
 class Computer:
-    """A thread that answers requests in batches. ``observe(requests, texts, tokens)`` is told of every batch."""
+    """Threads that answer requests in batches. ``observe(requests, texts, tokens)`` is told of every batch."""
 
     def __init__(
         self, batch_tokens: int, wait_seconds: float, queue: int, observe: Callable[[int, int, int], None] = lambda *_: None
     ) -> None:
         self.turns = Turns()
         self._batch_tokens, self._wait_seconds, self._queue, self._observe = batch_tokens, wait_seconds, queue, observe
-        self._part_tokens, self._large_next = max(1, batch_tokens // 4), False
+        self._part_tokens, self._parted = max(1, batch_tokens // 4), False
         self._small, self._large = deque[_Job](), deque[_Job]()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed, self._large_came = threading.Condition(self._lock), threading.Condition(self._lock)
         self._open, self._stopped = 0, False
-        self._thread = threading.Thread(target=self._work, name="computer", daemon=True)
-        self._thread.start()
+        works = (partial(self._work, self._next_batch), self._work_in_parts)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def waiting(self) -> int:
@@ -98,12 +109,12 @@ class Computer:
     @contextmanager
     def request(self) -> Iterator[None]:
         """Counts a request as open: it may ask for something soon."""
-        with self._changed:
+        with self._lock:
             self._open += 1
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._open -= 1
                 self._wake()
 
@@ -113,22 +124,32 @@ class Computer:
         Raises ``BusyError`` if too many wait.
         """
         job = _Job(key, inputs, tokens, compute)
-        with self._changed:
+        with self._lock:
             if self._stopped or self.waiting >= self._queue:
                 raise BusyError
-            (self._large if len(inputs) > 1 and tokens > self._part_tokens else self._small).append(job)
-            self._wake()
+            large = len(inputs) > 1 and tokens > self._part_tokens
+            (self._large if large else self._small).append(job)
+            if large:
+                self._large_came.notify()
+            else:
+                self._wake()
         return job.answers
 
     def stop(self) -> None:
         """Compute what waits, and end."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._changed.notify()
-        self._thread.join()
+            self._large_came.notify()
+        for thread in self._threads:
+            thread.join()
 
-    def _work(self) -> None:
-        while batch := self._next_batch():
+    def _work_in_parts(self) -> None:
+        _here.turns = self.turns
+        self._work(self._next_part)
+
+    def _work(self, take: Callable[[], list[_Job]]) -> None:
+        while batch := take():
             batch = [job for job in batch if job.done or job.answers.set_running_or_notify_cancel()]  # who left needs no answer
             if not batch:
                 continue
@@ -157,40 +178,40 @@ class Computer:
             if len(job.done) == len(job.inputs):
                 job.answers.set_result(job.done)
             else:
-                with self._changed:
+                with self._lock:
                     self._large.append(job)
 
     def _next_batch(self) -> list[_Job]:
-        """The requests to compute next; none once the computer has stopped and nothing waits."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.waiting or self._stopped)
+        """The first small request and those like it, as many as fit; none once the computer has stopped and nothing waits."""
+        with self._lock:
+            self._changed.wait_for(lambda: self._small or self._stopped)
             self._changed.wait_for(self._is_full, self._wait_seconds)
-            return self._take()
+            taken, left, tokens = list[_Job](), deque[_Job](), 0
+            for job in self._small:
+                if not taken or (job.key == taken[0].key and tokens + job.tokens <= self._batch_tokens):
+                    taken.append(job)
+                    tokens += job.tokens
+                else:
+                    left.append(job)
+            self._small = left
+            return taken
+
+    def _next_part(self) -> list[_Job]:
+        """The large request of which a part is next; none once the computer has stopped and nothing waits."""
+        with self._lock:
+            self._parted = False
+            self._large_came.wait_for(lambda: self._large or self._stopped)
+            self._parted = bool(self._large)
+            return [self._large.popleft()] if self._large else []
 
     def _wake(self) -> None:
         """Let the thread look again, if what has changed lets it begin: each look takes time from those who ask."""
-        if self.waiting and (self.waiting == 1 or self._is_full()):
+        if self._small and (len(self._small) == 1 or self._is_full()):
             self._changed.notify()
 
     def _is_full(self) -> bool:
         """Whether waiting longer would not make the next batch larger."""
-        if self._stopped or self._large or len(self._small) >= self._open:
+        if self._stopped or self._large or self._parted or len(self._small) >= self._open:
             return True
         first = self._small[0].key
         return sum(job.tokens for job in self._small if job.key == first) >= self._batch_tokens
-
-    def _take(self) -> list[_Job]:
-        """The first small request and those like it, as many as fit, in turn with a large one."""
-        if self._large and (self._large_next or not self._small):
-            self._large_next = False
-            return [self._large.popleft()]
-        taken, left, tokens = list[_Job](), deque[_Job](), 0
-        self._large_next = True
-        for job in self._small:
-            if not taken or (job.key == taken[0].key and tokens + job.tokens <= self._batch_tokens):
-                taken.append(job)
-                tokens += job.tokens
-            else:
-                left.append(job)
-        self._small = left
-        return taken

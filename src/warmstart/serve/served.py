@@ -27,15 +27,19 @@ from warmstart.model.card import card
 from warmstart.model.inference import reordered_copy
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.runs.verdict import Verdict, read_verdict
+from warmstart.serve.computing import make_way
 from warmstart.serve.corpus import Corpus
 from warmstart.serve.learning_curve import curve_file
 from warmstart.serve.race import race_file
 from warmstart.serve.restarts import restarts_of
 from warmstart.stack.card import stack_card
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.rows import BackboneVectors, VectorRows
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.formatting import model_name
 from warmstart.system.console import console
+from warmstart.system.products import Linear
 from warmstart.tasks import task_type_for
 from warmstart.tasks.answers import answer_threshold
 from warmstart.tasks.trained_on import trained_on_pairs
@@ -77,9 +81,7 @@ class ServedModel:
         if isinstance(model, Bundle):
             made = cls(name, path, _reordered(model), model)
         else:
-            members = tuple(
-                replace(one, model=_reordered(one.model)) if isinstance(one.model, Bundle) else one for one in model.members
-            )
+            members = tuple(replace(one, model=_ready_member(one.model)) for one in model.members)
             made = cls(name, path, replace(model, members=members), model)
         return replace(made, task=next(filter(made.fits, tasks), None))
 
@@ -255,7 +257,20 @@ class ServedModel:
 
 
 def _reordered(bundle: Bundle) -> Bundle:
-    return replace(bundle, model=reordered_copy(bundle.model))
+    """The network lies as is best for inference, and lets other requests go first between its products."""
+    network = reordered_copy(bundle.model)
+    for module in network.backbone.modules():
+        if isinstance(module, Linear):
+            module.register_forward_hook(make_way)
+    return replace(bundle, model=network)
+
+
+def _ready_member(model: Bundle | FittedBaseline) -> Bundle | FittedBaseline:
+    if isinstance(model, Bundle):
+        return _reordered(model)
+    if model.backbone is None or not isinstance(model.rows, VectorRows):
+        return model
+    return replace(model, rows=replace(model.rows, vectors=BackboneVectors(_reordered(model.backbone))))
 
 
 def _is_list(one: Input, least: int, most: int | None = None) -> bool:
