@@ -240,11 +240,11 @@ def test_the_guard_stands_before_everything(session: TextsInOrder) -> None:
 
 
 def test_guidelines_in_markdown_are_read_as_such() -> None:
-    """Headings, lists, bold words and code; what is no Markdown stays as it is, and nothing becomes HTML."""
-    text = "# Rules #\nChoose **one**.\n\n- `sport`: <b>games</b>\n- 3 * 4 other\n\nTwo\nlines"
+    """Headings, lists, stressed words and code; what is no Markdown stays as it is, and nothing becomes HTML."""
+    text = "# Rules #\nChoose **one**, *never* 3*4*5.\n\n- `sport`: <b>games</b>\n- 3 * 4 other\n\nTwo\nlines"
     assert guidelines_html(text) == (
-        "<h3>Rules</h3><p>Choose <strong>one</strong>.</p><ul><li><code>sport</code>: &lt;b&gt;games&lt;/b&gt;</li>"
-        "<li>3 * 4 other</li></ul><p>Two\nlines</p>"
+        "<h3>Rules</h3><p>Choose <strong>one</strong>, <em>never</em> 3*4*5.</p>"
+        "<ul><li><code>sport</code>: &lt;b&gt;games&lt;/b&gt;</li><li>3 * 4 other</li></ul><p>Two\nlines</p>"
     )
     assert guidelines_html("") == ""
 

@@ -160,10 +160,12 @@ def newest_accuracy(drawn: Sequence[tuple[Draw, Value | None]], left_out: np.nda
     return None if math.isnan(found.value) else found
 
 
-def newest_sentence(found: Estimate | None) -> str:
-    """What today's model is worth."""
+def newest_sentence(found: Estimate | None, given: int) -> str:
+    """What today's model is worth, after some labels given on the page."""
     if found is None:
-        return f"The first figure comes with {FEWEST_FOR_FIGURES} labels given on this page."
+        few = given < FEWEST_FOR_FIGURES
+        when = f"with {FEWEST_FOR_FIGURES} labels given on" if few else "once the model has learned the labels of"
+        return f"The first figure comes {when} this page."
     if not found.tells:
         return "Too few labels to say how good today's model is."
     ends = percent_range(found.low, found.high, digits=0)

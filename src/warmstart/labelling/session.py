@@ -309,7 +309,7 @@ class LabelSession:
         accuracy = running_accuracy(outcomes, settings.target, strict=settings.proof == "strict") if outcomes else None
         here = [(draw, answer) for draw, answer, given in drawn if given and not draw.suggested]
         newest = newest_accuracy(here, self.learner.left_out)
-        words = "" if self.project.type == "tagging" else newest_sentence(newest)
+        words = "" if self.project.type == "tagging" else newest_sentence(newest, len(here))
         ahead = outlook(outcomes, counts, left, self.seed) if outcomes else None
         times = [min(answer.seconds, _LONGEST) for answer in answers if answer.seconds > 0]
         price = ahead.price_sentence(self.project.price, median(times) if times else None) if ahead else ""
@@ -446,8 +446,7 @@ def _left_open(drawn: Sequence[tuple[Draw, Value | None, bool]], open_: Draw) ->
 def _waiting_sentence(drawn: Sequence[tuple[Draw, Value | None, bool]]) -> str:
     """Whose open texts count as wrong for now."""
     people = [draw.person for draw, _, given in drawn if not given and _left_open(drawn, draw)]
-    if not people:
-        return ""
-    what = "A text" if len(people) == 1 else f"{len(people):,} texts"
-    who = ", ".join(dict.fromkeys(people))
-    return f"{what} left open by {who} count{'s' * (len(people) == 1)} as wrong until answered; others get it after two minutes."
+    who = " and ".join(dict.fromkeys(people))
+    if len(people) > 1:
+        return f"{len(people):,} texts left open by {who} count as wrong until answered; others get them after two minutes."
+    return f"A text left open by {who} counts as wrong until answered; others get it after two minutes." if people else ""

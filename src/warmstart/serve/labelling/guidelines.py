@@ -1,4 +1,4 @@
-"""Guidelines as HTML: the headings, lists, bold words and code of Markdown; everything else as it was written."""
+"""Guidelines as HTML: the headings, lists, stressed words and code of Markdown; everything else as it was written."""
 
 from __future__ import annotations
 
@@ -38,4 +38,5 @@ def _kind(line: str) -> str:
 
 
 def _inline(text: str) -> str:
-    return re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(with_code(text)))
+    strong = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(with_code(text)))
+    return re.sub(r"(?<![\w*])\*([^\s*<](?:[^*<]*[^\s*<])?)\*(?![\w*])", r"<em>\1</em>", strong)

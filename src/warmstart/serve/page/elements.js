@@ -33,6 +33,8 @@ export function bar(share) {
 // The first characters of a text: the layout of very long words takes seconds.
 export const beginning = (text) => (text.length > SHOWN ? `${text.slice(0, SHOWN)} … (${(text.length - SHOWN).toLocaleString("en")} more characters)` : text);
 
+export const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+
 export function percent(share, digits = 1) {
   return `${(100 * share).toFixed(digits)}%`;
 }

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { showCurve, showRestarts } from "./curve.js";
-import { draw, make, percent, run } from "./elements.js";
+import { count, draw, make, percent, run } from "./elements.js";
 
 const BYTES = new Intl.NumberFormat("en", { style: "unit", unit: "byte", unitDisplay: "narrow", notation: "compact" });
 
@@ -25,7 +25,6 @@ export function setUp(panel) {
       say("");
       if (!has("race")) return;
       const found = await (await get(`/api/race${of}`)).json();
-      const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
       findings.replaceChildren(...found.findings.map((words) => make("li", { textContent: words })));
       panel.querySelector("#race-summary").textContent =
         `${found.task}: ${found.metric} on ${count(found.test_texts, "test text")} with 95% intervals, ${count(found.labels, "label")}, ${count(found.seeds, "seed")}.` +

@@ -1,7 +1,7 @@
 // The list of what was labelled: searched and filtered on the server; another label is one more answer of this person.
 
 import { get, post } from "./api.js";
-import { make } from "./elements.js";
+import { count, make } from "./elements.js";
 
 const COUNT = 10;
 const PAUSE = 250; // milliseconds after a key
@@ -46,7 +46,7 @@ export class Answered {
       const shown = found.texts.map((one) => this.row(one));
       if (start) rows.append(...shown);
       else rows.replaceChildren(...shown);
-      part("answered-count").textContent = found.total ? `${found.total.toLocaleString("en")} text${found.total === 1 ? "" : "s"}.` : "No such text.";
+      part("answered-count").textContent = found.total ? `${count(found.total, "text")}.` : "No such text.";
       more.hidden = rows.childElementCount >= found.total;
       problem.hidden = true;
     } catch (error) {
@@ -65,7 +65,7 @@ export class Answered {
       dir: "auto", textContent: `${new Date(at).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })}, ${person}: ${this.wordsOf(value)}${comment ? ` (${comment})` : ""}`,
     }));
     const text = make("p", { className: "text", dir: "auto", textContent: one.cut ? `${one.text}…` : one.text });
-    const history = make("details", {}, make("summary", { textContent: `${told.length} answer${told.length === 1 ? "" : "s"}` }), make("ul", { className: "findings" }, ...told));
+    const history = make("details", {}, make("summary", { textContent: count(told.length, "answer") }), make("ul", { className: "findings" }, ...told));
     return make("li", {}, text, make("div", { className: "row" }, this.labelOf(one), make("span", { className: "quiet", textContent: why }), history));
   }
 

@@ -1,7 +1,7 @@
 // Progress, people, accuracy, target, outlook and price: asked for after answers, at most once a second, and from time to time.
 
 import { get } from "./api.js";
-import { draw, make, percent } from "./elements.js";
+import { count, draw, make, percent } from "./elements.js";
 import { showTraining } from "./training.js";
 
 const LEAST = 1000; // milliseconds between two requests
@@ -10,7 +10,6 @@ const ELSE = 15_000;
 const [WIDE, HIGH, LEFT, FOOT] = [320, 180, 40, 30]; // of the drawing
 
 const part = (id) => document.getElementById(id);
-const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
 export class Figures {
   // proved() is called once, when the target turns out to be proven; answered is the list of what was labelled.

@@ -3,7 +3,7 @@
 import { Answered } from "./answered.js";
 import { get } from "./api.js";
 import { Clock } from "./clock.js";
-import { make, run, visible } from "./elements.js";
+import { count, make, run, visible } from "./elements.js";
 import { Figures } from "./figures.js";
 import { setUpKeys, showKeys } from "./keys.js";
 import { setUpNames } from "./names.js";
@@ -224,7 +224,7 @@ function join(name) {
     const [found, joined] = [await get("/api/labels"), await sender.send("/api/join", body)];
     if (!joined) return;
     if (joined.taken) {
-      part.taken.querySelector("p").textContent = `Somebody called “${joined.person}” has joined in another browser, and gave ${joined.answered.toLocaleString("en")} answers. Is that you?`;
+      part.taken.querySelector("p").textContent = `Somebody called “${joined.person}” has joined in another browser, and gave ${count(joined.answered, "answer")}. Is that you?`;
       part.taken.hidden = false;
       return;
     }
@@ -275,4 +275,4 @@ figures.refresh();
 if (person) {
   fields.person.value = person;
   join(person);
-}
+} else loadLabels(); // for the list of what was labelled

@@ -1,7 +1,7 @@
 // The dialog in which labels are added, renamed and merged, with the history of that.
 
 import { get, post } from "./api.js";
-import { make } from "./elements.js";
+import { count, make } from "./elements.js";
 
 // person() says who changes something; changed(labels) is told what stands then.
 export function setUpNames(person, changed) {
@@ -70,7 +70,7 @@ function row(label, labels, change) {
   let asked = false;
   const ask = (again) => {
     asked = again;
-    merge.textContent = again ? `Merge “${label.name}” into “${chosen().name}”, for good?` : "Merge";
+    merge.textContent = again ? `Merge “${label.name}” (${count(label.count, "text")}) into “${chosen().name}”, for good?` : "Merge";
     merge.ariaLabel = again ? `${merge.textContent} It cannot be undone` : `Merge ${label.name}`;
   };
   into.addEventListener("change", () => {
@@ -83,7 +83,7 @@ function row(label, labels, change) {
   });
   return make(
     "tr", {}, make("td", {}, make("kbd", { textContent: label.key || "–" })), make("td", {}, renaming),
-    make("td", { className: "number", textContent: (label.count ?? 0).toLocaleString("en") }), make("td", {}, make("div", { className: "row" }, into, merge)),
+    make("td", { className: "number", textContent: label.count.toLocaleString("en") }), make("td", {}, make("div", { className: "row" }, into, merge)),
   );
 }
 
