@@ -18,8 +18,8 @@ import torch
 from helpers.browser import CHROMIUM, IN_A_BROWSER
 from helpers.curves import curve_of
 from helpers.models import SENTENCES, make_backbone
-from helpers.mutants import LABELS, bases
-from helpers.one_file import browser_probabilities, in_browser
+from helpers.mutants import bases
+from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded, watched_page
 from helpers.races import race_result
 from helpers.restarts import adapt_record
 from warmstart.adapters import insert_adapter
@@ -29,7 +29,6 @@ from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
-from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig
 from warmstart.heads.per_token import TaggingHeadConfig
@@ -40,7 +39,6 @@ from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.serve.one_file.contents import page_contents, with_page_weights
 from warmstart.serve.one_file.document import write_model_page
 from warmstart.tasks.predict import predict, raw_predictions, unread
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -70,44 +68,9 @@ SWITCHES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    """A page in which nothing may fail, and which may ask nothing of any place but the file itself."""
-    opened, problems = browser.new_page(), list[str]()
-    opened.set_default_timeout(60_000)
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    opened.on(
-        "request", lambda one: None if one.url.startswith(("file:", "data:", "blob:", "about:")) else problems.append(one.url)
-    )
-    yield opened
-    opened.close()
-    assert not problems
-
-
-def labelled(
-    tokenizer: Tokenizer, head: HeadConfig | None = None, labels: tuple[str, ...] = LABELS, *, causal: bool = False, **switches: Any
-) -> Bundle:
-    """A model with random weights; those of its head are large, so that it is sure of what it says."""
-    settings = {"width": 48, "heads": 4, "feedforward": 96, **switches}
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size, **settings)
-    model = Model(backbone, fresh_head(head or ClassificationHeadConfig(classes=len(labels)), backbone, 0), causal=causal)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.startswith("head.") or name.endswith("bias"):
-                parameter.normal_(std=0.5)
-    return Bundle(model.eval(), tokenizer, labels, calibration=Calibration(temperature=1.3))
-
-
-def made_texts(count: int, seed: int = 0) -> list[str]:
-    """Texts of known words in random order, some too long, some odd."""
-    words, draw = " ".join(SENTENCES).split(), random.Random(seed)
-    texts = [" ".join(draw.choices(words, k=draw.randrange(1, 40))) for _ in range(count - 4)]
-    return [*texts, "[MASK] [EOS]", "ﬁ ①\u0301 שלום 字", "x" * 200, "."]
-
-
-def rounded(bundle: Bundle) -> Bundle:
-    """With the weights that a page computes with."""
-    contents = page_contents(bundle, "hf:none", "tested")
-    return with_page_weights(bundle, contents.facts["weights"], contents.weights)
+    """An empty page that is watched."""
+    with watched_page(browser) as opened:
+        yield opened
 
 
 def test_every_backbone_computes_what_python_computes(page: Any, tokenizer: Tokenizer) -> None:

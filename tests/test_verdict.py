@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from warmstart.config import Config
 from warmstart.data.audit import audit
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.report.templates import verdict_html
-from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, read_verdict, row_of, use_sentence
+from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, read_verdict, row_of, steps_after, use_sentence
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
@@ -123,3 +124,16 @@ def test_the_quickstart_names_the_model_that_it_saved() -> None:
     result = quickstart_result()
     assert result.rows[0].name in result.fit.headline
     assert "60 of 100" in {row.score for row in result.rows}
+
+
+def test_what_is_saved_goes_into_one_file_if_a_page_can_hold_it(tmp_path: Path) -> None:
+    """A stack as well as a network; numbers are for other programs."""
+    for saved, form in (
+        ({"stack.json": {"type": "classification"}}, "page"), ({"stack.json": {"type": "regression"}}, "onnx"),
+        ({"bundle.json": {"head": {"kind": "multilabel"}}}, "page"), ({"bundle.json": {"head": {"kind": "span"}}}, "onnx"),
+    ):  # fmt: skip
+        bundle = tmp_path / f"{form}-{len(str(saved))}" / "bundle"
+        bundle.mkdir(parents=True)
+        for name, values in saved.items():
+            (bundle / name).write_text(json.dumps(values))
+        assert f"--to {form}" in steps_after(bundle.parent)[-1].command

@@ -85,10 +85,10 @@ def export_model(config: ExportConfig) -> Path:
     """The ``export`` command: merge LoRA, write, read back and compare."""
     if config.to != "onnx" and (config.int8 or config.task):
         raise ConfigError(f"--int8 and --task need --to onnx, but --to is {config.to}; remove them")
-    if is_stack(find_bundle(config.model)):
-        return _export_stack(config)
     if config.to == "page":
         return _export_page(config)
+    if is_stack(find_bundle(config.model)):
+        return _export_stack(config)
     place = config.folder
     bundle = load_model(config.model)
     if config.to == "peft":
@@ -112,9 +112,9 @@ def export_model(config: ExportConfig) -> Path:
 def _export_page(config: ExportConfig) -> Path:
     from warmstart.serve.one_file.document import write_model_page
 
-    bundle, name = load_model(config.model), model_name(config.model)
+    model, name = load_predictor(config.model), model_name(config.model)
     file = Path(config.out or f"{name}.html")
-    gap = write_model_page(bundle, config.model, name, file)
+    gap = write_model_page(model, config.model, name, file)
     console.print(
         f"{file}: {file_size(file.stat().st_size)}, open it in any browser; read back, its rounded weights change outputs by "
         f"at most {gap:.2g} of the largest one; `warmstart doctor {file} --bundle {config.model}` compares them again",
@@ -124,7 +124,9 @@ def _export_page(config: ExportConfig) -> Path:
 
 def _export_stack(config: ExportConfig) -> Path:
     if config.to != "onnx":
-        raise ConfigError(f"--to {config.to} needs one network, but {config.model} is a stack or a baseline; use --to onnx")
+        raise ConfigError(
+            f"--to {config.to} needs one network, but {config.model} is a stack or a baseline; use --to onnx or --to page"
+        )
     if config.int8 or config.task:
         raise ConfigError("--int8 and --task need one network; remove them, or export a member of the stack, MODEL/members/1")
     stack = load_predictor(config.model)

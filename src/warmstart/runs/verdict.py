@@ -33,6 +33,8 @@ SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
 MISTAKE_CHARACTERS = 300
 """of a text"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
+NO_PAGE = ("regression", "multiple-choice", "span")
+"""task types that no page can hold"""
 NAMED_LABELS = 3
 """labels that are named beside the task"""
 
@@ -199,13 +201,13 @@ def label_command(data: str, labels: Sequence[str]) -> str:
 def steps_after(folder: Path | None, *first: NextStep) -> tuple[NextStep, ...]:
     """To try the model that a run saved in a folder, then ``first``, then to serve it and to save it; ``first`` alone without one.
 
-    A network can be saved as one page, of a stack the parts are saved.
+    What labels texts or writes can be saved as one page, anything else for other programs.
     """
     if folder is None:
         return first
     model = shlex.quote(str(folder))
     save = NextStep("save", "Save it as one file", f"warmstart export {model} --to page")
-    if (folder / "bundle" / "stack.json").is_file():
+    if _kind_of(folder / "bundle") in NO_PAGE:
         save = NextStep("save", "Save it for other programs", f"warmstart export {model} --to onnx --out {model}/onnx")
     return (
         NextStep("try", "A text, or a file in its place", f'warmstart predict {model} "A new text."'),
@@ -213,3 +215,9 @@ def steps_after(folder: Path | None, *first: NextStep) -> tuple[NextStep, ...]:
         NextStep("serve", "Use it in the browser", f"warmstart serve {model}"),
         save,
     )
+
+
+def _kind_of(bundle: Path) -> str:
+    """What a saved stack or network is for: ``"classification"``, ``"regression"``; empty if nothing says it."""
+    stack, network = (json_or_none(bundle / name) or {} for name in ("stack.json", "bundle.json"))
+    return str(stack.get("type") or network.get("head", {}).get("kind") or "")

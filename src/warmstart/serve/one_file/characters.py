@@ -1,11 +1,12 @@
-"""Classes of characters as the tokenizers library sees them, for the tokenizer in a page.
+"""Classes of characters as the tokenizers library and Python see them, for the tokenizers in a page.
 
-Browsers and the library know different versions of Unicode. So the library is asked about every character, once, and its answers
-travel with the page.
+Browsers, the library and Python know different versions of Unicode. So these two are asked about every character, once, and their
+answers travel with the page.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import groupby
@@ -86,7 +87,19 @@ def combining() -> tuple[str, ...]:
 @cache
 def lower_case() -> tuple[str, str]:
     """The characters that have a lower case, and what that is, in the same order, with U+0000 between them."""
-    changed = [(one, made) for one, made in _normalised(normalizers.Lowercase()) if one != made]
+    return _changed(_normalised(normalizers.Lowercase()))
+
+
+@cache
+def word_characters() -> dict[str, Any]:
+    """What bags of words ask for, by Python: letters and digits of words, white space, and lower case."""
+    every = "".join(every_character())
+    classes = {name: ranges_of(re.findall(pattern, every)) for name, pattern in (("word", r"\w"), ("space", r"\s"))}
+    return classes | {"lower": list(_changed((one, one.lower()) for one in every))}
+
+
+def _changed(pairs: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    changed = [(one, made) for one, made in pairs if one != made]
     return "".join(one for one, _ in changed), "\0".join(made for _, made in changed)
 
 

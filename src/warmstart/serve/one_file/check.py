@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from warmstart.errors import BundleError
-from warmstart.interop.load import load_model
+from warmstart.interop.load import load_predictor
 from warmstart.model.files import model_digest
-from warmstart.serve.one_file.contents import merged_copy
 from warmstart.serve.one_file.document import of_this_version, read_page
+from warmstart.serve.one_file.parts import taken_apart
 from warmstart.serve.one_file.weights import unpack_tensors
 
 SLACK = 1e-4
@@ -36,10 +38,12 @@ def check_page(path: str, bundle: str | None) -> dict[str, Any]:
     }
     if bundle is None:
         return found | {"bundle": None, "steps": None}
-    model = load_model(bundle)
-    if model.tokenizer.digest != facts["tokenizer_digest"]:
+    parts = taken_apart(load_predictor(bundle))
+    if facts["tokenizers"].keys() != {one.tokenizer.digest for one in parts.networks}:
         raise BundleError(f"{path} has another tokenizer than {bundle}; it was made from another model")
-    steps = _steps_off(path, bundle, merged_copy(model.model).weights(), tensors)
+    steps = _steps_off(path, bundle, parts.tensors, tensors)
+    if facts["members"] != json.loads(json.dumps(parts.members)):
+        raise BundleError(f"{path} has other members than {bundle}; it was made from another model")
     if (digest := model_digest(bundle)) != facts["bundle_digest"]:
         raise BundleError(
             f"{path} names the digest {facts['bundle_digest'][:16]}…, but {bundle} has {digest[:16]}…: its weights are the same, "
@@ -57,7 +61,7 @@ def _steps_off(path: str, bundle: str, wanted: dict[str, Tensor], found: dict[st
         values, half = found[name]
         if values.shape != tensor.shape:
             raise BundleError(f"in {path} {name} has the shape {list(values.shape)}, in {bundle} {list(tensor.shape)}")
-        distance = (tensor.detach().float() - values).abs()
+        distance = torch.where(tensor == values, 0.0, (tensor.detach().float() - values).abs())  # also where both are infinite
         off = float((distance / half).max()) if half is not None else float(distance.max() > 0) * 2
         if off > 1 + SLACK:
             raise BundleError(

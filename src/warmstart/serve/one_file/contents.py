@@ -1,26 +1,28 @@
 """What a page holds of a model: its weights, its settings as the scripts read them, and what the server would say of it.
 
 The scripts run every backbone with attention from queries and keys, heads for one label, several labels, tags and text, bottleneck
-adapters and scalar mixes; LoRA is merged first. Everything else is refused with the reason.
+adapters and scalar mixes; LoRA is merged first. They also run stacks and baselines of such networks and of words. Everything else
+is refused with the reason.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from warmstart import __version__
 from warmstart.adapters.bottleneck import BottleneckConfig
-from warmstart.adapters.insertion import inserted_adapters, merge_adapters
+from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.lora import LoraConfig
 from warmstart.adapters.scalar_mix import ScalarMixConfig
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ModelError
+from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.per_text import ClassificationHead, MultilabelHead
 from warmstart.heads.per_token import TaggingHead
 from warmstart.model.bundle import Bundle
@@ -30,13 +32,17 @@ from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.runs.verdict import NextStep, read_verdict
 from warmstart.serve.evidence import evidence_of
 from warmstart.serve.learning_curve import read_curve
+from warmstart.serve.one_file.characters import word_characters
+from warmstart.serve.one_file.parts import Parts, member_network, taken_apart
 from warmstart.serve.one_file.tokenizer_spec import tokenizer_spec
-from warmstart.serve.one_file.weights import pack_tensors, unpack_tensors
+from warmstart.serve.one_file.weights import pack_tensors
 from warmstart.serve.race import read_race
 from warmstart.serve.replies import TARGETS, checks_of
 from warmstart.serve.restarts import restarts_of
 from warmstart.serve.served import LEVEL, ServedModel
+from warmstart.stack.stack import Stack
 from warmstart.system.storage import FORMAT, sha256
+from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.thresholds import thresholds_of
 
 ABLE = {"predict", "explain", "generate", "card", "race", "curve", "restarts"}
@@ -54,24 +60,21 @@ class PageContents:
     """deflated"""
 
 
-def page_contents(bundle: Bundle, path: str, name: str) -> PageContents:
-    """Everything of the bundle at ``path``. Raises ``ModelError`` for a model that cannot run in a page."""
-    refuse_unable(bundle)
-    model = merged_copy(bundle.model)
-    served = ServedModel.of(bundle, name, path)
-    layout, packed = pack_tensors(model.weights())
+def page_contents(model: Bundle | Stack, path: str, name: str) -> PageContents:
+    """Everything of the model at ``path``. Raises ``ModelError`` for one that cannot run in a page."""
+    refuse_unable(model)
+    parts, served = taken_apart(model), ServedModel.of(model, name, path)
+    layout, packed = pack_tensors(parts.tensors, parts.exact)
     described = served.describe()
-    abilities = [one for one in described["abilities"] if one in ABLE and (one != "explain" or bundle.labels)]
+    abilities = [one for one in described["abilities"] if one in ABLE and (one != "explain" or model.labels)]
     facts = {
         "format": FORMAT,
         "warmstart": __version__,
         "name": name,
         "bundle_digest": model_digest(path),
-        "tokenizer_digest": bundle.tokenizer.digest,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": sum(one.numel() for one in parts.tensors.values()),
         "model": described | {"abilities": abilities, "reads_texts": False},
-        "settings": _settings(bundle, model),
-        "tokenizer": tokenizer_spec(bundle.tokenizer),
+        **model_facts(model, parts),
         "weights": layout | {"sha256": sha256(packed)},
         "verdict": _shared_verdict(path),
         "replies": _replies(served),
@@ -79,56 +82,64 @@ def page_contents(bundle: Bundle, path: str, name: str) -> PageContents:
     return PageContents(facts, packed)
 
 
-def refuse_unable(bundle: Bundle) -> None:
+def model_facts(model: Bundle | Stack, parts: Parts) -> dict[str, Any]:
+    """What the scripts compute with beside the weights."""
+    tokenizers = {one.tokenizer.digest: one.tokenizer for one in parts.networks}
+    networks = [_network(one) | {"tokenizer": one.tokenizer.digest} for one in parts.networks]
+    whole = {"task": model.type, "labels": list(model.labels)} if isinstance(model, Stack) else networks[0]
+    return {
+        "settings": whole | {"temperature": _temperature(model), "thresholds": thresholds_of(model)},
+        "members": parts.members,
+        "networks": networks,
+        "tokenizers": {digest: tokenizer_spec(one) for digest, one in tokenizers.items()},
+        "words": word_characters() if isinstance(model, Stack) else None,
+    }
+
+
+def refuse_unable(model: Bundle | Stack) -> None:
     """Raise ``ModelError`` with the reason if a model cannot run in a page."""
-    head, config = bundle.model.head, bundle.model.backbone.config
-    why = None
-    if bundle.answers_record is not None:
-        why = "it answers questions, and abstains by examples that pages do not have"
-    elif not isinstance(head, ClassificationHead | MultilabelHead | TaggingHead) and not bundle.generates:
-        why = f"pages label texts, tag words or write text, but this model has a head of type '{head.config.kind}'" + (
-            " that was not trained to write" if head.config.kind == "language-modeling" else ""
-        )
-    elif config.attention != "dot-product":
-        why = f"its attention is of type '{config.attention}'"
-    elif head.config.window_settings.windows != "none":
-        why = "it reads long texts in windows, and a page would cut them"
-    elif odd := [
-        one for one in inserted_adapters(bundle.model) if not isinstance(one, LoraConfig | BottleneckConfig | ScalarMixConfig)
-    ]:
-        why = f"it has inserted modules of the kind '{odd[0].to_dict()['kind']}'"
+    if isinstance(model, Bundle):
+        why = _why_not(model, (ClassificationHead, MultilabelHead, TaggingHead))
+    elif model.type not in ("classification", "multilabel"):
+        why = f"pages label texts, but this model is for {model.type}"
+    else:
+        networks = filter(None, (member_network(one.model) for one in model.members))
+        why = next(filter(None, (_why_not(one, (ClassificationHead, MultilabelHead, EmbeddingHead)) for one in networks)), None)
     if why:
         raise ModelError(f"this model cannot run in a page: {why}; {_INSTEAD}")
 
 
-def merged_copy(model: Model) -> Model:
-    """The model itself, or a copy with its LoRA folded into the weights."""
-    if not any(isinstance(one, LoraConfig) for one in inserted_adapters(model)):
-        return model
-    copied = copy.deepcopy(model)
-    merge_adapters(copied)
-    return copied
-
-
-def with_page_weights(bundle: Bundle, layout: dict[str, Any], packed: bytes) -> Bundle:
-    """The same model with the weights of a page, as its scripts compute with them."""
-    model = copy.deepcopy(merged_copy(bundle.model))
-    found = unpack_tensors(layout, packed)
-    with torch.no_grad():
-        for name, tensor in model.weights().items():
-            tensor.copy_(found[name][0])
-    return replace(bundle, model=model.eval())
+def _why_not(bundle: Bundle, able: tuple[type, ...]) -> str | None:
+    head, config = bundle.model.head, bundle.model.backbone.config
+    if bundle.answers_record is not None:
+        return "it answers questions, and abstains by examples that pages do not have"
+    if not isinstance(head, able) and not bundle.generates:
+        untrained = " that was not trained to write" if head.config.kind == "language-modeling" else ""
+        return f"pages label texts, tag words or write text, but this model has a head of type '{head.config.kind}'{untrained}"
+    if config.attention != "dot-product":
+        return f"its attention is of type '{config.attention}'"
+    if head.config.window_settings.windows != "none":
+        return "it reads long texts in windows, and a page would cut them"
+    known = LoraConfig | BottleneckConfig | ScalarMixConfig
+    odd = next((one for one in inserted_adapters(bundle.model) if not isinstance(one, known)), None)
+    return f"it has inserted modules of the kind '{odd.to_dict()['kind']}'" if odd else None
 
 
 @torch.inference_mode()
-def rounding_effect(bundle: Bundle, rounded: Bundle) -> float:
+def rounding_effect(model: Bundle | Stack, rounded: Bundle | Stack) -> float:
     """The largest difference of their outputs for a few texts, as a fraction of the largest output."""
-    specials, worst, most = bundle.tokenizer.specials, 0.0, 0.0
-    for ids in bundle.tokenizer.encode(SELFTEST_TEXTS):
-        row = torch.tensor([[specials.begin, *ids[: bundle.model.backbone.config.max_length - 2], specials.eos]])
-        one, other = bundle.model(row), rounded.model(row)
-        worst, most = max(worst, float((one - other).abs().max())), max(most, float(one.abs().max()))
-    return worst / max(most, 1e-9)
+    pairs = zip(_outputs(model), _outputs(rounded), strict=True)
+    gaps = [(float((one - other).abs().max()), float(one.abs().max())) for one, other in pairs]
+    return max(gap for gap, _ in gaps) / max(1e-9, *(most for _, most in gaps))
+
+
+def _outputs(model: Bundle | Stack) -> list[Tensor]:
+    """What a network gives for each text, or the probabilities of a stack."""
+    if isinstance(model, Stack):
+        return [torch.from_numpy(raw_predictions(model, SELFTEST_TEXTS))]
+    specials, most = model.tokenizer.specials, model.model.backbone.config.max_length
+    rows = ([specials.begin, *ids[: most - 2], specials.eos] for ids in model.tokenizer.encode(SELFTEST_TEXTS))
+    return [model.model(torch.tensor([row])) for row in rows]
 
 
 def _shared_verdict(path: str) -> dict[str, Any] | None:
@@ -137,19 +148,23 @@ def _shared_verdict(path: str) -> dict[str, Any] | None:
     return asdict(replace(found, mistakes=(), steps=(NextStep("try", "A text", ""),))) if found else None
 
 
-def _settings(bundle: Bundle, model: Model) -> dict[str, Any]:
+def _temperature(model: Bundle | Stack) -> float:
+    return model.calibration.temperature if model.calibration else 1.0
+
+
+def _network(bundle: Bundle) -> dict[str, Any]:
+    """A network by itself, without its temperature."""
+    model, labels = bundle.model, bool(bundle.labels)
     head, config = model.head.config, model.backbone.config
-    labels = bool(bundle.labels)
     return {
         "task": head.kind if labels else None,
         "labels": list(bundle.labels),
         "head": {key: value for key, value in head.to_dict().items() if not isinstance(value, dict)},
-        "temperature": bundle.calibration.temperature if bundle.calibration else 1.0,
-        "thresholds": thresholds_of(bundle),
+        "temperature": 1.0,
         "causal": model.causal,
         "typed": config.token_types > 1,
         "max_length": config.max_length,
-        "never_generated": [] if labels else bundle.never_generated,
+        "never_generated": bundle.never_generated if bundle.generates and not labels else [],
         "backbone": _backbone(config) | _adapters(model),
     }
 

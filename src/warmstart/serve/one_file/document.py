@@ -25,8 +25,10 @@ from warmstart.serve.one_file.contents import (
     page_contents,
     refuse_unable,
     rounding_effect,
-    with_page_weights,
 )
+from warmstart.serve.one_file.parts import with_page_weights
+from warmstart.serve.one_file.weights import unpack_tensors
+from warmstart.stack.stack import Stack
 from warmstart.system.limits import refused_if_malformed
 from warmstart.system.storage import atomic_file, require_format, sealed, sha256, unsealed
 
@@ -44,20 +46,26 @@ VALUES = 50_000_000
 """values in the facts of a page, at most"""
 
 
-def write_model_page(bundle: Bundle, path: str, name: str, file: Path) -> float:
-    """Write the bundle at ``path`` as a page, which is read back before it is put in its place.
+def write_model_page(model: Bundle | Stack, path: str, name: str, file: Path) -> float:
+    """Write the model at ``path`` as a page, which is read back before it is put in its place.
 
     Returns how far the rounded weights change the outputs for a few texts, as a fraction of the largest output. Raises
     ``ModelError`` for a model that cannot run in a page, and ``StorageError`` if the file exists.
     """
-    refuse_unable(bundle)
+    refuse_unable(model)
     if file.exists():
         raise StorageError(f"{file} exists; choose another file, or remove it yourself")
     file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(file, "the page") as aside:
-        aside.write_bytes(page_html(page_contents(bundle, path, name)))
+        aside.write_bytes(page_html(page_contents(model, path, name)))
         contents = read_page(aside)
-    return rounding_effect(bundle, with_page_weights(bundle, contents.facts["weights"], contents.weights))
+    return rounding_effect(model, as_in_page(model, contents))
+
+
+def as_in_page(model: Bundle | Stack, contents: PageContents) -> Bundle | Stack:
+    """The same model with the rounded weights of its page."""
+    found = unpack_tensors(contents.facts["weights"], contents.weights)
+    return with_page_weights(model, {name: tensor for name, (tensor, _) in found.items()})
 
 
 def page_html(contents: PageContents) -> bytes:

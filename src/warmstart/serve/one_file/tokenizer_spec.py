@@ -35,8 +35,6 @@ def tokenizer_spec(tokenizer: Tokenizer) -> dict[str, Any]:
     added = whole["added_tokens"]
     if ordinary := [token["content"] for token in added if not token["special"]]:
         raise _refused(f"cuts {ordinary[0]!r} out of a text first")
-    if tokenizer.prefix:
-        raise _refused("puts words before every text")
     normalizers = [_normalizer(step) for step in _flat(whole["normalizer"], "normalizers")]
     splits = [_split(step) for step in _flat(whole["pre_tokenizer"], "pretokenizers")[:-1]]  # the last is the guard
     pieces: list[str | None] = [tokenizer._backend.id_to_token(id) for id in range(tokenizer.vocab_size)]
@@ -47,6 +45,7 @@ def tokenizer_spec(tokenizer: Tokenizer) -> dict[str, Any]:
         "specials": sorted(specials.all()),
         "guarded": sorted({token["content"] for token in added}),
         "ids": {role: getattr(specials, role) for role in ("begin", "eos", "cls", "unk")},
+        "opening": list(tokenizer.opening),
         "between": list(tokenizer.between),
         "word_starts": base64.b64encode(np.packbits(tokenizer.vocabulary().word_starts).tobytes()).decode(),
         "normalizers": normalizers,

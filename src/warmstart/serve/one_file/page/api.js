@@ -3,6 +3,7 @@
 import { Backbone } from "./backbone.js";
 import { Generator } from "./generate.js";
 import { Predictor } from "./predict.js";
+import { Stack } from "./stack.js";
 import { Tokenizer } from "./tokenizer.js";
 import { Weights, inflated } from "./weights.js";
 
@@ -16,11 +17,14 @@ async function load() {
   try {
     const weights = new Weights(facts.weights, await inflated(textOf("weights")));
     document.getElementById("weights").remove();
-    const { settings } = facts;
-    const tokenizer = new Tokenizer(facts.tokenizer);
-    const backbone = new Backbone(settings.backbone, weights);
-    const made = settings.labels.length ? Predictor : Generator;
-    return new made(settings, tokenizer, backbone, weights);
+    const tokenizers = Object.fromEntries(Object.entries(facts.tokenizers).map(([digest, spec]) => [digest, new Tokenizer(spec)]));
+    const network = (made, settings, number) => {
+      const own = weights.under(`networks.${number}.`);
+      return new made(settings, tokenizers[settings.tokenizer], new Backbone(settings.backbone, own), own);
+    };
+    const { settings, networks, members, words } = facts;
+    if (!members) return network(settings.labels.length ? Predictor : Generator, settings, 0);
+    return new Stack(settings, members, networks.map((one, number) => network(Predictor, one, number)), weights, words);
   } catch (problem) {
     throw new Error(`the model in this page cannot be read (${problem.message}); this file is damaged, or this browser is too old`);
   }

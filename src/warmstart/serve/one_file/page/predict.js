@@ -5,6 +5,16 @@ import { product } from "./weights.js";
 
 const rounded = (value, digits) => Number(value.toFixed(digits));
 
+// Probabilities as the server answers; below the `lowest` confidence the model abstains.
+export function answer({ labels, task, thresholds }, found, top = 10, lowest = 0) {
+  const order = found.map((_, i) => i).sort((a, b) => found[b] - found[a] || a - b);
+  const probabilities = Object.fromEntries(order.slice(0, top).map((i) => [labels[i], rounded(found[i], 4)]));
+  const confidence = rounded(found[order[0]], 6);
+  const abstained = confidence < lowest;
+  const said = task === "multilabel" ? { labels: labels.filter((_, i) => found[i] >= (thresholds[i] ?? 0.5)) } : { label: abstained ? null : labels[order[0]] };
+  return { ...said, probabilities, confidence, abstained };
+}
+
 export class Predictor {
   constructor(settings, tokenizer, backbone, weights) {
     Object.assign(this, { settings, tokenizer, backbone, weights });
@@ -14,32 +24,35 @@ export class Predictor {
   // An input as token ids: `unread` tokens (or words) did not fit; `types` of a pair, `starts` the first token of each word to be tagged.
   encode(input) {
     const { max_length: most } = this.settings;
-    const { begin, eos, cls } = this.ids;
+    const { eos, cls } = this.ids;
+    const { opening } = this.tokenizer.spec;
+    const room = most - opening.length - 1;
     const last = this.settings.head.pooling === "appended" ? cls : eos;
     if (this.settings.task === "tagging") return this.encodeWords(input);
     if (typeof input === "string") {
       const whole = this.tokenizer.encode(input);
-      return { ids: [begin, ...whole.slice(0, most - 2), last], unread: Math.max(0, whole.length - (most - 2)) };
+      return { ids: [...opening, ...whole.slice(0, room), last], unread: Math.max(0, whole.length - room) };
     }
     const [first, second] = input.map((text) => this.tokenizer.encode(text));
     const { between } = this.tokenizer.spec;
-    const free = most - 2 - between.length;
+    const free = room - between.length;
     const kept = Math.min(first.length, Math.max(free - second.length, Math.floor(free / 2)));
-    const ids = [begin, ...first.slice(0, kept), ...between, ...second.slice(0, free - kept), last];
+    const ids = [...opening, ...first.slice(0, kept), ...between, ...second.slice(0, free - kept), last];
     const unread = Math.max(0, first.length + second.length - free);
-    return { ids, unread, types: this.settings.typed ? ids.map((_, i) => (i < kept + 1 + between.length ? 0 : 1)) : null };
+    return { ids, unread, types: this.settings.typed ? ids.map((_, i) => (i < opening.length + kept + between.length ? 0 : 1)) : null };
   }
 
   // Each word with the space before it, unless the tokenizer puts one there itself; a word that does not fit is left out.
   encodeWords(words) {
     const [bare, spaced] = [this.tokenizer.encode("a"), this.tokenizer.encode(" a")];
     const adds = String(bare) !== String(spaced) && bare.length > 0 && this.tokenizer.token(bare[0]).startsWith("▁");
-    const row = [this.ids.begin];
+    const { opening } = this.tokenizer.spec;
+    const row = [...opening];
     const starts = [];
     for (const [number, word] of words.entries()) {
       const found = this.tokenizer.encode(number === 0 || adds ? word : ` ${word}`);
       const ids = found.length ? found : [this.ids.unk];
-      if (row.length - 1 + ids.length > this.settings.max_length - 2) break;
+      if (row.length + ids.length > this.settings.max_length - 1) break;
       starts.push(row.length);
       row.push(...ids);
     }
@@ -49,6 +62,12 @@ export class Predictor {
   linear(x, rows, name) {
     const weight = this.weights.get(`head.${name}.weight`);
     return product(x, rows, weight, this.weights.get(`head.${name}.bias`), this.weights.rows(`head.${name}.weight`));
+  }
+
+  // The vector of a text, by a head without labels.
+  vector(input) {
+    const { ids, types } = this.encode(input);
+    return this.hidden(this.pooled(this.backbone.states(ids, this.settings.causal, { types }), ids.length));
   }
 
   // The logits of a row, over the temperature; of tags, those of every token.
@@ -73,7 +92,9 @@ export class Predictor {
     const { hidden, normalize } = this.settings.head;
     const act = hidden === "tanh" ? Math.tanh : ACTIVATIONS[hidden];
     const read = !hidden || hidden === "none" ? pooled : this.linear(pooled, 1, "hidden").map(act);
-    return normalize ? read.map((one) => one / Math.hypot(...read)) : read;
+    if (!normalize) return read;
+    const length = Math.hypot(...read);
+    return read.map((one) => one / length);
   }
 
   // The probabilities of a text's labels, in their order.
@@ -94,29 +115,21 @@ export class Predictor {
     return { words, tags: words.map((_, i) => tags[i] ?? null) };
   }
 
-  // As the server answers; below the `lowest` confidence the model abstains.
-  predict(input, top = 10, lowest = 0) {
-    const { labels, task } = this.settings;
-    if (task === "tagging") return this.tags(input);
-    const found = this.probabilities(input);
-    const order = found.map((_, i) => i).sort((a, b) => found[b] - found[a] || a - b);
-    const probabilities = Object.fromEntries(order.slice(0, top).map((i) => [labels[i], rounded(found[i], 4)]));
-    const confidence = rounded(found[order[0]], 6);
-    const abstained = confidence < lowest;
-    const said = task === "multilabel" ? { labels: labels.filter((_, i) => found[i] >= (this.settings.thresholds[i] ?? 0.5)) } : { label: abstained ? null : labels[order[0]] };
-    return { ...said, probabilities, confidence, abstained };
+  predict(input, top, lowest) {
+    return this.settings.task === "tagging" ? this.tags(input) : answer(this.settings, this.probabilities(input), top, lowest);
   }
 
   // The nats that a label loses without each word; tell() is called after every word, and may wait.
   async erasure(text, target, tell) {
     const { ids } = this.encode(text);
-    if (this.tokenizer.encode(text).length > this.settings.max_length - 2) {
+    const begun = this.tokenizer.spec.opening.length;
+    if (this.tokenizer.encode(text).length > this.settings.max_length - begun - 1) {
       throw new Error(`the text must fit into ${this.settings.max_length} tokens; give a part of it`);
     }
     const owner = [];
     let word = -1;
-    for (let i = 1; i < ids.length - 1; i++) {
-      if (i === 1 || this.tokenizer.startsWord(ids[i])) word++;
+    for (let i = begun; i < ids.length - 1; i++) {
+      if (i === begun || this.tokenizer.startsWord(ids[i])) word++;
       owner[i] = word;
     }
     if (word < 0) throw new Error("an empty text has nothing to explain; give some words");

@@ -1,12 +1,6 @@
 // Text to ids and back, as the tokenizers library does it: normalise, split, guard special tokens, look up or merge.
 
-// A regular expression for one character of a class that is given as ends of runs.
-function classOf(ranges) {
-  const hex = (code) => `\\u{${code.toString(16)}}`;
-  let inside = "";
-  for (let i = 0; i < ranges.length; i += 2) inside += ranges[i] === ranges[i + 1] ? hex(ranges[i]) : `${hex(ranges[i])}-${hex(ranges[i + 1])}`;
-  return inside;
-}
+import { classOf, lowerCases, lowered } from "./characters.js";
 
 // GPT-2's printable character for each byte, and back.
 const CHARACTER_OF = [];
@@ -36,11 +30,7 @@ export class Tokenizer {
     this.changes = Object.fromEntries(["NFC", "NFD", "NFKC", "NFKD", "combining"].filter((form) => form in inside).map((form) => [form, new RegExp(`[${inside[form]}]`, "u")]));
     this.spaces = every("space", "+");
     this.edges = new RegExp(`^[${inside.space}]+|[${inside.space}]+$`, "gu");
-    this.lower = new Map();
-    if (spec.characters.lower) {
-      const made = spec.characters.lower[1].split("\0");
-      [...spec.characters.lower[0]].forEach((one, i) => this.lower.set(one, made[i]));
-    }
+    this.lower = lowerCases(spec.characters.lower ?? ["", ""]);
     if (inside.letter) {
       const { letter, number, space } = inside;
       this.words = new RegExp(
@@ -71,14 +61,14 @@ export class Tokenizer {
 
   normalized(text, step) {
     if (step.kind === "form") return this.inForm(text, step.form);
-    if (step.kind === "lowercase") return this.lowered(text);
+    if (step.kind === "lowercase") return lowered(text, this.lower);
     if (step.kind === "strip") return text.replace(this.edges, "");
     if (step.kind === "spaces") return text.replace(this.spaces, " ");
     const { removed, spaces, chinese, marks } = this.classes;
     let found = text;
     if (step.clean) found = found.replace(removed, "").replace(spaces, " ").replace(chinese, " $& ");
     if (step.accents) found = this.inForm(found, "NFD").replace(marks, "");
-    return step.lowercase ? this.lowered(found) : found;
+    return step.lowercase ? lowered(found, this.lower) : found;
   }
 
   // A normal form; characters that only a newer version of Unicode changes, or lets change places, stay where and as they are.
@@ -105,12 +95,6 @@ export class Tokenizer {
     if (this.newer.size >= KEPT) this.newer.clear();
     this.newer.set(form + one, changes || moves);
     return changes || moves;
-  }
-
-  lowered(text) {
-    let found = "";
-    for (const one of text) found += this.lower.get(one) ?? one;
-    return found;
   }
 
   split(text, step) {

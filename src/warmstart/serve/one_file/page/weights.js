@@ -16,12 +16,22 @@ export class Weights {
     this.whole = new Map();
   }
 
+  // Those whose names begin so, without that beginning.
+  under(start) {
+    const own = [...this.places].filter(([name]) => name.startsWith(start)).map(([name, place]) => [name.slice(start.length), place]);
+    return Object.assign(Object.create(Weights.prototype), this, { places: new Map(own), whole: new Map() });
+  }
+
   has(name) {
     return this.places.has(name);
   }
 
   rows(name) {
     return this.places.get(name).shape[0];
+  }
+
+  columns(name) {
+    return this.places.get(name).shape[1];
   }
 
   // The numbers of a tensor, null if there is none of this name.

@@ -1,0 +1,139 @@
+"""What a model consists of in a page: its networks, each once, and of a stack the members, as ``export --to onnx`` describes them.
+
+A baseline is words and numbers. A row of its matrices belongs to a word or a dimension, as in products of few words, and has a
+scale of its own; where a softmax follows, the mean of each row is taken off first, which changes no probability.
+
+Letters: V words, D dimensions, C classes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warmstart.adapters.insertion import inserted_adapters, merge_adapters
+from warmstart.adapters.lora import LoraConfig
+from warmstart.model.bundle import Bundle
+from warmstart.model.model import Model
+from warmstart.stack.files import member_entry
+from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unpacked
+from warmstart.stack.stack import Stack
+
+KNOWN_TEXTS = ("means", "left_out")
+"""arrays that tell texts of no class, which pages do not"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A model taken apart."""
+
+    networks: tuple[Bundle, ...]
+    """with LoRA merged, each once, although several members may read it"""
+    members: list[dict[str, Any]] | None
+    """of a stack, as its ``config.json`` and ``baseline.json`` have them, with the number of the ``network``; None of a bundle"""
+    tensors: dict[str, Tensor]
+    """``"networks.0.head.score.weight"``, ``"members.1.idf"``"""
+    exact: frozenset[str] = frozenset()
+    """those that are not rounded: what finds neighbours, which the smallest change may exchange"""
+
+
+def taken_apart(model: Bundle | Stack) -> Parts:
+    """The networks, members and tensors of a model."""
+    networks, members, tensors, exact = list[Bundle](), list[dict[str, Any]](), dict[str, Tensor](), set[str]()
+    for number, member in enumerate(model.members if isinstance(model, Stack) else ()):
+        own = member_network(member.model)
+        entry = member_entry(member, "bundle" if isinstance(member.model, Bundle) else "baseline")
+        if isinstance(member.model, FittedBaseline):
+            settings, arrays = packed(member.model)
+            entry |= settings.to_dict()
+            own_tensors = {f"members.{number}.{name}": one for name, one in _as_stored(settings, arrays).items()}
+            tensors |= own_tensors
+            if any(one.kind == "neighbours" for one in settings.readouts):
+                exact |= own_tensors.keys()
+        members.append(entry | {"network": None if own is None else _place(own, networks)})
+    if isinstance(model, Bundle):
+        networks.append(merged_copy(model))
+    for number, bundle in enumerate(networks):
+        tensors |= {f"networks.{number}.{name}": one for name, one in bundle.model.weights().items()}
+    return Parts(tuple(networks), members if isinstance(model, Stack) else None, tensors, frozenset(exact))
+
+
+def member_network(model: Bundle | FittedBaseline) -> Bundle | None:
+    """The network of a member: itself, or what gives it vectors; None of words."""
+    return model if isinstance(model, Bundle) else model.backbone
+
+
+def merged_copy(bundle: Bundle) -> Bundle:
+    """The bundle itself, or a copy with its LoRA folded into the weights."""
+    if not any(isinstance(one, LoraConfig) for one in inserted_adapters(bundle.model)):
+        return bundle
+    model = copy.deepcopy(bundle.model)
+    merge_adapters(model)
+    return replace(bundle, model=model)
+
+
+def with_page_weights(model: Bundle | Stack, found: Mapping[str, Tensor]) -> Bundle | Stack:
+    """The same model with the tensors of a page, as its scripts compute with them."""
+    parts = taken_apart(model)
+    networks = [replace(one, model=_with_weights(one.model, f"networks.{i}.", found)) for i, one in enumerate(parts.networks)]
+    if isinstance(model, Bundle):
+        return networks[0]
+    members = []
+    for number, (member, entry) in enumerate(zip(model.members, parts.members or (), strict=True)):
+        network = None if entry["network"] is None else networks[entry["network"]]
+        if isinstance(member.model, Bundle):
+            assert network is not None
+            members.append(replace(member, model=network))
+            continue
+        settings, start = packed(member.model)[0], f"members.{number}."
+        own = {name.removeprefix(start): one.double().numpy() for name, one in found.items() if name.startswith(start)}
+        members.append(replace(member, model=unpacked(settings, _turned(own), network)))
+    return replace(model, members=tuple(members))
+
+
+def _place(own: Bundle, networks: list[Bundle]) -> int:
+    """Where a network is among others, behind which it is put if it is not."""
+    merged = merged_copy(own)
+    for number, other in enumerate(networks):
+        if _same(merged, other):
+            return number
+    networks.append(merged)
+    return len(networks) - 1
+
+
+def _same(one: Bundle, other: Bundle) -> bool:
+    mine, theirs = one.model.weights(), other.model.weights()
+    return (
+        (one.tokenizer.digest, one.model.causal, one.model.backbone.config, one.model.head.config)
+        == (other.tokenizer.digest, other.model.causal, other.model.backbone.config, other.model.head.config)
+        and mine.keys() == theirs.keys()
+        and all(torch.equal(mine[name], theirs[name]) for name in mine)
+    )
+
+
+def _as_stored(settings: BaselineSettings, arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    found = {name: one for name, one in arrays.items() if name not in KNOWN_TEXTS}
+    for number, readout in enumerate(settings.readouts):
+        if readout.kind == "linear" and readout.link == "softmax":
+            weights = found[f"{number}.weights"]
+            found[f"{number}.weights"] = weights - weights.mean(axis=1, keepdims=True)
+    return {name: torch.from_numpy(np.ascontiguousarray(one)).float() for name, one in _turned(found).items()}
+
+
+def _turned(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Directions (D, V) as (V, D), and back."""
+    return {name: one.T if name == "directions" else one for name, one in arrays.items()}
+
+
+def _with_weights(model: Model, start: str, found: Mapping[str, Tensor]) -> Model:
+    copied = copy.deepcopy(model)
+    with torch.no_grad():
+        for name, tensor in copied.weights().items():
+            tensor.copy_(found[start + name])
+    return copied.eval()
