@@ -23,10 +23,7 @@ from tokenizers import Tokenizer as Backend
 
 from helpers.refusals import refused
 from warmstart.errors import ConfigError, StorageError, TokenizerError
-from warmstart.tokenizer.charsmap import compiled_charsmap
 from warmstart.tokenizer.load import load_tokenizer
-from warmstart.tokenizer.remembered import cuts_at_spaces
-from warmstart.tokenizer.sentencepiece import SentencePieceModel, sentencepiece_json
 from warmstart.tokenizer.specials import guard, new_special_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
@@ -107,37 +104,6 @@ def test_text_never_becomes_a_special_token(kind: str, parts: list[str]) -> None
         for tokenizer in (trained(kind), again(kind)):
             forbidden = tokenizer.specials.all() - {tokenizer.specials.unk}
             assert not forbidden & set(tokenizer.encode([text])[0])
-
-
-@cache
-def with_charsmap() -> Tokenizer:
-    """A unigram model that replaces characters and keeps one space between words, as e5's does."""
-    pieces = [
-        (piece, score, 1) for piece, score, _ in [*LETTERS, ("▁the", -1.0, 1), ("e\u0301", -9.0, 1), ("ه", -9.0, 1), ("1", -9.0, 1)]
-    ]
-    signs = {"\u00a0": " ", "ﷺ": "a ه b", "¨": " \u0308", "é": "e\u0301", "\u0301": "1", "\x01": "", "\n": " "}
-    named = [("<unk>", 0.0, 2), ("<pad>", 0.0, 3), ("</s>", 0.0, 3), *pieces]
-    return Tokenizer(
-        sentencepiece_json(SentencePieceModel(named, 1, False, compiled_charsmap(signs), dummy_prefix=True, trim=True))
-    )
-
-
-ODD = st.sampled_from(
-    ["the", "é", "e\u0301", "\u0301a", "a\u0600", "\u0d4e", "ﷺ", "\u00a0", "¨", "\x01", "\u200d", "", "a" * 99, "[MASK]"]
-)
-
-
-@settings(deadline=None, max_examples=200)
-@given(
-    kind=st.sampled_from([*TRAINERS, "charsmap"]), words=st.lists(st.one_of(ODD, st.text())), end=st.sampled_from([" ", "\n", ""])
-)
-def test_remembered_words_change_nothing(kind: str, words: list[str], end: str) -> None:
-    """The ids of a text are those without a memory of words, whatever signs stand beside a space, however often it is read."""
-    tokenizer = with_charsmap() if kind == "charsmap" else trained(kind)
-    assert cuts_at_spaces(json.loads(tokenizer.to_json())) == (kind in ("word", "wordpiece", "charsmap"))
-    texts = [" ".join(words), " ".join(words) + end, *words]
-    for _ in range(2):
-        assert tokenizer.encode(texts) == tokenizer._encode(texts)
 
 
 @settings(deadline=None, max_examples=150)

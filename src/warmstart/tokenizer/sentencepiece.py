@@ -18,8 +18,9 @@ from tokenizers import Tokenizer as Backend
 
 from warmstart.errors import TokenizerError
 from warmstart.tokenizer.pieces import WORD_MARK
-from warmstart.tokenizer.remembered import ONE_SPACE
 
+_ONE_SPACE = r"\A +| +\z| +(?= )"
+"""what is removed, so that there is one space between two words"""
 _UNIGRAM, _BPE = 1, 2
 """types of models"""
 _UNKNOWN, _CONTROL = 2, 3
@@ -138,7 +139,7 @@ def sentencepiece_json(model: SentencePieceModel) -> str:
     backend = Backend(inner)
     clean: list[Any] = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
     if model.trim:
-        clean.append(normalizers.Replace(Regex(ONE_SPACE), ""))
+        clean.append(normalizers.Replace(Regex(_ONE_SPACE), ""))
     backend.normalizer = normalizers.Sequence(clean)
     scheme = "always" if model.dummy_prefix else "never"
     backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD_MARK, prepend_scheme=scheme)

@@ -25,7 +25,6 @@ import numpy as np
 from warmstart.errors import TokenizerError
 from warmstart.system.storage import atomic_write, sha256
 from warmstart.tokenizer.pieces import piece_to_text, starts_word, text_to_piece, tokenizer_type
-from warmstart.tokenizer.remembered import RememberedWords
 from warmstart.tokenizer.specials import doubles_separator, guarded_backend, library_errors, prefix_of
 from warmstart.types import Vocabulary
 
@@ -43,7 +42,6 @@ class Tokenizer:
         self._backend, self.specials = guarded_backend(text, sentinels)
         spec = json.loads(self._backend.to_str())
         self.type = tokenizer_type(spec)
-        self._words = RememberedWords(spec, self._encode)
         self._special_ids = self.specials.all()
         self.prefix = prefix_of(spec["post_processor"], self.vocab_size)
         """tokens of the words that precede every text ("query: "), where a model was trained with such words"""
@@ -70,15 +68,12 @@ class Tokenizer:
             raise TokenizerError("encode takes a list of texts, but got a single string; write encode([text])")
         with library_errors("this tokenizer cannot read one of the texts; use another"):
             try:
-                return self._words.encode(list(texts))
+                return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
             except (TypeError, AttributeError):
                 raise TokenizerError(
                     "every text must be a valid Unicode string, but one is something else or has a lone surrogate; "
                     "read files with errors='replace'"
                 ) from None
-
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids, without special tokens. Bytes that form no character become U+FFFD."""
