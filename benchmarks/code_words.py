@@ -48,8 +48,8 @@ def main() -> None:
     (folder / "text.txt").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
     print(f"text: {len(text):,} docstrings, {sum(len(line.split()) for line in text):,} words")
     (folder / "task.yaml").write_text(
-        "name: code-words\ntype: tagging\nmetric: span_f1\ntrain: train.ndjson\nvalidation: validation.ndjson\ntest: test.ndjson\n"
-        "unlabelled:\n  - {path: text.txt, document: line}\n",
+        "name: code-words\ntype: tagging\nmetric: span_f1\nsource: {text: words, label: tags}\ntrain: train.ndjson\n"
+        "validation: validation.ndjson\ntest: test.ndjson\nunlabelled:\n  - {path: text.txt, document: line}\n",
         encoding="utf-8",
     )
 

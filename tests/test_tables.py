@@ -24,6 +24,7 @@ BY_HAND = {
     "attention-lab.md": {"question": "closed forms that study lab checks"},
     "baselines.md": {"baseline": "the lines of Python below it"},
     "performance.md": {"step": "benchmarks/attention.py, a constant"},
+    "ideas.md": {"you have": "the pages that each row links"},
     "how-sure.md": {"labelled texts": "the formula above it"},
     "other.md": {
         "model": "benchmarks/fixed_settings.py, which chose a default",
