@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars
@@ -323,8 +324,8 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
         race(race_config(place, budget="0s"))
     run, stop = execution._fine_tune, "probe"
 
-    def slow(trial: Trial, context: SweepContext) -> TrialResult:
-        result = run(trial, context)
+    def slow(trial: Trial, context: SweepContext, *taught: Any) -> TrialResult:
+        result = run(trial, context, *taught)
         if trial.method.name == stop and not trial.chooses_rate:
             monkeypatch.setattr(execution.time, "time", lambda: 4e9)  # long after any deadline
         return result

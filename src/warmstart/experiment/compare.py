@@ -23,12 +23,13 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.draws import MAJORITY_LABEL
-from warmstart.experiment.ranking import Ranking
+from warmstart.experiment.ranking import RankedMethod, Ranking, rank_method
 from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.refit import Refit, refit
+from warmstart.experiment.stack import STACK
 from warmstart.experiment.store import read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
-from warmstart.experiment.trial import Method, SweepRuns
+from warmstart.experiment.trial import STUDENT, Method, SweepRuns
 from warmstart.finetuning.schemes import SCHEMES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -113,7 +114,13 @@ class FinishedTrials:
     def fit(self, name: str, comparison: Comparison) -> Refit:
         """Fit a method once more, with its first seed. Raises ``ModelError`` if it ignores the texts."""
         recommended = name == RECOMMENDED
-        method = comparison.recommended.method if recommended else named_method(name, self.sweep.methods)
+        if name == STUDENT and comparison.student is None:
+            raise ModelError(
+                "there is no student to save: it needs fewer than 300 labels, texts without labels, an encoder that is fine-tuned, "
+                "time, and a stack that is better than this encoder; name another method with --save"
+            )
+        named = comparison.student if name == STUDENT else comparison.recommended if recommended else None
+        method = named.method if named else named_method(name, self.sweep.methods)
         if method.name == MAJORITY_LABEL:
             raise ModelError(
                 f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
@@ -152,7 +159,7 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
     if given and not len(given.test):
         raise DataError("methods are compared on test texts, but the task has none; hold some out, or use ws.fit, which needs none")
     sweep = open_sweep(with_frozen(config, given), given)
-    if config.save not in (None, RECOMMENDED):
+    if config.save not in (None, RECOMMENDED, STUDENT):
         named_method(str(config.save), sweep.methods)  # refused before the first trial, not after the last
     runs = dict[int, SweepRuns]()
     for labels in config.numbers_of_labels:
@@ -163,7 +170,16 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
     curve = _curve(sweep, rankings) if len(rankings) > 1 else None
     largest = curve.largest if curve else max(rankings)
     found = _compared(sweep, rankings[largest], largest)
-    return replace(found, curve=curve, trials=FinishedTrials(sweep, runs, largest))
+    return replace(
+        found, curve=curve, trials=FinishedTrials(sweep, runs, largest), student=_student(runs[largest], rankings[largest])
+    )
+
+
+def _student(runs: SweepRuns, ranking: Ranking) -> RankedMethod | None:
+    """The network that the stack taught; None if there is none, or the stack is not ranked."""
+    method = next((trial.method for trial in runs.teachers), None)
+    found = rank_method(method, runs) if method else None
+    return found if any(one.method.family == STACK for one in ranking.methods) else None
 
 
 def _compared(sweep: Sweep, ranking: Ranking, labels: int) -> Comparison:

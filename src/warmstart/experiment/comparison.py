@@ -111,6 +111,8 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     """the methods at several numbers of labels, of which ``labels`` is the largest"""
     trials: FinishedTrials | None = field(default=None, repr=False, compare=False)
     """what it was made of; None if that is not at hand"""
+    student: RankedMethod | None = None
+    """the network that the stack taught; it is not among the methods that are compared"""
 
     @property
     def table(self) -> pl.DataFrame:
@@ -248,7 +250,13 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     def findings(self) -> list[str]:
         """The recommendation first, then the scores behind it, then what a reader should know about them."""
         first = self._choice_of_draws() if self.ranking.drawn else self._recommendation()
-        others = [*self._labels_and_choice(), *self._better_on_test(), *self._failed_runs(), *self._cautions()]
+        others = [
+            *self._one_network(),
+            *self._labels_and_choice(),
+            *self._better_on_test(),
+            *self._failed_runs(),
+            *self._cautions(),
+        ]
         return [*first, *others, *self.ledger.findings]
 
     def _recommendation(self) -> list[str]:
@@ -294,6 +302,23 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             *self._bought_by_transfer(),
             *draws.held_back,
             *draws.cheapest,
+        ]
+
+    @property
+    def taught_by(self) -> RankedMethod | None:
+        """The stack that taught the student, with its trial alone; None without a student."""
+        stack = next((one for one in self.ranking.methods if one.method.family == "stack"), None)
+        return stack.with_seeds({*self.student.seeds}) if self.student and stack else None
+
+    def _one_network(self) -> list[str]:
+        """The network that the stack taught beside it, on the test texts."""
+        if not (self.student and self.taught_by):
+            return []
+        gap, score = paired_difference(self.student.test_scores, self.taught_by.test_scores), self.interval(self.student)
+        return [
+            f"One network can replace the stack (`--save {self.student.name}`): taught by that of the first seed, it reaches "
+            f"{percent_interval(score.mean, score.low, score.high)} on the test texts, against this stack "
+            f"{points_interval(gap.mean, gap.low, gap.high)}."
         ]
 
     def _labels_and_choice(self) -> list[str]:
@@ -403,33 +428,34 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "against_best": self._difference_rows(),
             "test_split": self.ledger.to_dict(),
             "plan": self.plan.to_dict() if self.plan else None,
+            "student": self._row_of(self.student) if self.student else None,
         }
 
     def _method_rows(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "method": one.name,
-                "id": one.method.id,
-                "scores": list(one.test_scores.scores),
-                "over_seeds": self.over_seeds(one).to_dict(),
-                "over_texts": one.test_scores.over_texts.to_dict(),
-                "over_both": self.interval(one).to_dict(),
-                "validation": one.validation,
-                "validations": [run.validation for run in one.runs],
-                "seconds": one.seconds,
-                "search_seconds": one.search_seconds,
-                "memory": one.memory,
-                "trainable": one.runs[0].trainable,
-                "new": one.runs[0].new,
-                "disk": one.runs[0].disk if one.method.fine_tunes else None,
-                "learning_rates": list(one.learning_rates),
-                "tried": {f"{rate:g}": score for rate, score in one.tried.items()},
-                "learning_rates_diverged": list(one.diverged),
-                "collapsed": one.collapsed,
-                "refused": one.refused,
-            }
-            for one in self.ranking.methods
-        ]
+        return [*map(self._row_of, self.ranking.methods)]
+
+    def _row_of(self, one: RankedMethod) -> dict[str, Any]:
+        return {
+            "method": one.name,
+            "id": one.method.id,
+            "scores": list(one.test_scores.scores),
+            "over_seeds": self.over_seeds(one).to_dict(),
+            "over_texts": one.test_scores.over_texts.to_dict(),
+            "over_both": self.interval(one).to_dict(),
+            "validation": one.validation,
+            "validations": [run.validation for run in one.runs],
+            "seconds": one.seconds,
+            "search_seconds": one.search_seconds,
+            "memory": one.memory,
+            "trainable": one.runs[0].trainable,
+            "new": one.runs[0].new,
+            "disk": one.runs[0].disk if one.method.fine_tunes else None,
+            "learning_rates": list(one.learning_rates),
+            "tried": {f"{rate:g}": score for rate, score in one.tried.items()},
+            "learning_rates_diverged": list(one.diverged),
+            "collapsed": one.collapsed,
+            "refused": one.refused,
+        }
 
     def _difference_rows(self) -> list[dict[str, Any]]:
         return [

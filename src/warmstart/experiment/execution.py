@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -40,6 +40,7 @@ from warmstart.experiment.store import (
 from warmstart.experiment.trial import Method, Trial, TrialResult
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import FineTuneResult
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
@@ -85,7 +86,7 @@ def run_trials(
                 results[trial] = result
                 estimate.finish(trial, result)
                 left = f"; {estimate.left}" if estimate.planned.total() > 0 else ""
-                console.print(f"{len(results) - known} of {len(todo)}: {trial}: {_outcome(result)}{left}")
+                console.print(f"{len(results) - known} of {len(todo)}: {trial}: {outcome(result)}{left}")
     return results
 
 
@@ -141,7 +142,8 @@ def _is_late(context: SweepContext) -> bool:
     return context.deadline is not None and time.time() > context.deadline
 
 
-def _outcome(result: TrialResult) -> str:
+def outcome(result: TrialResult) -> str:
+    """What a trial reached, and how long it took, for the terminal."""
     if result.diverged:
         return "diverged"
     if math.isnan(result.score):
@@ -150,8 +152,10 @@ def _outcome(result: TrialResult) -> str:
     return f"{percent(result.score)} in {result.seconds:.1f} s{', collapsed' if result.collapsed else ''}"
 
 
-def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
+def run_trial(trial: Trial, context: SweepContext, taught: Callable[[], EncodedTask] | None = None) -> TrialResult | None:
     """Run one trial and keep its result; None after the deadline. Any process that sees the files can run it.
+
+    ``taught`` gives the texts of a student, with those that its teacher labels.
 
     A trial that diverges has the result of the constant prediction. Raises ``ModelError``, which names the trial, if the model does
     not fit.
@@ -162,7 +166,7 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
         if context.threads:
             torch.set_num_threads(context.threads)
         try:
-            result, predictions = _fine_tune(trial, context) if trial.method.fine_tunes else _run_baseline(trial, context)
+            result, predictions = _fine_tune(trial, context, taught) if trial.method.fine_tunes else _run_baseline(trial, context)
         except DivergedError:
             result, predictions = _diverged(trial, context)
         except ModelError as error:
@@ -277,17 +281,20 @@ def _diverged(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPr
     return replace(result, collapsed=True, diverged=True, diverged_rates=trial.learning_rates), predictions
 
 
-def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPredictions]:
+def _fine_tune(
+    trial: Trial, context: SweepContext, taught: Callable[[], EncodedTask] | None = None
+) -> tuple[TrialResult, TrialPredictions]:
     bundle, shared, encoded = prepared(trial, context)
     budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
     with track_peak_memory(pick_device()) as peak:
         started = time.perf_counter()
         scratch = trial.method.family == "scratch"
-        done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
+        texts = taught() if taught else encoded
+        done = fine_tune_within(bundle, texts, budget, config, choice, scratch=scratch)
         seconds, saved = time.perf_counter() - started, features.seconds_saved
     test = done.choosing[:0] if done.final.test_predictions is None else done.final.test_predictions
-    made = TrialPredictions(done.choosing, test)
+    made = TrialPredictions(test[:0] if done.choosing is None else done.choosing, test)
     result = TrialResult(
         **_scored(budget, made, trial, context, done.learning_rate),
         seconds=seconds + saved - done.selection_seconds,
@@ -299,7 +306,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         tried=tuple(done.tried.items()),
         diverged_rates=done.diverged,
         **_sizes(done.final, shared),
-        **_chosen(budget, trial, done.choosing),
+        **({"validation": math.nan} if done.choosing is None else _chosen(budget, trial, done.choosing)),
     )
     return result, made
 

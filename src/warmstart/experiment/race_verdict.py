@@ -25,6 +25,7 @@ from warmstart.runs.verdict import (
     failures,
     label_command,
     row_of,
+    score_words,
     steps_after,
     use_sentence,
 )
@@ -48,7 +49,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
         headline_of(result),
         rows,
         len(result.ranking.methods) - len(rows),
-        tuple(filter(None, [NOT_CLEAR * unclear, *_no_time(result), other])),
+        tuple(filter(None, [NOT_CLEAR * unclear, *_no_time(result), *_one_network(result), other])),
         mistakes,
         fails,
         steps_after(saved, *_steps(result, folder, config, kept=bool(saved))),
@@ -128,6 +129,13 @@ def _no_time(result: Comparison) -> Iterator[str]:
         yield f"The time was too short for {', '.join(missing[:SHOWN_METHODS])}{' and others' * (len(missing) > SHOWN_METHODS)}."
 
 
+def _one_network(result: Comparison) -> Iterator[str]:
+    """The network that the stack taught, where the stack is recommended."""
+    if result.student and result.taught_by and result.recommended.method.family == "stack":
+        own, stack = (score_words(result.task.metric, one.test_scores.scores[0]) for one in (result.student, result.taught_by))
+        yield f"One network that the stack taught gets {own}, where the stack gets {stack}."
+
+
 def _steps(result: Comparison, folder: Path | None, config: Config | None, *, kept: bool) -> Iterator[NextStep]:
     """To go on with what is missing, to keep the model, and to label more."""
     task = shlex.quote(str(getattr(config, "task", "TASK")))
@@ -136,5 +144,7 @@ def _steps(result: Comparison, folder: Path | None, config: Config | None, *, ke
         yield NextStep("race", "Go on with the methods that had no time", again)
     if result.recommended.name != MAJORITY_LABEL and not kept:
         yield NextStep("race", "Keep it as a model", f"{again} --save recommended")
+        if result.recommended.method.family == "stack" and result.student:
+            yield NextStep("race", "Keep one network in its place", f"{again} --save {result.student.name}")
     if result.task.single_label:
         yield NextStep("label", "Label more", label_command(str(getattr(config, "task", "task.yaml")), result.task.labels))

@@ -23,8 +23,10 @@ from warmstart.experiment.execution import baseline_within, constant_of
 from warmstart.experiment.inputs import prepared, trial_budget
 from warmstart.experiment.stack import STACK, trials_of_seed
 from warmstart.experiment.store import SweepContext, TrialPredictions, read_predictions, trial_settings
+from warmstart.experiment.student import stack_record, with_stack
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.calibration import fitted_calibration
+from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.model.bundle import Bundle
@@ -90,10 +92,17 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     trial = min(done, key=lambda one: one.seed)
     scored, budget = _predictions(trial, context), trial_budget(trial, context)
     labelled = task_type_of(budget.task).one_label or has_thresholds(budget.task)
-    calibration = fitted_calibration(budget, scored.choosing) if labelled else None
+    calibration = fitted_calibration(budget, scored.choosing if len(scored.choosing) else None) if labelled else None
     record = _record(trial, runs.results[trial], context)
     record = record.model_copy(update={"budget": (*record.budget, *([chosen] if chosen else []))})
-    model = _refit_stack(trial, runs, context) if method.family == STACK else _fitted(trial, runs.results[trial], context)
+    if method.family == STACK:
+        model: Bundle | Stack | FittedBaseline = refit_stack(trial, runs, context)
+    elif trial in runs.teachers:
+        taught = taught_by_stack(trial, runs, context)
+        model = _fit_network(trial, runs.results[trial], context, taught)
+        record = record.model_copy(update={"teacher": stack_record(taught)})
+    else:
+        model = _fitted(trial, runs.results[trial], context)
     if isinstance(model, FittedBaseline):
         model = Stack((Member(method.name, model),), budget.task.type, budget.task.labels)
     model = replace(model, history=(*model.history, record), calibration=calibration)
@@ -101,7 +110,13 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     return Refit(model, trial, _difference(found, scored.test), chosen)
 
 
-def _refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
+def taught_by_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> EncodedTask:
+    """The texts of a student, with those that its teacher labels, once that is fitted again."""
+    teacher = runs.teachers[trial]
+    return with_stack(trial, teacher, refit_stack(teacher, runs, context), context)
+
+
+def refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
     """The members that were combined for the seed of ``trial``, each fitted again."""
     task, members = trial_budget(trial, context).task, list[Member]()
     by_id = {one.method.id: one for one in trials_of_seed(runs.trials, trial.seed)}
@@ -144,9 +159,10 @@ def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> F
     return replace(baseline, known=KnownTexts.of(vectors, learned.labels, learned.units, len(budget.task.labels)))
 
 
-def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle:
-    """One fit, of as many steps as the trial's last one."""
+def _fit_network(trial: Trial, result: TrialResult, context: SweepContext, taught: EncodedTask | None = None) -> Bundle:
+    """One fit, of as many steps as the trial's last one; of a student by ``taught``."""
     bundle, _, encoded = prepared(trial, context)
+    encoded = taught or encoded
     budget, scratch = trial_budget(trial, context), trial.method.family == "scratch"
     config = trial_settings(trial, context).at_learning_rate(result.learning_rate)
     choice = SelectionSettings(trial.selection, (result.learning_rate,), choose=True)
@@ -165,7 +181,7 @@ def _record(trial: Trial, result: TrialResult, context: SweepContext) -> AdaptRe
         settings={"method": trial.method.name} | (trained.to_dict() if trained else {}),
         seed=trial.seed,
         test=None if math.isnan(result.score) else ScoresRecord(figures={task.metric: result.score}),
-        validation={trial.method.name: (result.validation,)},
+        validation={} if math.isnan(result.validation) else {trial.method.name: (result.validation,)},
         budget=(result.budget,) if result.budget else (),
         provenance=provenance(),
     )

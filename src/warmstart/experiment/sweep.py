@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +29,8 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.backends import check_backend
 from warmstart.experiment.config import CHEAP_SEEDS, FEW_LABELS, SEEDS, RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
-from warmstart.experiment.execution import run_stack, run_trials
-from warmstart.experiment.inputs import bundle_at, prepared, print_audit, texts_read_before
+from warmstart.experiment.execution import outcome, run_stack, run_trial, run_trials
+from warmstart.experiment.inputs import bundle_at, prepared, print_audit, texts_read_before, trial_budget
 from warmstart.experiment.methods import (
     CONTINUED,
     OWN,
@@ -43,8 +44,10 @@ from warmstart.experiment.methods import (
     with_own_pretraining,
 )
 from warmstart.experiment.ranking import Ranking, rank
+from warmstart.experiment.refit import taught_by_stack
 from warmstart.experiment.stack import STACK, trials_of_seed
 from warmstart.experiment.store import HeldTask, SweepContext, find_result, result_file
+from warmstart.experiment.student import student_pool, student_trials
 from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
@@ -325,7 +328,29 @@ def run_sweep(sweep: Sweep, labels: int | None, *, racing: bool = False) -> Swee
     searched = all(trial in results for trial in trials if trial.chooses_rate)
     scored = [trial for trial in (*trials, *rest) if not trial.chooses_rate and trial.method not in stopped]
     stacks = _stacks(sweep, scored, results) if searched else {}
-    return SweepRuns((*trials, *rest, *stacks), results | stacks, stopped)
+    return _with_students(sweep, SweepRuns((*trials, *rest, *stacks), results | stacks, stopped), stacks, results)
+
+
+def _with_students(
+    sweep: Sweep, runs: SweepRuns, stacks: Mapping[Trial, TrialResult], results: Mapping[Trial, TrialResult]
+) -> SweepRuns:
+    """The same with the network that each stack teaches, as far as the time allows; where labels are few, and there is a pool."""
+    config, task, context = sweep.config, sweep.task, sweep.context
+    labels = next((len(trial_budget(trial, context)) for trial in stacks), FEW_LABELS)
+    readable = task.single_label and all(isinstance(text, str) for text in task.train.texts)
+    if labels >= FEW_LABELS or not readable or config.methods:
+        return runs
+    teachers, found = student_trials(stacks, results), dict[Trial, TrialResult]()
+    if not all(len(student_pool(trial, context)) for trial in teachers):
+        return runs
+    runs = replace(runs, teachers=teachers)
+    for trial in teachers:
+        result = find_result(trial, context) or run_trial(trial, context, partial(taught_by_stack, trial, runs, context))
+        if result is None:
+            break
+        found[trial] = result
+        console.print(f"The stack taught a network: {trial}: {outcome(result)}")
+    return replace(runs, trials=(*runs.trials, *found), results={**runs.results, **found})
 
 
 def _cannot_win(results: Mapping[Trial, TrialResult]) -> tuple[Method, ...]:

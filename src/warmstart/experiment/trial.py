@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from warmstart.config import Config, Effectless
@@ -11,6 +11,8 @@ from warmstart.data.budget import SelectionName
 
 OWN_BACKBONE = "pool"
 """in the place of a backbone: one that is pretrained on the task's own text"""
+STUDENT = "student"
+"""the network that the stack teaches (``experiment/student.py``)"""
 
 
 def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None, selection: str = "") -> str:
@@ -171,6 +173,8 @@ class SweepRuns:
     results: Mapping[Trial, TrialResult]
     stopped: tuple[Method, ...] = ()
     """methods that could no longer win after their first seed, where the time is too short for all"""
+    teachers: Mapping[Trial, Trial] = field(default_factory=dict)
+    """the stack that taught each student"""
 
     def of(self, method: Method) -> list[Trial]:
         """All scored trials of a method."""

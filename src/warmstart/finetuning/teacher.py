@@ -160,22 +160,28 @@ def _kept(file: Path | None, texts: int, classes: int) -> np.ndarray | None:
         return None
 
 
-def teaching_pool(budget: LabelBudget, source: str, excluded: Split | None = None) -> Pool:
-    """The texts that a teacher may label: none is like a labelled text of ``budget`` or ``excluded``, a validation or a test text.
+def teachable_texts(budget: LabelBudget, source: str, excluded: Split | None = None, most: int = LARGEST_POOL) -> Pool:
+    """At most so many texts that a teacher may label, often none.
 
-    Raises ``ConfigError`` if there are none.
+    None is like a labelled text of ``budget`` or ``excluded``, a validation or a test text.
     """
     splits = [budget.task.train, budget.task.validation, *([excluded] if excluded else [])]
     labelled = tuple(plain_text(text) for split in splits for text in split.texts)
     found = task_pool(budget.whole, source).without(budget)
     kept = pool_unlike(found.texts, labelled)
-    if not kept:
+    chosen = np.sort(rng(0, "teacher").permutation(len(kept))[:most])
+    return Pool(tuple(kept.texts[i] for i in chosen), found.left_out + kept.left_out)
+
+
+def teaching_pool(budget: LabelBudget, source: str, excluded: Split | None = None) -> Pool:
+    """The same; raises ``ConfigError`` if there are none."""
+    found = teachable_texts(budget, source, excluded)
+    if not found:
         raise ConfigError(
             f"--teacher needs texts without labels, but the pool of '{budget.whole.name}' has none; give --labels, which leaves "
             "the other training texts, write 'unlabelled' into the manifest, or name a file with --pool"
         )
-    chosen = np.sort(rng(0, "teacher").permutation(len(kept))[:LARGEST_POOL])
-    return Pool(tuple(kept.texts[i] for i in chosen), found.left_out + kept.left_out)
+    return found
 
 
 @dataclass(frozen=True)

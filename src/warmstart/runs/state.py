@@ -5,6 +5,7 @@ Nothing is written and no lock is taken. What cannot be read is said to be damag
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,7 +108,8 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     @property
     def _trials_done(self) -> list[tuple[float, str, float]]:
-        return [one for one in self.trials.values() if one]
+        """Those that are planned: a student, without a score that chooses, comes after them."""
+        return [one for one in self.trials.values() if one and not math.isnan(one[0])]
 
     @property
     def unit(self) -> str:

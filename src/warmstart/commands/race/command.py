@@ -30,6 +30,7 @@ from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.store import write_runs_table
 from warmstart.experiment.sweep import check_sweep, estimate_only
 from warmstart.experiment.tasks_comparison import TasksComparison
+from warmstart.experiment.trial import STUDENT
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
@@ -64,7 +65,7 @@ def _race_tasks(config: RaceConfig) -> TasksComparison:
     for path in paths:  # what one of the races would refuse is refused before the first of them
         single = with_frozen(config.model_copy(update={"task": path, "more_tasks": ()}))
         *_, methods = check_sweep(single)
-        if config.save not in (None, RECOMMENDED):
+        if config.save not in (None, RECOMMENDED, STUDENT):
             named_method(str(config.save), methods)
     folder = Run.open(config.out, config, extend=any((Path(config.out) / name).is_dir() for name in names)).folder
     started, races = time.time(), list[Comparison]()
