@@ -28,7 +28,7 @@ from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.stack import STACK
 from warmstart.experiment.store import read_predictions
-from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
+from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep, with_student
 from warmstart.experiment.trial import STUDENT, Method, SweepRuns
 from warmstart.finetuning.schemes import SCHEMES
 from warmstart.model.bundle import Bundle
@@ -169,6 +169,7 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
     rankings = {labels: sweep.rank(found) for labels, found in runs.items()}
     curve = _curve(sweep, rankings) if len(rankings) > 1 else None
     largest = curve.largest if curve else max(rankings)
+    runs[largest] = with_student(sweep, runs[largest])
     found = _compared(sweep, rankings[largest], largest)
     return replace(
         found, curve=curve, trials=FinishedTrials(sweep, runs, largest), student=_student(runs[largest], rankings[largest])

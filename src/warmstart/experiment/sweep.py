@@ -328,14 +328,14 @@ def run_sweep(sweep: Sweep, labels: int | None, *, racing: bool = False) -> Swee
     searched = all(trial in results for trial in trials if trial.chooses_rate)
     scored = [trial for trial in (*trials, *rest) if not trial.chooses_rate and trial.method not in stopped]
     stacks = _stacks(sweep, scored, results) if searched else {}
-    return _with_students(sweep, SweepRuns((*trials, *rest, *stacks), results | stacks, stopped), stacks, results)
+    return SweepRuns((*trials, *rest, *stacks), results | stacks, stopped)
 
 
-def _with_students(
-    sweep: Sweep, runs: SweepRuns, stacks: Mapping[Trial, TrialResult], results: Mapping[Trial, TrialResult]
-) -> SweepRuns:
-    """The same with the network that each stack teaches, as far as the time allows; where labels are few, and there is a pool."""
+def with_student(sweep: Sweep, runs: SweepRuns) -> SweepRuns:
+    """The same with the network that the stack teaches, if the time allows; where labels are few, and there is a pool."""
     config, task, context = sweep.config, sweep.task, sweep.context
+    stacks = {trial: one for trial, one in runs.results.items() if trial.method.family == STACK}
+    results = {trial: one for trial, one in runs.results.items() if trial not in stacks}
     labels = next((len(trial_budget(trial, context)) for trial in stacks), FEW_LABELS)
     readable = task.single_label and all(isinstance(text, str) for text in task.train.texts)
     if labels >= FEW_LABELS or not readable or config.methods:
