@@ -34,6 +34,7 @@ from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadCon
 from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.inspection.explanations import erase_words, prepare_text
 from warmstart.interop.convert import from_huggingface
+from warmstart.interop.framing import with_prefix
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
@@ -159,6 +160,19 @@ def test_a_word_matters_as_much_as_python_says(page: Any, tokenizer: Tokenizer) 
         found = in_browser(page, bundle, "return model.erasure(...given, () => {});", [text, prepared.target_name])
         assert tuple(found["words"]) == prepared.words
         assert found["importance"]["erasure"] == pytest.approx(erase_words(prepared), abs=1e-4)
+
+
+def test_words_before_every_text_are_read_as_in_python(page: Any, tokenizer: Tokenizer) -> None:
+    """They are cut from no text, and matter to no explanation: "query: ", say."""
+    bundle, texts = labelled(with_prefix(tokenizer, "the cat: ")), made_texts(16)
+    found = np.array(browser_probabilities(page, bundle, texts))
+    assert np.abs(found - raw_predictions(rounded(bundle), texts)).max() < SAME_ARITHMETIC
+    cut = in_browser(page, bundle, "return given.map((text) => model.encode(text).unread);", texts)
+    assert tuple(cut) == unread(bundle, texts).tokens
+    prepared = prepare_text(rounded(bundle), "She holds it")
+    said = in_browser(page, bundle, "return model.erasure(...given, () => {});", ["She holds it", prepared.target_name])
+    assert tuple(said["words"]) == prepared.words
+    assert said["importance"]["erasure"] == pytest.approx(erase_words(prepared), abs=1e-4)
 
 
 def test_text_is_written_as_python_writes_it(page: Any, tokenizer: Tokenizer) -> None:

@@ -188,14 +188,15 @@ def test_a_word_matters_as_much_as_the_server_says(page: Any, found: dict[str, M
 
 
 def test_the_page_of_a_stack_is_used_like_that_of_a_network(
-    page: Any, found: dict[str, Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Any, found: dict[str, Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``export`` writes it, the panel labels texts, says why, and ``doctor`` finds the weights of the stack in it."""
     monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda folder: None)
     members = (found["TF-IDF + logistic regression"], found["frozen vectors + logistic regression"])
-    stack = Stack(members, "classification", LABELS, calibration=Calibration(temperature=1.3))
+    stack = Stack(members, "classification", LABELS, calibration=Calibration(temperature=1.3, held_out=((0.9, True),) * 20))
     folder, file = save_stack(stack, tmp_path / "run" / "bundle").parent, tmp_path / "drinks.html"
     assert main(["export", str(folder), "--to", "page", "--out", str(file)]) == 0
+    assert "does not mark texts that are like those of none of its labels" in " ".join(capsys.readouterr().err.split())
     assert main(["doctor", str(file), "--bundle", str(folder)]) == 0
     other = save_stack(replace(stack, members=(members[0], replace(members[1], weight=2.0))), tmp_path / "other")
     assert main(["doctor", str(file), "--bundle", str(other)]) == 2

@@ -127,13 +127,14 @@ def test_the_quickstart_names_the_model_that_it_saved() -> None:
 
 
 def test_what_is_saved_goes_into_one_file_if_a_page_can_hold_it(tmp_path: Path) -> None:
-    """A stack as well as a network; numbers are for other programs."""
-    for saved, form in (
-        ({"stack.json": {"type": "classification"}}, "page"), ({"stack.json": {"type": "regression"}}, "onnx"),
-        ({"bundle.json": {"head": {"kind": "multilabel"}}}, "page"), ({"bundle.json": {"head": {"kind": "span"}}}, "onnx"),
-    ):  # fmt: skip
-        bundle = tmp_path / f"{form}-{len(str(saved))}" / "bundle"
-        bundle.mkdir(parents=True)
-        for name, values in saved.items():
-            (bundle / name).write_text(json.dumps(values))
-        assert f"--to {form}" in steps_after(bundle.parent)[-1].command
+    """A stack as well as a network; numbers, and what SentencePiece's tokenizer reads, are for other programs."""
+    sentencepiece = {"type": "classification", "normalizer": {"normalizers": [{"type": "NFC"}, {"type": "Precompiled"}]}}
+    for number, (name, saved, form) in enumerate((
+        ("stack.json", {"type": "classification"}, "page"), ("stack.json", {"type": "regression"}, "onnx"),
+        ("bundle.json", {"head": {"kind": "multilabel"}}, "page"), ("bundle.json", {"head": {"kind": "span"}}, "onnx"),
+        ("members/2/backbone/tokenizer.json", sentencepiece, "onnx"),
+    )):  # fmt: skip
+        file = tmp_path / str(number) / "bundle" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(saved))
+        assert f"--to {form}" in steps_after(tmp_path / str(number))[-1].command

@@ -110,6 +110,7 @@ def export_model(config: ExportConfig) -> Path:
 
 
 def _export_page(config: ExportConfig) -> Path:
+    from warmstart.serve.one_file.contents import tells_unknown
     from warmstart.serve.one_file.document import write_model_page
 
     model, name = load_predictor(config.model), model_name(config.model)
@@ -119,6 +120,8 @@ def _export_page(config: ExportConfig) -> Path:
         f"{file}: {file_size(file.stat().st_size)}, open it in any browser; read back, its rounded weights change outputs by "
         f"at most {gap:.2g} of the largest one; `warmstart doctor {file} --bundle {config.model}` compares them again",
     )
+    if tells_unknown(model):
+        console.print("The page does not mark texts that are like those of none of its labels, as predict and serve do.")
     return file
 
 

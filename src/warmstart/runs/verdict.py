@@ -35,6 +35,10 @@ MISTAKE_CHARACTERS = 300
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
 NO_PAGE = ("regression", "multiple-choice", "span")
 """task types that no page can hold"""
+NO_PAGE_TOKENIZER = b'"Precompiled"'
+"""a step of tokenizers that no page can take, in the beginning of their file: that of SentencePiece"""
+_TOKENIZER_STEPS = 1 << 14
+"""bytes of a tokenizer's file that hold its first steps"""
 NAMED_LABELS = 3
 """labels that are named beside the task"""
 
@@ -207,7 +211,7 @@ def steps_after(folder: Path | None, *first: NextStep) -> tuple[NextStep, ...]:
         return first
     model = shlex.quote(str(folder))
     save = NextStep("save", "Save it as one file", f"warmstart export {model} --to page")
-    if _kind_of(folder / "bundle") in NO_PAGE:
+    if not _fits_a_page(folder / "bundle"):
         save = NextStep("save", "Save it for other programs", f"warmstart export {model} --to onnx --out {model}/onnx")
     return (
         NextStep("try", "A text, or a file in its place", f'warmstart predict {model} "A new text."'),
@@ -217,7 +221,13 @@ def steps_after(folder: Path | None, *first: NextStep) -> tuple[NextStep, ...]:
     )
 
 
-def _kind_of(bundle: Path) -> str:
-    """What a saved stack or network is for: ``"classification"``, ``"regression"``; empty if nothing says it."""
+def _fits_a_page(bundle: Path) -> bool:
+    """Whether a page can hold what is saved there, by its task and its tokenizers."""
     stack, network = (json_or_none(bundle / name) or {} for name in ("stack.json", "bundle.json"))
-    return str(stack.get("type") or network.get("head", {}).get("kind") or "")
+    if (stack.get("type") or network.get("head", {}).get("kind")) in NO_PAGE:
+        return False
+    for file in bundle.rglob("tokenizer.json"):
+        with file.open("rb") as opened:
+            if NO_PAGE_TOKENIZER in opened.read(_TOKENIZER_STEPS):
+                return False
+    return True

@@ -40,6 +40,7 @@ from warmstart.serve.race import read_race
 from warmstart.serve.replies import TARGETS, checks_of
 from warmstart.serve.restarts import restarts_of
 from warmstart.serve.served import LEVEL, ServedModel
+from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
 from warmstart.system.storage import FORMAT, sha256
 from warmstart.tasks.predict import raw_predictions
@@ -123,6 +124,13 @@ def _why_not(bundle: Bundle, able: tuple[type, ...]) -> str | None:
     known = LoraConfig | BottleneckConfig | ScalarMixConfig
     odd = next((one for one in inserted_adapters(bundle.model) if not isinstance(one, known)), None)
     return f"it has inserted modules of the kind '{odd.to_dict()['kind']}'" if odd else None
+
+
+def tells_unknown(model: Bundle | Stack) -> bool:
+    """Whether predictions of a model mark texts of none of its labels, which pages do not."""
+    members = [one.model for one in model.members] if isinstance(model, Stack) else []
+    known = any(isinstance(one, FittedBaseline) and one.known for one in members)
+    return known or bool(model.calibration and model.calibration.held_out)
 
 
 @torch.inference_mode()
