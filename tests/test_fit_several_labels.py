@@ -106,7 +106,7 @@ def test_rows_without_a_label_are_texts_for_which_none_holds(tmp_path: Path) -> 
 
 def test_what_cannot_be_learned_is_refused(tmp_path: Path) -> None:
     """A metric of other tasks; labels that nobody repeats."""
-    with pytest.raises(ConfigError, match="--metric must be one of a multilabel task, micro_f1, macro_f1, subset, but is accuracy"):
+    with pytest.raises(ConfigError, match="--metric must be micro_f1 or macro_f1 or subset for a multilabel task, but is accuracy"):
         ws.fit(["a", "b"] * 4, [["x"], ["x", "y"]] * 4, metric="accuracy")
     with pytest.raises(DataError, match="a label that two texts have and two have not"):
         ws.fit(["a", "b", "c"], [["x"], ["x", "y"], ["x"]])

@@ -144,7 +144,7 @@ def test_the_trained_model_is_served_beside_the_page(session: TextsInOrder, toke
     save(bases(tokenizer)["labels"], place / "bundle")
     (tmp_path / "news" / "model-task").mkdir()
     (place / "fit.json").write_text("{}")
-    write_verdict(Verdict("news", "1 labels", "Use <b>probe</b>.", use=("It is good.",)), place)
+    write_verdict(Verdict("news", "1 labels", 1, "Use <b>probe</b>.", use=("It is good.",)), place)
     (place / "report.html").write_text("<h1>Use probe.</h1>")
     rows = [{"text": f"text {label}", "label": label} for label in LABELS]
     (tmp_path / "news" / "model-task" / "train.ndjson").write_text("\n".join(map(json.dumps, rows)))

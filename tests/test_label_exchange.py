@@ -80,7 +80,7 @@ def named(project: Project) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
 def test_an_export_is_a_task(form: Any, tmp_path: Path) -> None:
-    """With labels, fifths held out for test and to choose settings, a pool of texts without labels, and comments with names."""
+    """With labels, of so few a fifth held out for test alone, a pool of texts without labels, and comments with names."""
     with new(tmp_path / "p", [f"text {number}" for number in range(30)]) as project:
         for text in range(20):
             say(project, text, 1 + text % 2)
@@ -94,9 +94,9 @@ def test_an_export_is_a_task(form: Any, tmp_path: Path) -> None:
         export(project, tmp_path / "out", form)
         assert ledger.exists(), "who exports again has seen the scores of before"
     task, file = load_task(tmp_path / "out"), tmp_path / "out" / f"train.{form}"
-    assert (task.name, task.labels, len(task.train), len(task.test)) == ("topics", ("sport", "news"), 12, round(TEST_FRACTION * 20))
-    assert len(task.validation) == 4
-    for split in (task.train, task.validation, task.test):
+    assert (task.name, task.labels, len(task.train), len(task.test)) == ("topics", ("sport", "news"), 16, round(TEST_FRACTION * 20))
+    assert len(task.validation) == 0
+    for split in (task.train, task.test):
         assert all(int(text.split()[1]) % 2 == label for text, label in zip(split.texts, split.labels, strict=True))
     assert [source.path for source in task.unlabelled] == [str(tmp_path / "out" / "unlabelled.ndjson")]
     assert (tmp_path / "out" / "unlabelled.ndjson").read_text().count("\n") == 10

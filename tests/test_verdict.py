@@ -98,7 +98,7 @@ def test_a_page_with_a_server_has_a_box_and_buttons() -> None:
     assert "warmstart predict" not in html
     assert "warmstart serve" not in html
     assert "warmstart export" in html
-    assert "&lt;b&gt;" in verdict_html(Verdict("<b>", "", "Use it."))
+    assert "&lt;b&gt;" in verdict_html(Verdict("<b>", "", 0, "Use it."))
 
 
 def test_a_score_that_is_hardly_known_is_no_number() -> None:

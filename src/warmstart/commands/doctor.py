@@ -9,7 +9,7 @@ from tyro.conf import Positional
 
 from warmstart.config import Config
 from warmstart.errors import BundleError, ConfigError
-from warmstart.interop.encoders import converted, is_encoder
+from warmstart.interop.encoders import ENCODER_PREFIX, converted, is_encoder
 from warmstart.interop.load import load
 from warmstart.model.checks import faults
 from warmstart.model.checks.check import CheckResult, CheckResults
@@ -48,7 +48,7 @@ def doctor(config: DoctorConfig) -> CheckResults | NamedFigures:
 
 def _place(model: str) -> str:
     """Where its files are: an encoder has a name, but no folder of that name."""
-    return str(converted(model)) if is_encoder(model) else model
+    return str(converted(model.removeprefix(ENCODER_PREFIX))) if is_encoder(model) else model
 
 
 def _check_page(config: DoctorConfig) -> NamedFigures:

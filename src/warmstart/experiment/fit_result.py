@@ -280,6 +280,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return Verdict(
             about_task(self.task.name, self.task.labels),
             self.counted,
+            len(self.task.train),
             self.headline,
             rows,
             len(self.candidates) - len(rows),

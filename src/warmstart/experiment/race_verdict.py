@@ -46,6 +46,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
     return Verdict(
         about_task(result.task.name, result.task.labels),
         f"{result.labels:,} {'labels' if result.ranking.drawn else 'training texts'}",
+        result.labels,
         headline_of(result),
         rows,
         len(result.ranking.methods) - len(rows),

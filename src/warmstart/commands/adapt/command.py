@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from warmstart.commands.adapt.page import write_adapt_page, write_answers_page
+from warmstart.commands.adapt.page import adapt_verdict, answers_view, write_adapt_page, write_answers_page
 from warmstart.config import setting_paths
 from warmstart.data.audit import drop_leaks
 from warmstart.data.budget import LabelBudget
@@ -49,7 +49,9 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
     if read_spec(config.task)[1].type == ANSWERS_TYPE:
         found, bundle, run = adapt_to_answers(config)
         with model_is_saved(save_model(bundle, run.folder / "bundle")):
-            _tell(found, "questions", run.folder, lambda: write_answers_page(found, config, run.folder))
+            _tell(
+                found, "questions", run.folder, answers_view(found).sentence, lambda: write_answers_page(found, config, run.folder)
+            )
         return found
     if config.selection is None and config.labels is None and not names_validation(config.task):
         config = config.model_copy(update={"selection": "cross-validation"})  # as with --labels
@@ -111,15 +113,15 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
             confidence = ConfidenceResult(adapted.calibration, result.test_predictions, *texts, config.chosen_selection)
             result = replace(result, confidence=confidence)
         network = adapted if isinstance(adapted, Bundle) else adapted.networks[0]
-        _tell(result, "texts", folder, lambda: write_adapt_page(result, network, config, folder))
+        _tell(result, "texts", folder, adapt_verdict(result).headline, lambda: write_adapt_page(result, network, config, folder))
     return result.confidence
 
 
-def _tell(result: AdaptResult | AnswersResult, scored: str, folder: Path, write: Callable[[], Path]) -> None:
-    """Print what was found, record the score, write the report; ``scored`` names what the test split holds."""
+def _tell(result: AdaptResult | AnswersResult, scored: str, folder: Path, verdict: str, write: Callable[[], Path]) -> None:
+    """Print what was found, record the score, write the report, end in its verdict; ``scored`` names what the test split holds."""
     first, task = result.comparison.rows[0], result.task
     print_comparison(f"{task.name}: {result.comparison.metric} on {len(task.test)} test {scored}", result.comparison)
     for sentence in result.notes:
         console.print(sentence)
     write_record(folder, score=(first.name, first.interval.mean))
-    console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {write()}")
+    console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {write()}\n{verdict}")

@@ -107,6 +107,7 @@ def adapt_verdict(result: AdaptResult, folder: Path | None = None, task: str = "
     return Verdict(
         about_task(result.task.name, result.task.labels),
         f"{result.labels:,} labels",
+        result.labels,
         headline,
         tuple(row_of(shown[name], metric, scores[name], "best rival" * (name == rival)) for name in names),
         len(scores) - len(names),

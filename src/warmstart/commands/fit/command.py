@@ -222,7 +222,7 @@ def _with_metric(task: Task, metric: str | None) -> Task:
     if metric is None:
         return task
     if metric not in (known := task_type_of(task).metrics):
-        raise ConfigError(f"--metric must be one of a {task.type} task, {', '.join(known)}, but is {metric}")
+        raise ConfigError(f"--metric must be {' or '.join(known)} for a {task.type} task, but is {metric}")
     return replace(task, metric=metric)
 
 

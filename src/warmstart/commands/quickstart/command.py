@@ -35,7 +35,7 @@ from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.stack import STACK
 from warmstart.experiment.sweep import check_sweep, open_sweep, run_sweep
-from warmstart.interop.encoders import ENCODERS, installed
+from warmstart.interop.encoders import ENCODERS, installed, unambiguous
 from warmstart.model.files import save
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.runs.run import Run, ThreadsConfig
@@ -84,7 +84,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
         task, source, passages = built_in_data(folder, config)
         few = _with_labels(task, config)  # refused before pretraining, not after
         pretraining = _pretrain(source, config, folder)
-        backbones = (str(folder / OWN_TEXT), *([ENCODER] if installed(ENCODERS[ENCODER]) else []))
+        backbones = (str(folder / OWN_TEXT), *([unambiguous(ENCODER)] if installed(ENCODERS[ENCODER]) else []))
     read, labels = pretraining.training.tokens, len(few.train)
     console.print(f"Read {read:,} tokens of {passages:,} passages; comparing methods on {labels} labelled ones takes as long.")
     with quietly():

@@ -26,6 +26,7 @@ from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimates
 from warmstart.experiment.pilot import Pilot
 from warmstart.experiment.plan import PlanResult, make_plan
+from warmstart.experiment.race_verdict import headline_of
 from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.store import write_runs_table
 from warmstart.experiment.sweep import check_sweep, estimate_only
@@ -115,7 +116,7 @@ def race_task(config: RaceConfig) -> Comparison:
         atomic_write(folder / RACE_FILE, json.dumps(result.to_dict(), indent=1).encode())
         write_record(folder, score=(result.best.name, result.score_of_best.mean))
         page = write_race_page(result, config, folder)
-    console.print(f"all runs: {folder / 'runs.csv'}\nreport: {page}")
+    console.print(f"all runs: {folder / 'runs.csv'}\nreport: {page}\n{headline_of(result)}")
     if refused:
         raise refused
     return replace(result, plan=_plan(result, config.plan)) if config.plan else result
