@@ -326,6 +326,33 @@ def test_attention_and_what_each_layer_knows_are_shown(page: Any) -> None:
     assert page.locator("#look-probe").is_hidden()
 
 
+def test_what_explains_the_network_is_folded_until_it_is_asked_for(browser: Any, address: str) -> None:
+    """By keyboard, or by an address that names it."""
+    page = browser.new_page()
+    page.goto(address)
+    inside = page.locator("#inside > summary")
+    assert page.locator("#look, #map, #learn").evaluate_all("(all) => all.map((one) => one.checkVisibility())") == [False] * 3
+    inside.press("Enter")
+    assert page.locator("#look-text").is_visible()
+    inside.press("Enter")
+    page.goto(f"{address}#look?t=She+holds+the+cat&m=cups")
+    page.wait_for_selector("#look-weights tbody tr")
+    page.close()
+
+
+def test_texts_of_none_of_the_labels_are_said_to_be(page: Any) -> None:
+    """Beside the prediction, and counted in the summary."""
+    one = {"text": "", "label": LABELS[0], "confidence": 0.9, "probabilities": {LABELS[0]: 0.9}}
+    answer = {"model": "cups", "predictions": [one | {"unknown": True}, one | {"unknown": False}], "unread": [0, 0]}
+    page.route("**/api/predict", lambda route: route.fulfill(json=answer))
+    page.fill("#classify-texts", "\u05e9\u05dc\u05d5\u05dd\ntea")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results li:nth-child(2)")
+    shown = page.locator("#classify-results li").all_inner_texts()
+    assert ["like those of none of the labels" in text for text in shown] == [True, False]
+    assert page.locator("#classify-summary").inner_text() == f"{LABELS[0]}: 2 · like those of none of the labels: 1"
+
+
 def test_words_are_drawn_on_a_map(page: Any) -> None:
     """By the embedding or in context; no label lies on another one, and a table says the same."""
     page.fill("#map-text", " ".join(SENTENCES) + " <i>dogs</i>")
@@ -412,6 +439,7 @@ def test_points_are_moved_by_arrow_keys_and_by_dragging(page: Any) -> None:
 
 def fill_every_panel(page: Any) -> None:
     """Every panel shows a result, tables and drawings included."""
+    page.evaluate("document.querySelector('#inside').open = true")
     page.fill("#classify-texts", "tea\nmilk")
     submit(page, "classify")
     page.wait_for_selector("#classify-results li:nth-child(2)")
@@ -459,7 +487,7 @@ def test_everyone_can_read_it(width: int, scheme: str, browser: Any, address: st
     found = axe.Axe().run(page).response["violations"]
     assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
-    panels = {panel.get_attribute("id"): panel.evaluate(SIDEWAYS) for panel in page.query_selector_all("main > section")}
+    panels = {panel.get_attribute("id"): panel.evaluate(SIDEWAYS) for panel in page.query_selector_all("main section[id]")}
     assert len(panels) >= 8
     assert width == 1000 or {name: wide for name, wide in panels.items() if set(wide) - {"look-weights"}} == {}
     context.close()

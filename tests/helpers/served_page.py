@@ -86,7 +86,7 @@ def serving(server: Server, rules: AccessRules = AccessRules()) -> AbstractConte
 
 @contextmanager
 def opened_page(browser: Any, address: str) -> Iterator[Any]:
-    """A page; nothing may be logged as an error, and nothing may be asked of another place."""
+    """A page with nothing folded; nothing may be logged as an error, and nothing may be asked of another place."""
     opened, problems = browser.new_page(), list[str]()
     opened.set_default_timeout(WAIT)
     opened.on("pageerror", lambda error: problems.append(str(error)))
@@ -95,6 +95,7 @@ def opened_page(browser: Any, address: str) -> Iterator[Any]:
         "request", lambda request: None if request.url.startswith((address, "data:", "blob:")) else problems.append(request.url)
     )
     opened.goto(address)
+    opened.evaluate("document.querySelector('#inside')?.setAttribute('open', '')")
     yield opened
     opened.close()
     assert not problems

@@ -16,13 +16,15 @@ PANELS = {
     "classify": ("Classify", ("predict",)),
     "compare": ("Compare", ("predict",)),
     "write": ("Write", ("generate",)),
+    "race": ("Race", ("race", "curve", "restarts")),
+    "checks": ("File checks", ("card",)),
     "look": ("Look", ("attention",)),
     "map": ("Map", ("map",)),
     "learn": ("Learn", ()),
-    "race": ("Race", ("race", "curve", "restarts")),
-    "checks": ("File checks", ("card",)),
 }
 """id of a panel -> its title, and the abilities of which a model needs one; none: it needs no model"""
+INSIDE = ("look", "map", "learn")
+"""those that explain the network itself, which are folded"""
 
 
 def add_page(app: FastAPI, models: ServedModels) -> None:
@@ -38,6 +40,10 @@ def add_page(app: FastAPI, models: ServedModels) -> None:
             if len(fitting := [one for one in described if set(needed) & set(one["abilities"])]) >= (2 if panel == "compare" else 1)
             or not needed
         }
-        return HTMLResponse(template.render(panels=panels, verdict=models.verdict).encode(errors="backslashreplace"))
+        return HTMLResponse(
+            template.render(panels=panels, inside=[one for one in INSIDE if one in panels], verdict=models.verdict).encode(
+                errors="backslashreplace"
+            )
+        )
 
     add_files(app, [COMMON_STYLE, VERDICT_STYLE, *PAGE.iterdir()])

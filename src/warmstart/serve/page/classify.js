@@ -121,6 +121,9 @@ function item(one, option) {
   }
   if (!pairs.length) bars.append(make("strong", { textContent: nameOf(one) }), make("span"), make("span"));
   const found = make("li", {}, text, bars);
+  if (one.unknown) {
+    found.append(make("p", { className: "quiet", textContent: "This text is like those of none of the labels: the model was taught nothing about such texts." }));
+  }
   if (one.unread) {
     const unit = option.dataset.task === "tagging" ? "word" : "token";
     const words = `Too long for the model: ${one.unread.toLocaleString("en")} ${unit}${one.unread === 1 ? " is" : "s are"} not read.`;
@@ -225,7 +228,10 @@ function summaryOf(results) {
   for (const one of results) counts.set(nameOf(one), (counts.get(nameOf(one)) ?? 0) + 1);
   const order = [...counts].sort((a, b) => b[1] - a[1]);
   const parts = order.slice(0, 8).map(([name, count]) => `${name}: ${count.toLocaleString("en")}`);
-  return parts.join(" · ") + (order.length > 8 ? ` · ${order.length - 8} more` : "");
+  const unknown = results.filter((one) => one.unknown).length;
+  if (order.length > 8) parts.push(`${order.length - 8} more`);
+  if (unknown) parts.push(`like those of none of the labels: ${unknown.toLocaleString("en")}`);
+  return parts.join(" · ");
 }
 
 function download(results) {

@@ -27,6 +27,7 @@ function share(form, panel) {
 
 function follow() {
   const [panel, said] = location.hash.slice(1).split("?");
+  unfold(document.getElementById(panel));
   const form = document.getElementById(panel)?.querySelector("form");
   if (!form || !areaOf(form)) return;
   const { t, m } = Object.fromEntries(new URLSearchParams(said));
@@ -41,6 +42,14 @@ function follow() {
   areaOf(form).dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste" }));
   form.scrollIntoView({ block: "nearest" });
   sendWhenFree(form);
+}
+
+// What an address names is not left folded.
+function unfold(target) {
+  const folded = target?.closest("details");
+  if (!folded || folded.open) return;
+  folded.open = true;
+  target.scrollIntoView({ block: "start" });
 }
 
 export function setUpForms() {
