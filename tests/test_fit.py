@@ -399,6 +399,8 @@ def test_labels_that_no_text_has_yet_are_counted() -> None:
     seen = [replace(found, task=found.task.with_train(replace(found.task.train, labels=labels))) for labels in (many, few)]
     assert seen[0].unseen.startswith("About 10 of 100 new texts have a label that none of your texts has; ")
     assert seen[1].unseen == ""
+    described = replace(seen[0], task=replace(seen[0].task, label_descriptions={"no": "a refusal"}))
+    assert "so the score may be too low" in described.unseen
 
 
 def test_what_more_labels_would_bring_is_said_where_it_is_known(fitted: tuple[Path, FitResult, str]) -> None:

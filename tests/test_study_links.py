@@ -57,6 +57,8 @@ def test_a_study_of_a_runs_model_is_linked_from_the_runs_page(
         words = ["evaluate", str(tmp_path / name), "--pairs", str(tmp_path / "p.tsv"), "--out", str(tmp_path / f"pairs{number}")]
         assert main(words) == 0
         assert (f"writing a link to it into {page}" in capsys.readouterr().err.replace("\n", "")) is (name != "alone")
+    alone = ["evaluate", str(tmp_path / "run"), "--pairs", str(tmp_path / "p.tsv"), "--out", str(tmp_path / "pairs3"), "--no-link"]
+    assert main(alone) == 0
     section = studies_section(page.read_text())
     assert section.count("the right sentence scores higher in") == 2
     assert 'href="./../pairs1/report.html"' in section

@@ -320,7 +320,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         share = unseen_label_share(self.task.train.labels, self.task.train.units)
         if share < MANY_UNSEEN or round(share * len(np.unique(self.task.train.units))) < 2:  # one may be chance
             return ""
-        return f"About {of_100(share)} of 100 new texts have a label that none of your texts has; label more."
+        about = f"About {of_100(share)} of 100 new texts have a label that none of your texts has"
+        if not self.task.label_descriptions:
+            return f"{about}; label more."
+        return f"{about}; methods that read label names know some of them, so the score may be too low. Label more."
 
     @property
     def misleads(self) -> str:

@@ -7,17 +7,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from warmstart.config import Config
+from warmstart.config import Advanced, Config, Effectless
 from warmstart.report.headline import headline
 from warmstart.report.page import Report, Section, write_report
 from warmstart.report.result import StudyResult
 from warmstart.report.sections import closing_sections, footer
 from warmstart.report.study_links import StudyLink, add_link
+from warmstart.runs.run import ThreadsConfig
 from warmstart.system.console import console, print_table
 from warmstart.system.storage import PAGE_FILE
 
 LINKED_FINDINGS = 3
 """how many findings of a study the page of the run repeats"""
+
+
+class LinkedConfig(ThreadsConfig):
+    """Settings of a study of saved models."""
+
+    link: Effectless[Advanced[bool]] = True
+    """add a link to the page of the run that made a model, if its folder can be written"""
 
 
 def finish_study(
@@ -33,7 +41,7 @@ def finish_study(
 
     The page shows the first finding, shortened, as its headline, then ``tiles`` (key figures: name, formatted value), the next
     step, the findings, the ``sections`` of the study, and its settings. Nothing is linked from a run whose folder cannot be
-    written. Returns the result with these sections.
+    written, or with ``--no-link``. Returns the result with these sections.
     """
     if result.summary is not None:
         print_table(result.title, result.summary.rows, result.summary.header)
@@ -48,7 +56,8 @@ def finish_study(
     report = Report(result.title, first, tiles, (*findings, *sections, *closing_sections(config)), footer(), result.next_step)
     page = write_report(report, folder)
     _print(f"report: {page}")
-    for run in {run: None for model in models if (run := _run_of(model)) is not None}:
+    linked = models if isinstance(config, LinkedConfig) and config.link else ()
+    for run in {run: None for model in linked if (run := _run_of(model)) is not None}:
         if os.access(run, os.W_OK) and os.access(run / PAGE_FILE, os.W_OK):
             _print(f"writing a link to it into {run / PAGE_FILE}")
             add_link(run, StudyLink(result.title, result.findings[:LINKED_FINDINGS], Path(os.path.relpath(page, run)).as_posix()))

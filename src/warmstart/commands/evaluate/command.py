@@ -33,8 +33,8 @@ from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.runs.run import Run
 from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import model_name, percent, percent_range
@@ -58,7 +58,7 @@ from warmstart.training.held_out import held_out_metrics
 PAIRS_FOLDER, AGAINST_FOLDER = "runs/pairs", "runs/against"
 
 
-class EvaluateConfig(ThreadsConfig):
+class EvaluateConfig(LinkedConfig):
     """Score an adapted model on a task's test split, or a language model on a text or on minimal pairs."""
 
     model: Positional[FileInput[str]]

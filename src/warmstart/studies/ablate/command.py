@@ -17,8 +17,8 @@ from warmstart.model.files import model_digest, save
 from warmstart.model.history import PruneRecord
 from warmstart.model.prune import check_prunable
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig, provenance
+from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.runs.run import Run, provenance
 from warmstart.stats.formatting import model_name
 from warmstart.studies.ablate.measure import (
     Ablation,
@@ -35,7 +35,7 @@ from warmstart.studies.ablate.result import ablation_result
 from warmstart.system.console import console
 
 
-class StudyAblateConfig(ThreadsConfig):
+class StudyAblateConfig(LinkedConfig):
     """Ablate every head, attention, feed-forward layer and block in turn, and measure how much worse the model gets."""
 
     model: Positional[FileInput[str]]

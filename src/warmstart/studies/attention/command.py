@@ -16,8 +16,8 @@ from warmstart.errors import ConfigError
 from warmstart.inspection.tokens import sample_passages
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.runs.run import Run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.attention.measure import AttentionMeasured, measure_text_and_corpus
 from warmstart.studies.attention.page import all_heads_section, one_text_section
@@ -25,7 +25,7 @@ from warmstart.studies.attention.result import attention_result
 from warmstart.system.storage import atomic_write
 
 
-class StudyAttentionConfig(ThreadsConfig):
+class StudyAttentionConfig(LinkedConfig):
     """Draw the attention of each head over a text, and compare all heads with uniform attention over a corpus."""
 
     model: Positional[FileInput[str]]

@@ -17,15 +17,15 @@ from warmstart.inspection.passages import Passages, language_passages
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.runs.run import Run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.diff.measure import DiffInputs, check_comparable, compare_models, frequent_words, sample_tokens
 from warmstart.studies.diff.page import diff_sections, diff_tiles
 from warmstart.studies.diff.result import diff_result
 
 
-class StudyDiffConfig(ThreadsConfig):
+class StudyDiffConfig(LinkedConfig):
     """Compare two models of one shape: hidden states, weights, attention, nearest neighbours, probes and language loss."""
 
     before: Positional[FileInput[str]]

@@ -13,8 +13,8 @@ from warmstart.errors import ConfigError
 from warmstart.inspection.explanations import Removal, check_explainable, explain_text, explain_texts, prepare_text
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.runs.run import Run
 from warmstart.seeding import rng
 from warmstart.stats.formatting import model_name
 from warmstart.studies.explain.page import explain_sections, heat_text
@@ -22,7 +22,7 @@ from warmstart.studies.explain.result import explain_result
 from warmstart.system.console import console
 
 
-class StudyExplainConfig(ThreadsConfig, TableFlags):
+class StudyExplainConfig(LinkedConfig, TableFlags):
     """Measure how much each word contributes to a prediction, and test whether the explanation is faithful."""
 
     model: Positional[FileInput[str]]

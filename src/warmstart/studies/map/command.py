@@ -17,8 +17,8 @@ from warmstart.inspection.occurrences import Occurrences, find_occurrences
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.runs.run import Run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.map.measure import MIN_POINTS, MapInputs, measure_map
 from warmstart.studies.map.page import map_sections, map_tiles
@@ -33,7 +33,7 @@ _MAX_CONTEXTS, _MIN_CONTEXTS = 200, 3
 """occurrences of a word whose contexts are mapped"""
 
 
-class StudyMapConfig(ThreadsConfig):
+class StudyMapConfig(LinkedConfig):
     """Map the words of a text by their embedding and in context; list nearest neighbours; answer analogies."""
 
     model: Positional[FileInput[str]]

@@ -15,8 +15,8 @@ from warmstart.inspection.tokens import sample_passages
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.runs.run import Run
 from warmstart.stats.formatting import model_name
 from warmstart.studies.neurons.measure import (
     NeuronOptions,
@@ -34,7 +34,7 @@ _MIN_PASSAGES = 8
 """below this there are no intervals worth reporting"""
 
 
-class StudyNeuronsConfig(ThreadsConfig):
+class StudyNeuronsConfig(LinkedConfig):
     """Correlate every neuron with properties of each token, and show where the best of them are most active."""
 
     model: Positional[FileInput[str]]

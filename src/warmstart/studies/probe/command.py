@@ -15,8 +15,8 @@ from warmstart.inspection.activations import layer_names
 from warmstart.inspection.probe_scores import MIX
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.runs.run import Run
 from warmstart.stats.formatting import model_name, percent
 from warmstart.studies.probe.measure import TaskProbes, probe_models
 from warmstart.studies.probe.page import all_scores_section, compression_section, layers_section
@@ -24,7 +24,7 @@ from warmstart.studies.probe.result import probe_result
 from warmstart.system.console import console
 
 
-class StudyProbeConfig(ThreadsConfig):
+class StudyProbeConfig(LinkedConfig):
     """Probe every layer for what it encodes about sentences and words, by small classifiers with controls."""
 
     models: Positional[FileInput[tuple[str, ...]]]
