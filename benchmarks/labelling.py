@@ -92,9 +92,9 @@ def session(name: str, mixture: Mixture, seed: int) -> Scores:
         if beliefs is not None:
             found[f"labels {fit_at}"] = float((beliefs.predicted[pool:] == labels[pool:]).mean())
     right, confidence, mean_confidence, ratios = (np.array(column) for column in zip(*rows, strict=True))
-    running = running_accuracy(Outcomes(right, confidence, mean_confidence, ratios, mixture.random), strict=True)
+    running = running_accuracy(Outcomes(right, confidence, mean_confidence, ratios, mixture.random))
     assert running is not None
-    return found | {"estimate": running.value, "low": running.low, "high": running.high}
+    return found | {"estimate": running.value, "low": running.low}
 
 
 def doubts(name: str, seed: int) -> Scores:

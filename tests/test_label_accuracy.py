@@ -63,26 +63,17 @@ def first(outcomes: Outcomes, count: int) -> Outcomes:
     "mixture", [Mixture(), Mixture(random=0.2, uncertain=0.8, diverse=0.0)], ids=["default", "mostly uncertain"]
 )
 def test_the_accuracy_is_covered_at_every_moment_of_a_session(mixture: Mixture, noise: float) -> None:
-    """Looked at after every fifth label, at least 95% of 300 sessions never miss the truth, and few prove what is not so.
-
-    Strict intervals are wider for nothing that is seen here; they hold for any sequence.
-    """
-    missed, wrongly_proven, widths = np.zeros(2), np.zeros(2), np.zeros(2)
+    """Looked at after every fifth label, at most 5% of 300 sessions are told more than what is so."""
+    wrongly, below = 0, list[float]()
     for seed in range(300):
         outcomes, accuracies = session(seed, mixture, noise)
-        for strict in (0, 1):
-            looks = [(running_accuracy(first(outcomes, n), strict=bool(strict)), n) for n in range(30, len(accuracies) + 1, 5)]
-            truths = [(found, accuracies[found.first - 1 : count].mean()) for found, count in looks if found is not None]
-            missed[strict] += any(not found.low <= truth <= found.high for found, truth in truths)
-            wrongly_proven[strict] += any(found.proves(truth + 1e-9) for found, truth in truths)
-            widths[strict] += truths[-1][0].high - truths[-1][0].low
-    for name, *counts in zip(("asymptotic", "strict"), missed, wrongly_proven, widths, strict=True):
-        miss, wrong, width = np.array(counts) / 300
-        print(
-            f"{name}, {noise:.0%} wrong labels: missed {miss:.1%}, proven wrongly {wrong:.1%}, width at the end {100 * width:.0f}"
-        )
-        assert miss <= 0.05
-        assert wrong <= 0.025
+        looks = [(running_accuracy(first(outcomes, n)), n) for n in range(30, len(accuracies) + 1, 5)]
+        over = [found.low - accuracies[found.first - 1 : count].mean() for found, count in looks if found is not None]
+        wrongly += max(over) > 0
+        below.append(-over[-1])
+    far = 100 * np.mean(below)
+    print(f"{noise:.0%} wrong labels: proven wrongly {wrongly / 300:.1%}; at the end {far:.0f} points below the truth")
+    assert wrongly <= 15
 
 
 @pytest.mark.proofs
@@ -125,19 +116,23 @@ def test_the_estimate_is_unbiased_although_hard_texts_are_preferred() -> None:
     assert np.mean(plain) < -0.05
 
 
-def test_the_number_of_labels_that_a_proof_needs_is_enough() -> None:
-    """If the same goes on, the target is proven then, and not one text before."""
+def test_the_number_of_labels_that_a_proof_needs_is_said() -> None:
     right = np.tile(np.arange(20) > 0, 8)  # 95% right
     one = Outcomes(right, np.full(160, 0.95), np.full(160, 0.95), np.ones(160), 1.0)
-    found = running_accuracy(one, 0.9, strict=True)
+    found = running_accuracy(one, 0.9)
     assert found is not None
     assert not found.proves(0.9)
     assert found.first == 1
-    more = found.needed[0.9]
-    assert 0 < more < 1000
+    assert 0 < found.needed[0.9] < 1000
     assert "Not proven yet: if the accuracy stays as it is, about " in found.target_sentence(0.9)
-    nearly = running_accuracy(one, 0.9)
-    assert nearly is not None
-    assert nearly.low > found.low
     assert running_accuracy(one, 0.96).needed[0.96] == math.inf  # type: ignore[union-attr]
     assert accuracy_starts(200) == [0, 50, 100]
+
+
+def test_no_value_is_below_its_floor() -> None:
+    """Whatever the confidences and the preferences; a sure and rare text that is wrong comes near."""
+    for seed in range(5):
+        outcomes, _ = session(seed, Mixture(random=0.2, uncertain=0.8, diverse=0.0), 0.3)
+        assert (outcomes.values >= outcomes.floors).all()
+    rare = Outcomes(np.zeros(1, dtype=bool), np.ones(1), np.full(1, 0.7), np.full(1, 2.0), 0.5)
+    assert rare.values == pytest.approx(rare.floors)

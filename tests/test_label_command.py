@@ -66,13 +66,13 @@ def test_a_project_goes_on_with_its_settings(
     """Vectors, target, mixture and judge are the project's; one that a start changes is said, and nothing else is touched."""
     monkeypatch.setattr("warmstart.model.files.load_bundle", lambda _: None)
     labels = pool.with_name("labels.ndjson")
-    first = ("--vectors", tmp_path, "--target", "0.8", "--mixture", "random=1", "--judge", "Ann ", "--proof", "strict")
+    first = ("--vectors", tmp_path, "--target", "0.8", "--mixture", "random=1", "--judge", "Ann ")
     assert run(tmp_path, pool, "--labels", "a", "b", "--import", labels, *first) == 0
-    kept = ProjectSettings(str(tmp_path.resolve()), 0.8, {"random": 1.0}, proof="strict", judge="Ann")
+    kept = ProjectSettings(str(tmp_path.resolve()), 0.8, {"random": 1.0}, judge="Ann")
     assert "Changed" not in capsys.readouterr().err
     assert run(tmp_path) == 0
     said = capsys.readouterr().err
-    assert f"Settings: vectors {tmp_path.resolve()}, target 0.8, mixture random=1, proof strict, judge Ann." in said
+    assert f"Settings: vectors {tmp_path.resolve()}, target 0.8, mixture random=1, judge Ann." in said
     assert "Changed" not in said
     with Project.open(tmp_path / "p") as project:
         assert project.settings == kept

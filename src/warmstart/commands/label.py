@@ -53,8 +53,6 @@ class LabelConfig(AccessSettings, TableFlags):
     """of one label, in any currency, for what more labels would cost"""
     target: float | None = Field(None, gt=0, lt=1)
     """accuracy to reach, such as 0.9; the page says when it is proven"""
-    proof: Advanced[Literal["asymptotic", "strict"] | None] = None
-    """whether what is proven holds nearly (default), or exactly, with intervals that are 1.3 to 1.5 times as wide"""
     judge: str | None = None
     """who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
     suggest: Advanced[Literal["yes", "no"] | None] = None
@@ -206,7 +204,6 @@ def _settings(config: LabelConfig) -> dict[str, Any]:
         "vectors": "" if vectors == WORD_VECTORS else vectors,
         "target": config.target,
         "mixture": _shares(config.mixture) or None,
-        "proof": config.proof,
         "suggest": config.suggest and config.suggest.replace("no", ""),
         "judge": config.judge and config.judge.strip(),
     }

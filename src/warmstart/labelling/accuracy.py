@@ -8,8 +8,7 @@ drawn with a known probability q_i, and a person labels it. Then (active statist
 has exactly that model's accuracy on the R texts as its mean, whatever the confidences are worth and however texts are preferred.
 Good confidences only make it vary less; a and b, from what was seen before, make them good (as the tuning of Angelopoulos, Duchi
 and Zrnic 2023). The mean of the X is the mean accuracy of the models that stood in between, and its
-interval is a confidence sequence (``stats/anytime.py``): one may look after every label, and stop. By default it is asymptotic;
-``strict`` ones hold exactly, and are wider.
+lower end holds at every moment (``stats/anytime.py``), exactly: one may look after every label, and stop.
 
 Models improve, so the mean over all of them understates the last one. So the mean begins anew at 50, 100, 200, … labels, all of
 them valid together, and the one with the highest lower end is shown. "Proven" means that this end has reached the target.
@@ -23,28 +22,26 @@ Letters: n texts drawn while there was a model, R texts without a label at a dra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from warmstart.labelling.records import Draw, Value
-from warmstart.stats.anytime import FEWEST_NORMAL, anytime_boundary, asymptotic_half_width, weighted_accuracy
+from warmstart.stats.anytime import proven_mean, values_to_prove, weighted_accuracy
 from warmstart.stats.extrapolation import round_labels
 from warmstart.stats.formatting import percent, percent_range
 from warmstart.stats.intervals import Estimate
 
 _LEVEL = 0.95
-"""confidence that all intervals hold, at all moments together"""
+"""confidence that all lower ends hold, at all moments together"""
 _FIRST_WINDOW = 50
 """texts after which the mean begins anew for the first time; then after twice as many, and so on"""
 _BELIEF = 5.0
 """texts that the confidences are worth, before any was compared"""
-_FAR = 20
-"""times the texts so far: what would need more of them is not predicted"""
 
-FEWEST_FOR_FIGURES = FEWEST_NORMAL
+FEWEST_FOR_FIGURES = 30
 """labels; with fewer, nothing is said of the accuracy"""
 NOTHING_COMPARED = f"Not proven yet: that takes {FEWEST_FOR_FIGURES} texts that a model predicted before they were labelled."
 
@@ -71,13 +68,13 @@ class Outcomes:
 
     @cached_property
     def values(self) -> np.ndarray:
-        """(n,) the X, whose means are the models' accuracies. They are within ``scale`` of the predictions."""
+        """(n,) the X, whose means are the models' accuracies."""
         return self.predictions + (self.right - self._constant - self._slope * self.confidence) * self.ratio
 
-    @property
-    def scale(self) -> float:
-        """How far a value may be from its prediction."""
-        return 1 / self.random_share
+    @cached_property
+    def floors(self) -> np.ndarray:
+        """(n,) what is the least that each X could have become: the surest text, drawn as rarely as can be, is wrong."""
+        return self.predictions - (self._constant + self._slope) / self.random_share
 
     @cached_property
     def _slope(self) -> np.ndarray:
@@ -108,7 +105,7 @@ class RunningAccuracy:
 
     value: float
     low: float
-    high: float
+    """which holds at every moment, with 95% confidence"""
     first: int
     last: int
     compared: int
@@ -118,8 +115,8 @@ class RunningAccuracy:
 
     @property
     def tells(self) -> bool:
-        """Whether the interval is narrow enough to be a number."""
-        return Estimate(self.value, self.low, self.high).tells
+        """Whether the lower end is near enough to be a number: an interval as far to both sides would be."""
+        return Estimate(self.value, self.low, 2 * self.value - self.low).tells
 
     def sentence(self) -> str:
         """What is proven."""
@@ -172,35 +169,24 @@ def newest_sentence(found: Estimate | None, given: int) -> str:
     return f"Today's model labels about {percent(found.value, 0)} of the remaining texts correctly ({ends}%, if you look once)."
 
 
-def running_accuracy(outcomes: Outcomes, target: float | None = None, *, strict: bool = False) -> RunningAccuracy | None:
+def running_accuracy(outcomes: Outcomes, target: float | None = None) -> RunningAccuracy | None:
     """The best window of the outcomes; None while there are few.
 
-    All windows' intervals hold together, at every moment, with 95% confidence: window k may err with 1 / (k (k + 1)) of 5%. They
-    are asymptotic; ``strict`` ones hold exactly. Simulation: tests/test_label_accuracy.py:
-    ``test_the_accuracy_is_covered_at_every_moment_of_a_session``.
+    All windows' lower ends hold together, at every moment, with 95% confidence: window k may err with 1 / (k (k + 1)) of 5%.
+    Simulation: tests/test_label_accuracy.py: ``test_the_accuracy_is_covered_at_every_moment_of_a_session``.
     """
     count = len(outcomes.right)
     if count < FEWEST_FOR_FIGURES:
         return None
-    best, needed = None, list[float]()
+    found, needed = list[RunningAccuracy](), list[float]()
     for number, start in enumerate(accuracy_starts(count), 1):
-        half = _half_width(outcomes, start, (1 - _LEVEL) / (number * (number + 1)), strict=strict)
-        value, wide = float(outcomes.values[start:].mean()), half(count - start)
-        low, high = (float(np.clip(end, 0, 1)) for end in (value - wide, value + wide))
-        needed += [] if target is None else [_needed(half, count - start, value - target)]
-        if best is None or low > best.low:
-            inside = float(np.clip(value, low, high))  # a mean of X may lie outside [0, 1]
-            best = RunningAccuracy(inside, low, high, start + 1, count, count - start, {})
-    return best if target is None or best is None else replace(best, needed={target: min(needed)})
-
-
-def _half_width(outcomes: Outcomes, start: int, error: float, *, strict: bool) -> Callable[[int], float]:
-    """Half the interval of a window by its number of texts, if all goes on as since its start."""
-    values, errors = outcomes.values[start:], (outcomes.values - outcomes.predictions)[start:]
-    if not strict:
-        return lambda count: asymptotic_half_width(values, outcomes.scale, error, count)
-    each = float((errors**2).mean())
-    return lambda count: anytime_boundary(each * count, outcomes.scale, error / 2) / count
+        values, floors, error = outcomes.values[start:], outcomes.floors[start:], (1 - _LEVEL) / (number * (number + 1))
+        low = max(proven_mean(values, floors, error), 0.0)
+        value = float(np.clip(values.mean(), low, 1))  # a mean of X may lie outside [0, 1]
+        found.append(RunningAccuracy(value, min(low, 1.0), start + 1, count, count - start, {}))
+        needed += [] if target is None else [values_to_prove(values, floors, target, error)]
+    best = max(found, key=lambda one: one.low)
+    return best if target is None else replace(best, needed={target: min(needed)})
 
 
 def accuracy_starts(count: int) -> list[int]:
@@ -210,18 +196,3 @@ def accuracy_starts(count: int) -> list[int]:
         starts.append(next_)
         next_ *= 2
     return starts
-
-
-def _needed(half: Callable[[int], float], count: int, margin: float) -> float:
-    """Further texts after which the lower end of a window of ``count`` texts, ``margin`` above the target, reaches it."""
-    if margin <= 0:
-        return math.inf
-    low, high = count, count + 1
-    while half(high) > margin:
-        if high > _FAR * count:
-            return math.inf
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if half(middle) <= margin else (middle, high)
-    return high - count

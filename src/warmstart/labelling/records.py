@@ -82,8 +82,6 @@ class ProjectSettings:
     """accuracy to reach"""
     mixture: Mapping[str, float] = field(default_factory=dict)
     """shares of the ways to choose the next text; empty: the default"""
-    proof: Literal["asymptotic", "strict"] = "asymptotic"
-    """whether what is proven holds nearly or exactly"""
     suggest: Literal["", "yes"] = ""
     """whether the likely label stands beside texts that are not drawn at random; only the others then tell the accuracy"""
     judge: str = ""

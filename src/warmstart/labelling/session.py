@@ -306,7 +306,7 @@ class LabelSession:
         settings = self.project.settings
         outcomes, counts = self.outcomes()
         drawn = self._new_texts()
-        accuracy = running_accuracy(outcomes, settings.target, strict=settings.proof == "strict") if outcomes else None
+        accuracy = running_accuracy(outcomes, settings.target) if outcomes else None
         here = [(draw, answer) for draw, answer, given in drawn if given and not draw.suggested]
         newest = newest_accuracy(here, self.learner.left_out)
         words = "" if self.project.type == "tagging" else newest_sentence(newest, len(here))
@@ -324,10 +324,7 @@ class LabelSession:
             "model": None,
             "newest": newest and {"estimate": newest.value, "low": newest.low, "high": newest.high, "tells": newest.tells},
             "accuracy": accuracy
-            and {
-                "estimate": accuracy.value, "low": accuracy.low, "high": accuracy.high, "labels": accuracy.compared,
-                "tells": accuracy.tells,
-            },
+            and {"estimate": accuracy.value, "low": accuracy.low, "labels": accuracy.compared, "tells": accuracy.tells},
             "sentence": " ".join([words, *([accuracy.sentence()] if accuracy else [])]),
             "waiting": _waiting_sentence(drawn),
             "target": _target_state(settings.target, accuracy, left),

@@ -29,10 +29,8 @@ _HOMES = {
     "ProportionDifference": "proportions",
     "TaskRanks": "task_ranks",
     "Threshold": "abstention",
-    "anytime_boundary": "anytime",
     "apply_temperature": "calibration",
     "area_under_risk_coverage": "abstention",
-    "asymptotic_half_width": "anytime",
     "backtest": "extrapolation",
     "benjamini_hochberg": "multiple_testing",
     "binomial_test": "proportions",
@@ -77,6 +75,7 @@ _HOMES = {
     "perfect_calibration_error": "calibration",
     "possible_noise": "power",
     "power_range": "power",
+    "proven_mean": "anytime",
     "rank_over_tasks": "task_ranks",
     "reliability_bins": "calibration",
     "resample_classification": "resampling",
@@ -97,6 +96,7 @@ _HOMES = {
     "selected_f1": "selected",
     "weighted_accuracy": "anytime",
     "unseen_label_share": "proportions",
+    "values_to_prove": "anytime",
     "wilson_interval": "proportions",
     "worse_out_of_fold": "choice",
 }
@@ -113,8 +113,8 @@ if TYPE_CHECKING:
     from warmstart.stats.abstention import smallest_guarantee as smallest_guarantee
     from warmstart.stats.agreement import krippendorff_alpha as krippendorff_alpha
     from warmstart.stats.agreement import krippendorff_interval as krippendorff_interval
-    from warmstart.stats.anytime import anytime_boundary as anytime_boundary
-    from warmstart.stats.anytime import asymptotic_half_width as asymptotic_half_width
+    from warmstart.stats.anytime import proven_mean as proven_mean
+    from warmstart.stats.anytime import values_to_prove as values_to_prove
     from warmstart.stats.anytime import weighted_accuracy as weighted_accuracy
     from warmstart.stats.calibration import apply_temperature as apply_temperature
     from warmstart.stats.calibration import calibration_error_change as calibration_error_change

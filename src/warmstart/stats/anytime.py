@@ -1,25 +1,27 @@
-"""Accuracy while labels come in: intervals that hold at every moment, and one for a single look at the newest model.
+"""Accuracy while labels come in: a lower end that holds at every moment, and an interval for a single look at the newest model.
 
 An ordinary 95% interval holds at one moment that was fixed before. Who looks after every text and stops once it pleases is misled
 more often than in 5% of cases. A confidence sequence holds at all moments together with 95% confidence, so that looking, and
 stopping for any reason, is allowed.
 
-Each value X_s has a mean m_s given all before it, which may change from value to value (a model that is being improved). What is
-covered is the running mean of these, (m_1 + … + m_n) / n. With any prediction P_s of X_s that is made before, and X_s - P_s >= -c,
+Each value X_s has a mean m_s given all before it, which may change from value to value (a model that is being improved), and is at
+least f_s, which is known before. What is covered is the running mean (m_1 + … + m_n) / n. For every stake b > 0
 
-    exp(λ Σ (X_s - m_s) - ψ(λ) Σ (X_s - P_s)²)        ψ(λ) = (-log(1 - cλ) - cλ) / c²
+    product of (1 + b (X_s - f_s)) / (1 + b (m_s - f_s))
 
-is a supermartingale for every λ in [0, 1/c) (Fan, Grama and Liu 2015; Howard et al. 2021, theorem 4), so that by Ville's
-inequality its mixture over λ exceeds 1/α with probability α at most, ever. Mixed with a gamma density it has a closed form
-(Howard et al. 2021, proposition 9). Small squared errors of the predictions give narrow intervals.
+is a martingale: the winnings of one who bets that values are larger than their means (Waudby-Smith and Ramdas 2024). By Jensen's
+inequality the product of the 1 + b (m_s - f_s) is at most (1 + b mean(m - f))^n. So with the true running mean in it, the mean over
+some stakes of
+
+    product of (1 + b (X_s - f_s)) / (1 + b (mean(m) - mean(f)))^n
+
+is never above a martingale that begins at 1, and by Ville's inequality it ever exceeds 1/α with probability α at most. Nothing is
+assumed of the values but their floors, and nothing is asymptotic.
 
 The newest model is usually better than that mean says. Its own accuracy is estimated from predictions for texts that were left out
 (``weighted_accuracy``), whose interval holds for one look.
 
-The same exactness costs width: nothing may be assumed of the values but their range. With some tens of values their mean is nearly
-normal, and the interval of ``asymptotic_half_width`` has 0.6 of that width.
-
-Letters: n values or texts, V the sum of their squared errors, c the scale.
+Letters: n values or texts, b stakes.
 """
 
 from __future__ import annotations
@@ -31,74 +33,54 @@ import numpy as np
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import wilson_interval
 
-BEST_AT = 10.0
-"""the V at which the boundary is closest to that of a single moment: about 100 texts of which 10% are wrong"""
-FEWEST_NORMAL = 30
-"""values after which a mean is taken as nearly normal"""
-_LEAST_VARIANCE = 0.02
-"""of values between 0 and 1: a few that agree by luck say little"""
-_NARROWEST_AT = 60
-"""values at which the asymptotic boundary is narrowest, beside one of a single moment"""
+_STAKES = 2.0 ** np.arange(-2, 6)
+"""all of them are tried at once: large ones are best for tens of values, small ones for thousands"""
+_FAR = 20
+"""times the values so far: what would need more of them is not predicted"""
 _OVERLAP = 1.4
 """so many texts count as one, because the folds are fitted to overlapping texts"""
 
 
-def anytime_boundary(squares: float, scale: float, error: float) -> float:
-    """How far Σ (X_s - m_s) ever gets where the squared errors sum to ``squares``, except with probability ``error`` (one-sided).
+def proven_mean(values: np.ndarray, floors: np.ndarray, error: float = 0.05) -> float:
+    """The lower end for the running mean of the means of ``values`` (n,), valid at all n together except with ``error``.
 
-    By the gamma-exponential mixture (Howard et al. 2021, proposition 9). Parity: tests/test_anytime.py:
-    ``test_the_boundary_is_that_of_the_mixture_over_all_rates``.
+    Each value is at least its floor (``floors``, (n,)), which must be known before it. By betting (Waudby-Smith and Ramdas 2024),
+    with stakes that stay, so that means may change. Simulation: tests/test_anytime.py:
+    ``test_what_is_proven_holds_at_every_moment``.
 
-    >>> round(anytime_boundary(25.0, 1.0, 0.05), 1), round(1.645 * 25.0**0.5, 1)  # the second holds at one moment only
-    (17.5, 8.2)
+    >>> values = np.array([1.0] * 80 + [0.0] * 20)
+    >>> round(proven_mean(values, np.zeros(100)), 3), round(0.8 - 1.645 * 0.04, 3)  # the second holds at one moment only
+    (0.666, 0.734)
     """
     from scipy.optimize import brentq
 
-    goal = -math.log(error)
-    high = 1.0
-    while _log_mixture(high, squares, scale, error) < goal:
-        high *= 2
-    return float(brentq(lambda sum_: _log_mixture(sum_, squares, scale, error) - goal, 0.0, high))
+    floor, won = float(floors.mean()), np.log1p(np.outer(_STAKES, values - floors)).sum(axis=1)
+
+    def beyond(mean: float) -> float:  # what is won, beyond what proves that the running mean is above this one
+        return float(_log_mean_exp(won - len(values) * np.log1p(_STAKES * (mean - floor)))) + math.log(error)
+
+    return float(brentq(beyond, floor, float(values.mean()))) if beyond(floor) > 0 else floor
 
 
-def asymptotic_half_width(values: np.ndarray, scale: float = 1.0, error: float = 0.05, count: int | None = None) -> float:
-    """Half the interval for the running mean of the means of ``values`` (n,), valid at all n together except with ``error``.
+def values_to_prove(values: np.ndarray, floors: np.ndarray, goal: float, error: float = 0.05) -> float:
+    """Further values after which ``proven_mean`` reaches ``goal`` if they are as those so far; infinite if none would soon.
 
-    sd sqrt(2 (n r + 1) / (n^2 r) log(sqrt(n r + 1) / error)) with r = (-2 log error + log(1 - 2 log error)) / 60
-    (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2021, theorem 2.2). It is asymptotic: as the central limit theorem, it holds
-    nearly, and the better the more values there are; with fewer than 30 it is infinite. The values so far may lack a rare one that
-    is far off, such as a wrong answer of great weight: so the variance is taken as if there were one more, ``scale`` from the
-    mean, and at least 0.02; without that, up to a third of the sequences are misled. With ``count``: after so many values, if they
-    vary as these do. Simulation: tests/test_anytime.py: ``test_the_asymptotic_interval_nearly_holds_at_every_moment``.
+    By the same stakes (Waudby-Smith and Ramdas 2024). Parity: tests/test_anytime.py:
+    ``test_the_values_that_a_proof_needs_are_enough``.
 
-    >>> values = np.array([1.0] * 80 + [0.0] * 20)
-    >>> [round(asymptotic_half_width(values, count=count), 3) for count in (29, 50, 100, 400)]
-    [inf, 0.176, 0.125, 0.065]
+    >>> values_to_prove(np.array([1.0] * 80 + [0.0] * 20), np.zeros(100), 0.7)
+    76
     """
-    n = len(values) if count is None else count
-    if n < FEWEST_NORMAL:
-        return math.inf
-    rate = (-2 * math.log(error) + math.log(1 - 2 * math.log(error))) / _NARROWEST_AT
-    grown = n * rate + 1
-    wide = 2 * grown / (n**2 * rate) * math.log(math.sqrt(grown) / error)
-    variance = (float(((values - values.mean()) ** 2).sum()) + scale**2) / (len(values) + 1)
-    return math.sqrt(max(variance, _LEAST_VARIANCE) * wide)
+    count = len(values)
+    growth = np.log1p(np.outer(_STAKES, values - floors)).mean(axis=1) - np.log1p(_STAKES * max(goal - floors.mean(), 0))
+    totals = np.arange(count, _FAR * count)
+    proves = _log_mean_exp(np.outer(growth, totals)) >= -math.log(error)
+    return int(totals[proves.argmax()]) - count if proves.any() else math.inf
 
 
-def _log_mixture(sum_: float, squares: float, scale: float, error: float) -> float:
-    """The logarithm of the gamma-exponential mixture (Howard et al. 2021, proposition 9)."""
-    square, goal = scale**2, -math.log(error)
-    prior = BEST_AT / (2 * goal + math.log(1 + 2 * goal)) / square
-    shape, rate = squares / square + prior, (scale * sum_ + squares) / square + prior
-    constant = prior * math.log(prior) - _log_lower_gamma(prior, prior)
-    return constant + _log_lower_gamma(shape, rate) - shape * math.log(rate) + rate - prior
-
-
-def _log_lower_gamma(shape: float, end: float) -> float:
-    """The logarithm of the lower incomplete gamma function, not regularised."""
-    from scipy.special import gammainc, gammaln
-
-    return float(gammaln(shape) + np.log(gammainc(shape, end)))
+def _log_mean_exp(logarithms: np.ndarray) -> np.ndarray:
+    """Over the stakes, the first axis."""
+    return np.asarray(np.logaddexp.reduce(logarithms, axis=0)) - math.log(len(_STAKES))
 
 
 def weighted_accuracy(right: np.ndarray, remaining: np.ndarray, probabilities: np.ndarray) -> Estimate:
