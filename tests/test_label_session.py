@@ -336,3 +336,29 @@ def test_vectors_of_a_model_are_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     first = module.pool_vectors(texts, "model", tmp_path, loaded=object())  # type: ignore[arg-type]
     monkeypatch.setattr(module, "_frozen_vectors", None)
     assert np.array_equal(module.pool_vectors(texts, "model", tmp_path), first)
+
+
+def test_the_names_of_labels_know_something_before_the_first_answer(tmp_path: Path) -> None:
+    """Texts are compared with the names until there are 50 labels; one that was merged is named no more."""
+    chance = np.random.default_rng(0)
+    truth = chance.integers(1, 4, 120)
+    vectors = np.eye(4)[truth] + chance.normal(0, 0.2, (120, 4))
+    project = Project.create(
+        tmp_path, name="p", type="classification", labels=["a", "b", "c"], texts=[f"text {i}" for i in range(120)]
+    )
+    project.change_settings(suggest="yes", mixture={"random": 0.1, "uncertain": 0.9})
+    session = LabelSession(project, vectors, names={label: np.eye(4)[label] for label in (1, 2, 3)})
+    session.learner.wait()
+    beliefs = session.learner.beliefs
+    assert beliefs is not None
+    assert (beliefs.learned_from, (beliefs.predicted == truth).mean() > 0.9) == (0, True)
+    assert "likely" in [*(session.next(person) or {} for person in "defgh")][-1]
+    session.merge_labels("Ada", 3, 1)
+    session.learner.wait()
+    assert session.learner.beliefs is not None
+    assert session.learner.beliefs.classes.tolist() == [1, 2]
+    for text in range(50):
+        project.answer(project.draw(text=text, person="Ada", queue="new").id, "Ada", min(int(truth[text]), 2), 1.0)
+    session.learner.learn()
+    assert session.learner.beliefs.learned_from == 50
+    session.close()

@@ -9,6 +9,7 @@ Letters: N texts of the pool, n of them labelled, D width, C classes, M members.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,8 @@ _REPETITIONS = 3
 """of the folds, for the accuracy of the newest model"""
 LEARNER_STRENGTHS = (0.01, 0.1, 1.0)
 """values of C of a logistic regression on standardised vectors; the first until there are enough labels to choose"""
+_NAME_WORTH, _SHARPNESS = 3.0, 10.0
+"""texts that the name of a label counts as; what similarities (cosines) are multiplied by"""
 _FOLDS = 5
 """of the labelled texts, for predictions by models that did not learn from a text"""
 
@@ -55,18 +58,17 @@ class Beliefs:
         return np.asarray(ranked[:, -1] - ranked[:, -2])
 
 
-def standardised_vectors(vectors: np.ndarray) -> np.ndarray:
+def standardised_vectors(vectors: np.ndarray, pool: np.ndarray | None = None) -> np.ndarray:
     """(N, D) float32, each dimension with mean 0 and variance 1 over the pool: else a few large ones hide all others."""
-    spread = vectors.std(axis=0)
-    return np.ascontiguousarray((vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1), dtype=np.float32)
+    pool = vectors if pool is None else pool
+    spread = pool.std(axis=0)
+    return np.ascontiguousarray((vectors - pool.mean(axis=0)) / np.where(spread > 0, spread, 1), dtype=np.float32)
 
 
 def fit_beliefs(
     vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, version: int, seed: int, strength: float = LEARNER_STRENGTHS[0]
-) -> Beliefs | None:
-    """Fit the members to the labelled ``texts`` (n,), places in ``vectors`` (N, D), with ``labels`` (n,); None with one class."""
-    if len(set(labels.tolist())) < 2:
-        return None
+) -> Beliefs:
+    """Fit the members to the labelled ``texts`` (n,), places in ``vectors`` (N, D), with ``labels`` (n,) of two or more classes."""
     members = list[np.ndarray]()
     for member in range(MEMBERS):
         weights = rng(seed, "member", version, member).exponential(size=len(labels))
@@ -75,6 +77,17 @@ def fit_beliefs(
     mean = np.mean(members, axis=0)
     information = _entropy(mean) - np.mean([_entropy(one) for one in members], axis=0)
     return Beliefs(version, classes, mean, np.maximum(information, 0), len(labels))
+
+
+def named_beliefs(
+    vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, version: int, names: Mapping[int, np.ndarray]
+) -> Beliefs:
+    """While there are few labels: texts are like the means of classes, where the name of a label counts as three texts.
+
+    ``names`` are label ids and the vectors (D,) of what they mean; what labels mean is known before the first answer.
+    """
+    classes, probabilities = _named_probabilities(names, vectors[texts], labels, vectors)
+    return Beliefs(version, classes, probabilities, _entropy(probabilities), len(labels))
 
 
 def best_strength(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int) -> tuple[float, np.ndarray, np.ndarray]:
@@ -89,33 +102,53 @@ def best_strength(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, se
 
 
 def held_out_probabilities(
-    vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int, strength: float = LEARNER_STRENGTHS[0]
+    vectors: np.ndarray,
+    texts: np.ndarray,
+    labels: np.ndarray,
+    seed: int,
+    strength: float = LEARNER_STRENGTHS[0],
+    names: Mapping[int, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The classes (C,), and for each labelled text (n, C) the probabilities by a model of the other folds."""
-    classes, found = np.unique(labels), np.zeros((len(labels), len(np.unique(labels))))
+    """The classes (C,), and for each labelled text (n, C) the probabilities by a model of the other folds, and of ``names``."""
+    classes = np.unique([*labels, *(names or ())])
+    found = np.zeros((len(labels), len(classes)))
     fold = rng(seed, "folds").permutation(len(labels)) % _FOLDS
     for number in range(_FOLDS):
         learns, chosen = fold != number, fold == number
-        if len(set(labels[learns].tolist())) < 2 or not chosen.any():
+        if not chosen.any() or (not names and len(set(labels[learns].tolist())) < 2):
             found[chosen] = 1 / len(classes)
             continue
-        some, probabilities = _probabilities(strength, vectors[texts[learns]], labels[learns], None, vectors[texts[chosen]])
+        given, of = (vectors[texts[learns]], labels[learns]), vectors[texts[chosen]]
+        some, probabilities = _named_probabilities(names, *given, of) if names else _probabilities(strength, *given, None, of)
         found[np.ix_(chosen, np.searchsorted(classes, some))] = probabilities
     return classes, found
 
 
 def left_out_predictions(
-    beliefs: Beliefs, vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int, strength: float
+    beliefs: Beliefs, texts: np.ndarray, held_out: Callable[[int], tuple[np.ndarray, np.ndarray]]
 ) -> np.ndarray:
     """(3, N) label ids that models which did not learn from a text predict for it.
 
-    For the labelled ``texts`` (n,) by repeated folds; for the others by the beliefs, which learned from the same labels.
+    For the labelled ``texts`` (n,) by repeated folds: ``held_out(k)`` is as ``held_out_probabilities`` in the k-th repetition; for
+    the others by the beliefs, which learned from the same labels.
     """
     found = np.tile(beliefs.predicted, (_REPETITIONS, 1))
     for number in range(_REPETITIONS):
-        classes, probabilities = held_out_probabilities(vectors, texts, labels, seed + number, strength)
+        classes, probabilities = held_out(number)
         found[number, texts] = classes[probabilities.argmax(axis=1)]
     return found
+
+
+def _named_probabilities(
+    names: Mapping[int, np.ndarray], vectors: np.ndarray, labels: np.ndarray, of: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    from scipy.special import softmax
+    from sklearn.preprocessing import normalize
+
+    classes, rows = np.unique([*labels, *names]), normalize(vectors) if len(vectors) else vectors
+    known = {label: _NAME_WORTH * normalize(vector[None])[0] for label, vector in names.items()}
+    means = np.stack([rows[labels == one].sum(axis=0) + known.get(int(one), 0.0) for one in classes])
+    return classes, np.asarray(softmax(_SHARPNESS * normalize(of) @ normalize(means).T, axis=1))
 
 
 def _probabilities(

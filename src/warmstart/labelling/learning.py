@@ -12,7 +12,15 @@ import numpy as np
 
 from warmstart.labelling.accuracy import FEWEST_FOR_FIGURES
 from warmstart.labelling.doubts import likely_wrong
-from warmstart.labelling.learner import LEARNER_STRENGTHS, Beliefs, best_strength, fit_beliefs, left_out_predictions
+from warmstart.labelling.learner import (
+    LEARNER_STRENGTHS,
+    Beliefs,
+    best_strength,
+    fit_beliefs,
+    held_out_probabilities,
+    left_out_predictions,
+    named_beliefs,
+)
 from warmstart.system.console import console
 
 FEWEST_FOR_DOUBTS = 50
@@ -26,8 +34,15 @@ _GROWTH = 1.1
 class BackgroundLearner:
     """The newest beliefs about the pool, and which labels are likely wrong."""
 
-    def __init__(self, vectors: np.ndarray, labelled: Callable[[], Mapping[int, int]], version: int, seed: int) -> None:
-        self.vectors = vectors
+    def __init__(
+        self,
+        vectors: np.ndarray,
+        labelled: Callable[[], Mapping[int, int]],
+        version: int,
+        seed: int,
+        names: Callable[[], Mapping[int, np.ndarray]] = dict,
+    ) -> None:
+        self.vectors, self._names = vectors, names
         self.beliefs: Beliefs | None = None
         self.doubtful: tuple[int, ...] = ()
         """texts, the least credible label first"""
@@ -88,17 +103,26 @@ class BackgroundLearner:
         """Fit the next version."""
         meaning, labelled = self._meaning, self._labelled()
         texts, labels = np.array([*labelled], dtype=np.int64), np.array([*labelled.values()], dtype=np.int64)
-        beliefs = fit_beliefs(self.vectors, texts, labels, self._version + 1, self._seed, self._strength)
-        if beliefs is None:
+        names = self._names() if len(labels) < FEWEST_FOR_DOUBTS else {}
+        if len(names) < 2 and len(set(labels.tolist())) < 2:
             return
-        self._version += 1
-        self.beliefs = beliefs
         if len(labels) >= max(FEWEST_FOR_DOUBTS, _GROWTH * self._doubted_at):
             self._doubted_at = len(labels)
             self._strength, classes, probabilities = best_strength(self.vectors, texts, labels, self._seed)
             self.doubtful = tuple(texts[likely_wrong(labels, classes, probabilities)].tolist())
-        if len(labels) >= FEWEST_FOR_FIGURES and not self.checked <= len(labels) < _GROWTH * self.checked:
-            left_out = left_out_predictions(beliefs, self.vectors, texts, labels, self._seed, self._strength)
+        self._version += 1
+        if len(names) > 1:
+            beliefs = named_beliefs(self.vectors, texts, labels, self._version, names)
+        else:
+            beliefs = fit_beliefs(self.vectors, texts, labels, self._version, self._seed, self._strength)
+        self.beliefs = beliefs
+        switched = self.checked < FEWEST_FOR_DOUBTS <= len(labels)  # to another model than that of the names
+        if len(labels) >= FEWEST_FOR_FIGURES and (switched or not self.checked <= len(labels) < _GROWTH * self.checked):
+            left_out = left_out_predictions(
+                beliefs,
+                texts,
+                lambda number: held_out_probabilities(self.vectors, texts, labels, self._seed + number, self._strength, names),
+            )
             with self._told:
                 if meaning == self._meaning:
                     self.left_out, self.checked = left_out, len(labels)

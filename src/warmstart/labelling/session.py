@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from statistics import median
@@ -31,13 +31,13 @@ from warmstart.labelling.accuracy import (
     running_accuracy,
 )
 from warmstart.labelling.answered import AnsweredQuery, answered_texts, correct
-from warmstart.labelling.learning import BackgroundLearner
+from warmstart.labelling.learning import FEWEST_FOR_DOUBTS, BackgroundLearner
 from warmstart.labelling.outlook import outlook
 from warmstart.labelling.project import Project
 from warmstart.labelling.records import CORRECTION, DISAGREEMENT, IMPORTED, Draw, Value
 from warmstart.labelling.selection import Distances, Mixture, draw_text
 from warmstart.labelling.training import Training
-from warmstart.labelling.vectors import pool_vectors
+from warmstart.labelling.vectors import label_words, name_vectors, pool_vectors
 from warmstart.seeding import rng
 from warmstart.stats.agreement import krippendorff_interval
 from warmstart.stats.extrapolation import round_labels
@@ -62,7 +62,7 @@ _LONGEST = 300.0
 class LabelSession:
     """People who label the texts of a project, and a model that learns from them."""
 
-    def __init__(self, project: Project, vectors: np.ndarray, seed: int = 0) -> None:
+    def __init__(self, project: Project, vectors: np.ndarray, seed: int = 0, names: Mapping[int, np.ndarray] | None = None) -> None:
         self.project, self.mixture, self.seed = project, Mixture.of(project.settings.mixture), seed
         self._lock, self._distances = threading.RLock(), Distances(vectors)
         draws = project.draws()
@@ -73,7 +73,7 @@ class LabelSession:
         self._status: tuple[object, dict[str, Any]] | None = None
         self._status_lock = threading.Lock()
         version = max((draw.version for draw in draws), default=0)
-        self.learner = BackgroundLearner(vectors, self._labels_to_learn, version, seed)
+        self.learner = BackgroundLearner(vectors, self._labels_to_learn, version, seed, partial(_standing, project, names or {}))
         self.learner.wake()
         self.training = Training(project)
 
@@ -81,9 +81,15 @@ class LabelSession:
     def open(cls, project: Project, seed: int = 0, encoder: Bundle | None = None) -> LabelSession:
         """A session on a project, by its settings; ``encoder`` is the model of its vectors, if it is loaded already.
 
-        Raises ``ModelError`` if it cannot be loaded.
+        With an encoder, the names of the labels are a model until there are enough labels. Raises ``ModelError`` if it cannot be
+        loaded.
         """
-        return cls(project, pool_vectors(project.texts, project.settings.vectors, project.folder, encoder), seed)
+        about = (project.texts, project.settings.vectors, project.folder, encoder)
+        names = dict[int, np.ndarray]()
+        if project.settings.vectors and project.type == "classification" and len(project.labelled()) < FEWEST_FOR_DOUBTS:
+            meant = {label: words for label, words in label_words(project).items() if words}
+            names = dict(zip(meant, name_vectors([*meant.values()], *about), strict=True)) if meant else names
+        return cls(project, pool_vectors(*about), seed, names)
 
     def close(self) -> None:
         """End the background work, and close the project."""
@@ -424,6 +430,11 @@ class LabelSession:
             units = [[text] for text in votes]
         alpha, low, high = krippendorff_interval(units)
         return {"alpha": alpha, "low": low, "high": high, "texts": len(votes)} if np.isfinite(alpha) else None
+
+
+def _standing(project: Project, names: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """The vectors of the names of labels that were not merged."""
+    return {one.id: names[one.id] for one in project.labels() if one.id in names}
 
 
 def _target_state(target: float | None, accuracy: RunningAccuracy | None, left: int) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from warmstart.labelling.learner import standardised_vectors
 from warmstart.system.storage import atomic_write, sha256
 
 if TYPE_CHECKING:
+    from warmstart.labelling.project import Project
     from warmstart.model.bundle import Bundle
 
 _DIMENSIONS = 100
@@ -31,18 +32,44 @@ def pool_vectors(texts: Sequence[str], model: str, folder: Path, loaded: Bundle 
     """
     if not model:
         return standardised_vectors(_latent_semantic_vectors(texts))
+    return standardised_vectors(_kept_vectors(texts, model, folder, loaded))
+
+
+def name_vectors(
+    meanings: Sequence[str], texts: Sequence[str], model: str, folder: Path, loaded: Bundle | None = None
+) -> np.ndarray:
+    """(C, D) vectors of what labels mean, in words, standardised as those of the pool's ``texts``."""
+    from warmstart.interop.encoders import find_model
+    from warmstart.model.files import load_bundle
+
+    loaded = loaded or load_bundle(find_model(model))
+    pool = _kept_vectors(texts, model, folder, loaded)
+    return standardised_vectors(_frozen_vectors(meanings, loaded), pool)
+
+
+def label_words(project: Project) -> dict[int, str]:
+    """Label id -> what it means: as the project's task says, or the words of its name; empty for one without a letter."""
+    from warmstart.data.task import words_of_name
+    from warmstart.tasks.load import load_task
+
+    task = load_task(project.task) if project.task and Path(project.task).is_file() else None
+    said = dict(zip(task.labels, task.label_meanings, strict=True)) if task else {}
+    return {one.id: said.get(one.name) or words_of_name(one.name) for one in project.labels()}
+
+
+def _kept_vectors(texts: Sequence[str], model: str, folder: Path, loaded: Bundle | None) -> np.ndarray:
     from warmstart.interop.encoders import find_model
     from warmstart.model.files import load_bundle, model_digest
 
     digest = sha256(json.dumps([model_digest(model), *texts]).encode())[:16]
     file = folder / f"vectors-{digest}.npy"
     if file.is_file():
-        return standardised_vectors(np.load(file, allow_pickle=False))
+        return np.asarray(np.load(file, allow_pickle=False))
     vectors = _frozen_vectors(texts, loaded or load_bundle(find_model(model)))
     buffer = io.BytesIO()
     np.save(buffer, vectors, allow_pickle=False)
     atomic_write(file, buffer.getvalue())
-    return standardised_vectors(vectors)
+    return vectors
 
 
 def _latent_semantic_vectors(texts: Sequence[str]) -> np.ndarray:

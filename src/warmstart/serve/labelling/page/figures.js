@@ -91,7 +91,7 @@ function showModel({ sentence, waiting, target, price, model }) {
   part("target").textContent = target?.sentence ?? "";
   part("price").textContent = price?.sentence ?? "";
   part("model").textContent = model
-    ? `Model ${model.version}, from ${count(model.labels, "label")}${model.fitting ? "; it is learning from the latest ones" : ""}.`
+    ? `Model ${model.version}, from ${model.labels ? count(model.labels, "label") : "the names of the labels"}${model.fitting ? "; it is learning from the latest ones" : ""}.`
     : "";
 }
 
