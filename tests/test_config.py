@@ -154,7 +154,7 @@ def fields_of(settings: type[Config]) -> set[tuple[str, bool]]:
 
 def test_a_setting_changes_the_result_unless_its_field_says_otherwise() -> None:
     """Only where a result is written, how it is computed and what else is asked, in every command and in groups of settings."""
-    places = {"out", "cache", "resume", "tracker", "jobs", "threads", "backend", "slurm", "plan"}
+    places = {"out", "cache", "resume", "tracker", "jobs", "threads", "backend", "slurm", "plan", "link"}
     ways = {"compile", "activation_checkpointing", "shard"}
     for name, command in COMMANDS.items():
         settings, _ = command.load()
