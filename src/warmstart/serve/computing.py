@@ -4,12 +4,14 @@ Requests wait in queues of bounded length, and never are two computed at once. S
 the next batch, up to about ``batch_tokens``. A batch that is not full waits at most ``wait_seconds`` for more, but not once every
 open request is in it: a single client waits for nobody. A request of several texts with more than a quarter of ``batch_tokens`` is
 large. Another thread computes it in parts of that size, and after each product of a network (``make_way``) lets go first who waits:
-who asks about a text waits for one product of one part, however many texts others have sent, and however long they are.
+who asks about a text waits for one product of one part, however many texts others have sent, and however long they are. Between
+two turns it computes for ``STRETCH`` at least, so that many short requests slow a large one down, but never stop it.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
@@ -20,6 +22,8 @@ from typing import Any
 
 JOINED_TOKENS, WAIT_SECONDS, QUEUE = 1024, 0.005, 256
 """what a server takes by default"""
+STRETCH = 0.01
+"""seconds that a large request computes before it lets others go first again"""
 Compute = Callable[[Sequence[Any]], Sequence[Any]]
 """inputs -> an answer for each"""
 _here = threading.local()
@@ -27,8 +31,9 @@ _here = threading.local()
 
 def make_way(*_: object) -> None:
     """A forward hook of the products of served networks: in a thread that computes large requests it lets go first who waits."""
-    if turns := getattr(_here, "turns", None):
+    if (turns := getattr(_here, "turns", None)) and time.perf_counter() - _here.since >= STRETCH:
         turns.offer()
+        _here.since = time.perf_counter()
 
 
 class BusyError(Exception):
@@ -145,7 +150,7 @@ class Computer:
             thread.join()
 
     def _work_in_parts(self) -> None:
-        _here.turns = self.turns
+        _here.turns, _here.since = self.turns, time.perf_counter()
         self._work(self._next_part)
 
     def _work(self, take: Callable[[], list[_Job]]) -> None:
