@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -512,15 +513,16 @@ def test_a_text_waits_for_a_part_of_a_batch_only() -> None:
     def slow(name: str) -> Callable[[Sequence[int]], list[int]]:
         def compute(inputs: Sequence[int]) -> list[int]:
             go.wait()
+            time.sleep(0.002)  # as a network, which lets other threads run
             seen.append((name, len(inputs)))
             return [-one for one in inputs]
 
         return compute
 
-    large = [computer.submit("key", range(1000), 10_000, slow(name)) for name in ("one", "other")]
+    large = [computer.submit("key", range(100), 1_000, slow(name)) for name in ("one", "other")]
     small = [computer.submit("key", [number], 50, slow(f"text {number}")) for number in (1, 2, 3)]
     go.set()
-    assert [[*one.result(60)] for one in large] == [[-one for one in range(1000)]] * 2
+    assert [[*one.result(60)] for one in large] == [[-one for one in range(100)]] * 2
     assert [one.result(0) for one in small] == [[-1], [-2], [-3]]
     computer.stop()
     assert {count for name, count in seen if "text" not in name} == {2}, "a quarter of a batch of 100 tokens, in texts of 10"
