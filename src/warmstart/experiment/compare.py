@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.baselines.simple import constant_score
+from warmstart.data.budget import label_budget
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.experiment.choice import TRANSFER
@@ -28,6 +29,7 @@ from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.stack import STACK
 from warmstart.experiment.store import read_predictions
+from warmstart.experiment.student import no_student
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep, with_student
 from warmstart.experiment.trial import STUDENT, Method, SweepRuns
 from warmstart.finetuning.schemes import SCHEMES
@@ -115,10 +117,10 @@ class FinishedTrials:
         """Fit a method once more, with its first seed. Raises ``ModelError`` if it ignores the texts."""
         recommended = name == RECOMMENDED
         if name == STUDENT and comparison.student is None:
-            raise ModelError(
-                "there is no student to save: it needs fewer than 300 labels, texts without labels, an encoder that is fine-tuned, "
-                "time, and a stack that is better than this encoder; name another method with --save"
-            )
+            drawn = self.labels if self.sweep.config.labels else None
+            reason = no_student(self.sweep.config, self.sweep.budget(drawn), self.sweep.methods)
+            reason = reason or "the time was too short, or the stack is no better than one network on the texts that choose"
+            raise ModelError(f"there is no student to save: {reason}; name another method with --save")
         named = comparison.student if name == STUDENT else comparison.recommended if recommended else None
         method = named.method if named else named_method(name, self.sweep.methods)
         if method.name == MAJORITY_LABEL:
@@ -142,6 +144,16 @@ def named_method(name: str, methods: Sequence[Method]) -> Method:
     return known[name]
 
 
+def check_save(config: RaceConfig, task: Task, methods: Sequence[Method]) -> None:
+    """Raise ``ConfigError`` for a ``--save`` that this race cannot meet, before its first trial."""
+    if config.save == STUDENT:
+        labels = config.numbers_of_labels[-1]
+        if reason := no_student(config, label_budget(task, labels, config.selection_with(labels), config.seed), methods):
+            raise ConfigError(f"--save {STUDENT}: this race has no student: {reason}; name another method")
+    elif config.save not in (None, RECOMMENDED):
+        named_method(config.save, methods)
+
+
 def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
     """The settings of a race on one task, with the schemes that always run, and a selection that needs only texts that it has."""
     changes: dict[str, Any] = {"schemes": (*ALWAYS_RUN, *config.schemes)}
@@ -159,8 +171,7 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
     if given and not len(given.test):
         raise DataError("methods are compared on test texts, but the task has none; hold some out, or use ws.fit, which needs none")
     sweep = open_sweep(with_frozen(config, given), given)
-    if config.save not in (None, RECOMMENDED, STUDENT):
-        named_method(str(config.save), sweep.methods)  # refused before the first trial, not after the last
+    check_save(sweep.config, sweep.task, sweep.methods)
     runs = dict[int, SweepRuns]()
     for labels in config.numbers_of_labels:
         if len(config.labels) > 1:

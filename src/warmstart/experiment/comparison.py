@@ -38,6 +38,7 @@ from warmstart.experiment.choice import (
 )
 from warmstart.experiment.draws import Draws
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE, Recommendation, seconds_with_pretraining
+from warmstart.json_output import plain
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, detection_limit
 from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
@@ -46,6 +47,7 @@ from warmstart.stats.formatting import (
     percent,
     percent_interval,
     percent_range,
+    percent_value,
     points,
     points_interval,
     sentence_case,
@@ -310,16 +312,30 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         stack = next((one for one in self.ranking.methods if one.method.family == "stack"), None)
         return stack.with_seeds({*self.student.seeds}) if self.student and stack else None
 
+    @property
+    def _gap_of_student(self) -> Difference | None:
+        """Its test score less that of the stack that taught it."""
+        one, other = self.student, self.taught_by
+        return paired_difference(one.test_scores, other.test_scores) if one and other else None
+
+    @property
+    def student_costs(self) -> str:
+        """What the student loses against its stack on the test texts, as a sentence; empty if that may be nothing."""
+        if not (gap := self._gap_of_student) or not gap.high < 0:
+            return ""
+        lost = f"{percent_value(-gap.mean)} points against the stack ({percent_range(-gap.high, -gap.low)})"
+        return f"A single network costs {lost}."
+
     def _one_network(self) -> list[str]:
         """The network that the stack taught beside it, on the test texts."""
-        if not (self.student and self.taught_by):
+        if not (self.student and (gap := self._gap_of_student)):
             return []
-        gap, score = paired_difference(self.student.test_scores, self.taught_by.test_scores), self.interval(self.student)
-        return [
+        kept = (
             f"One network can replace the stack (`--save {self.student.name}`): taught by that of the first seed, it reaches "
-            f"{percent_interval(score.mean, score.low, score.high)} on the test texts, against this stack "
-            f"{points_interval(gap.mean, gap.low, gap.high)}."
-        ]
+            f"{with_ends(self.interval(self.student), percent_interval)} on the test texts, against this stack "
+            f"{with_ends(gap, points_interval)}."
+        )
+        return [self.student_costs or kept]
 
     def _labels_and_choice(self) -> list[str]:
         """What the labels were for, and what choosing cost."""
@@ -428,7 +444,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "against_best": self._difference_rows(),
             "test_split": self.ledger.to_dict(),
             "plan": self.plan.to_dict() if self.plan else None,
-            "student": self._row_of(self.student) if self.student else None,
+            "student": plain(self._row_of(self.student)) if self.student else None,
         }
 
     def _method_rows(self) -> list[dict[str, Any]]:

@@ -287,10 +287,10 @@ def _fine_tune(
     bundle, shared, encoded = prepared(trial, context)
     budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
+    texts = taught() if taught else encoded
     with track_peak_memory(pick_device()) as peak:
         started = time.perf_counter()
         scratch = trial.method.family == "scratch"
-        texts = taught() if taught else encoded
         done = fine_tune_within(bundle, texts, budget, config, choice, scratch=scratch)
         seconds, saved = time.perf_counter() - started, features.seconds_saved
     test = done.choosing[:0] if done.final.test_predictions is None else done.final.test_predictions

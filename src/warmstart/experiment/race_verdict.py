@@ -134,7 +134,8 @@ def _one_network(result: Comparison) -> Iterator[str]:
     """The network that the stack taught, where the stack is recommended."""
     if result.student and result.taught_by and result.recommended.method.family == "stack":
         own, stack = (score_words(result.task.metric, one.test_scores.scores[0]) for one in (result.student, result.taught_by))
-        yield f"One network that the stack taught gets {own}, where the stack gets {stack}."
+        kept = f"One network, taught by the stack of the first seed, gets {own}, where that one gets {stack}."
+        yield result.student_costs or kept
 
 
 def _steps(result: Comparison, folder: Path | None, config: Config | None, *, kept: bool) -> Iterator[NextStep]:
@@ -145,7 +146,7 @@ def _steps(result: Comparison, folder: Path | None, config: Config | None, *, ke
         yield NextStep("race", "Go on with the methods that had no time", again)
     if result.recommended.name != MAJORITY_LABEL and not kept:
         yield NextStep("race", "Keep it as a model", f"{again} --save recommended")
-        if result.recommended.method.family == "stack" and result.student:
+        if result.recommended.method.family == "stack" and result.student and not result.student_costs:
             yield NextStep("race", "Keep one network in its place", f"{again} --save {result.student.name}")
     if result.task.single_label:
         yield NextStep("label", "Label more", label_command(str(getattr(config, "task", "task.yaml")), result.task.labels))

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from warmstart.baselines.choice import fitted_baseline
 from warmstart.errors import ModelError, UncheckedWarning
 from warmstart.experiment.execution import baseline_within, constant_of
 from warmstart.experiment.inputs import prepared, trial_budget
-from warmstart.experiment.stack import STACK, trials_of_seed
+from warmstart.experiment.stack import STACK, trials_in
 from warmstart.experiment.store import SweepContext, TrialPredictions, read_predictions, trial_settings
 from warmstart.experiment.student import stack_record, with_stack
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
@@ -95,14 +94,12 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     calibration = fitted_calibration(budget, scored.choosing if len(scored.choosing) else None) if labelled else None
     record = _record(trial, runs.results[trial], context)
     record = record.model_copy(update={"budget": (*record.budget, *([chosen] if chosen else []))})
-    if method.family == STACK:
-        model: Bundle | Stack | FittedBaseline = refit_stack(trial, runs, context)
-    elif trial in runs.teachers:
-        taught = taught_by_stack(trial, runs, context)
-        model = _fit_network(trial, runs.results[trial], context, taught)
+    taught = taught_by_stack(trial, runs, context) if trial in runs.teachers else None
+    if taught:
         record = record.model_copy(update={"teacher": stack_record(taught)})
-    else:
-        model = _fitted(trial, runs.results[trial], context)
+    model: Bundle | Stack | FittedBaseline
+    stacked = method.family == STACK
+    model = refit_stack(trial, runs, context) if stacked else _fitted(trial, runs.results[trial], context, taught)
     if isinstance(model, FittedBaseline):
         model = Stack((Member(method.name, model),), budget.task.type, budget.task.labels)
     model = replace(model, history=(*model.history, record), calibration=calibration)
@@ -111,17 +108,15 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
 
 
 def taught_by_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> EncodedTask:
-    """The texts of a student, with those that its teacher labels, once that is fitted again."""
-    teacher = runs.teachers[trial]
-    return with_stack(trial, teacher, refit_stack(teacher, runs, context), context)
+    """The texts of a student, with those that its teacher labels, which is fitted again unless its labels are kept."""
+    return with_stack(trial, partial(refit_stack, runs.teachers[trial], runs, context), context)
 
 
 def refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
     """The members that were combined for the seed of ``trial``, each fitted again."""
     task, members = trial_budget(trial, context).task, list[Member]()
-    by_id = {one.method.id: one for one in trials_of_seed(runs.trials, trial.seed)}
-    for name, weight, temperature in runs.results[trial].members:
-        one = by_id[name]
+    found = runs.results[trial]
+    for one, (_, weight, temperature) in zip(trials_in(trial, found, runs.trials), found.members, strict=True):
         result = runs.results[one]
         model = _fitted(one, result, context)
         if isinstance(model, Bundle):
@@ -130,20 +125,19 @@ def refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
     return Stack(tuple(members), task.type, task.labels)
 
 
-def _fitted(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle | FittedBaseline:
-    """The model of a trial; of one that diverged, the constant prediction that stands for it."""
+def _fitted(trial: Trial, result: TrialResult, context: SweepContext, taught: EncodedTask | None = None) -> Bundle | FittedBaseline:
+    """The model of a trial, of a student by ``taught``; of one that diverged, the constant prediction that stands for it."""
     if result.diverged:
         trial = constant_of(trial, context)
     threads = torch.get_num_threads()
     torch.set_num_threads(result.threads or threads)
     try:
-        fit: Callable[..., Any] = _fit_network if trial.method.fine_tunes else _fit_baseline
-        return fit(trial, result, context)
+        return _fit_network(trial, result, context, taught) if trial.method.fine_tunes else _fit_baseline(trial, context)
     finally:
         torch.set_num_threads(threads)
 
 
-def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> FittedBaseline:
+def _fit_baseline(trial: Trial, context: SweepContext) -> FittedBaseline:
     budget, run, _ = baseline_within(trial, context)
     if trial.method.family != "frozen":
         return fitted_baseline(run)
@@ -159,8 +153,8 @@ def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> F
     return replace(baseline, known=KnownTexts.of(vectors, learned.labels, learned.units, len(budget.task.labels)))
 
 
-def _fit_network(trial: Trial, result: TrialResult, context: SweepContext, taught: EncodedTask | None = None) -> Bundle:
-    """One fit, of as many steps as the trial's last one; of a student by ``taught``."""
+def _fit_network(trial: Trial, result: TrialResult, context: SweepContext, taught: EncodedTask | None) -> Bundle:
+    """One fit, of as many steps as the trial's last one."""
     bundle, _, encoded = prepared(trial, context)
     encoded = taught or encoded
     budget, scratch = trial_budget(trial, context), trial.method.family == "scratch"

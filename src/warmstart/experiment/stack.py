@@ -40,6 +40,12 @@ def trials_of_seed(trials: Sequence[Trial], seed: int) -> list[Trial]:
     return [trial for trial in trials if trial.method.family != STACK and (trial.seed == seed or trial.same_for_every_seed)]
 
 
+def trials_in(stack: Trial, result: TrialResult, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials that a stack combines, in the order of its members."""
+    by_id = {one.method.id: one for one in trials_of_seed(trials, stack.seed)}
+    return [by_id[name] for name, *_ in result.members]
+
+
 def stackable_trials(results: Mapping[Trial, TrialResult]) -> list[Trial]:
     """The trials that predict probabilities, the lowest loss on the texts that choose first.
 

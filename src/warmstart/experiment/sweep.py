@@ -47,7 +47,7 @@ from warmstart.experiment.ranking import Ranking, rank
 from warmstart.experiment.refit import taught_by_stack
 from warmstart.experiment.stack import STACK, trials_of_seed
 from warmstart.experiment.store import HeldTask, SweepContext, find_result, result_file
-from warmstart.experiment.student import student_pool, student_trials
+from warmstart.experiment.student import no_student, student_trials
 from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
@@ -333,15 +333,11 @@ def run_sweep(sweep: Sweep, labels: int | None, *, racing: bool = False) -> Swee
 
 def with_student(sweep: Sweep, runs: SweepRuns) -> SweepRuns:
     """The same with the network that the stack teaches, if the time allows; where labels are few, and there is a pool."""
-    config, task, context = sweep.config, sweep.task, sweep.context
+    context = sweep.context
     stacks = {trial: one for trial, one in runs.results.items() if trial.method.family == STACK}
     results = {trial: one for trial, one in runs.results.items() if trial not in stacks}
-    labels = next((len(trial_budget(trial, context)) for trial in stacks), FEW_LABELS)
-    readable = task.single_label and all(isinstance(text, str) for text in task.train.texts)
-    if labels >= FEW_LABELS or not readable or config.methods:
-        return runs
-    teachers, found = student_trials(stacks, results), dict[Trial, TrialResult]()
-    if not all(len(student_pool(trial, context)) for trial in teachers):
+    teachers, found = student_trials(stacks, results, context), dict[Trial, TrialResult]()
+    if any(no_student(sweep.config, trial_budget(trial, context), sweep.methods) for trial in teachers):
         return runs
     runs = replace(runs, teachers=teachers)
     for trial in teachers:
@@ -375,9 +371,9 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
             tried = {"learning_rates": sweep.config.learning_rates}  # its members choose from these
             trial = members[0].model_copy(update={"method": method, "seed": seed} | tried)
             if all(one in results for one in members):
-                result = find_result(trial, sweep.context) or run_stack(
-                    trial, {one: results[one] for one in members}, sweep.context
-                )
+                result = find_result(trial, sweep.context)
+                if not result or not {name for name, *_ in result.members} <= {one.method.id for one in members}:
+                    result = run_stack(trial, {one: results[one] for one in members}, sweep.context)
                 found |= {trial: result} if result else {}
     return found
 

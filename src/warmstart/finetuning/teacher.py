@@ -15,7 +15,7 @@ Letters: N texts, P texts of the pool, C classes, S seeds.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -102,18 +102,8 @@ class Teacher:
 
     def pool_labels(self, texts: Sequence[str]) -> np.ndarray:
         """The same for a pool; read from the user's cache if it predicted these texts before."""
-        folder, key = cache_folder(), sha256(json.dumps([self.digest, *texts]).encode())
-        file = folder / "teachers" / f"{key}.safetensors" if folder else None
-        if (kept := _kept(file, len(texts), len(self.model.labels))) is not None:
-            return kept[:, self.columns]
-        found: np.ndarray = raw_predictions(self.model, texts)
-        if file:
-            try:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                atomic_write(file, serialise({"probabilities": np.ascontiguousarray(found)}))
-            except (OSError, StorageError):  # it is only a cache
-                pass
-        return found[:, self.columns]
+        shape = (len(texts), len(self.model.labels))
+        return kept_labels([self.digest, *texts], shape, lambda: raw_predictions(self.model, texts))[:, self.columns]
 
     def learned(self, budget: LabelBudget) -> Learned:
         """Whether it learned from texts that choose in ``budget``."""
@@ -142,6 +132,22 @@ class Teacher:
         return seconds_per_text(self.model, texts)
 
 
+def kept_labels(key: Sequence[str], shape: tuple[int, int], predict: Callable[[], np.ndarray]) -> np.ndarray:
+    """(P, C) what ``predict`` returns; read from the user's cache if it is there. ``key`` is the model's digest and the P texts."""
+    folder, name = cache_folder(), sha256(json.dumps([*key]).encode())
+    file = folder / "teachers" / f"{name}.safetensors" if folder else None
+    if (kept := _kept(file, shape)) is not None:
+        return kept
+    found = predict()
+    if file:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(file, serialise({"probabilities": np.ascontiguousarray(found)}))
+        except (OSError, StorageError):  # it is only a cache
+            pass
+    return found
+
+
 def _members(model: Bundle | Stack) -> tuple[Bundle, ...]:
     return model.networks if isinstance(model, Stack) else ()
 
@@ -151,11 +157,11 @@ def _numbers(baseline: FittedBaseline) -> int:
     return backbone + sum(array.size for array in packed(baseline)[1].values())
 
 
-def _kept(file: Path | None, texts: int, classes: int) -> np.ndarray | None:
+def _kept(file: Path | None, shape: tuple[int, int]) -> np.ndarray | None:
     """The probabilities in a file of the cache; None if there is none, or it cannot be read."""
     try:
         found = parse_arrays(file.read_bytes())["probabilities"] if file else None
-        return found if found is not None and found.shape == (texts, classes) else None
+        return found if found is not None and found.shape == shape else None
     except (OSError, KeyError, ValueError, safetensors.SafetensorError):
         return None
 

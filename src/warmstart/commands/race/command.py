@@ -20,18 +20,16 @@ from warmstart.commands.race.page import (
     write_tasks_page,
 )
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.experiment.compare import finish_comparison, named_method, with_frozen
+from warmstart.experiment.compare import check_save, finish_comparison, with_frozen
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimates
 from warmstart.experiment.pilot import Pilot
 from warmstart.experiment.plan import PlanResult, make_plan
 from warmstart.experiment.race_verdict import headline_of
-from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.store import write_runs_table
 from warmstart.experiment.sweep import check_sweep, estimate_only
 from warmstart.experiment.tasks_comparison import TasksComparison
-from warmstart.experiment.trial import STUDENT
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
@@ -65,17 +63,17 @@ def _race_tasks(config: RaceConfig) -> TasksComparison:
     names = [task.name for task in tasks]
     for path in paths:  # what one of the races would refuse is refused before the first of them
         single = with_frozen(config.model_copy(update={"task": path, "more_tasks": ()}))
-        *_, methods = check_sweep(single)
-        if config.save not in (None, RECOMMENDED, STUDENT):
-            named_method(str(config.save), methods)
+        check_save(*check_sweep(single))
     folder = Run.open(config.out, config, extend=any((Path(config.out) / name).is_dir() for name in names)).folder
-    started, races = time.time(), list[Comparison]()
+    started, races, refused = time.time(), list[Comparison](), list[str]()
     for number, (path, name) in enumerate(zip(paths, names, strict=True)):
         changes: dict[str, Any] = {"task": path, "more_tasks": (), "out": str(folder / name)}
         if config.budget:
             left = max(0.0, duration_seconds(config.budget) - (time.time() - started))
             changes["budget"] = f"{left / (len(paths) - number):.1f}s"
-        races.append(race_task(config.model_copy(update=changes)))
+        found, error = _reported_race(config.model_copy(update=changes))
+        races.append(found)
+        refused += [f"{name}: {error}"] if error else []
     result = TasksComparison(tuple(races))
     if len(result.names) < 2:
         raise DataError("at least two methods need a score on every task, but too few have one; use a longer --budget")
@@ -84,11 +82,21 @@ def _race_tasks(config: RaceConfig) -> TasksComparison:
         console.print(sentence)
     atomic_write(folder / RACE_FILE, json.dumps(result.to_dict(), indent=1).encode())
     console.print(f"report: {write_tasks_page(result, config, folder)}")
+    if refused:
+        raise ModelError("\n".join(refused))
     return result
 
 
 def race_task(config: RaceConfig) -> Comparison:
-    """The race on one task."""
+    """The race on one task. Raises ``ModelError``, after the report, if the method to save cannot be saved."""
+    result, refused = _reported_race(config)
+    if refused:
+        raise refused
+    return result
+
+
+def _reported_race(config: RaceConfig) -> tuple[Comparison, ModelError | None]:
+    """The race on one task, and why the method to save is not saved."""
     result = finish_comparison(config)
     assert result.trials
     task, curve, folder = result.task, result.curve, result.trials.sweep.folder
@@ -107,7 +115,7 @@ def race_task(config: RaceConfig) -> Comparison:
             saved = fitted.save(folder / "bundle")
             console.print(f"{fitted.sentence}\nmodel: {saved}")
         except ModelError as error:
-            refused = error  # said after the report is written
+            refused = error
     with model_is_saved(saved) if saved else nullcontext():
         complete = curve.rankings if curve else result.trials.runs
         write_runs_table([(labels, runs) for labels, runs in result.trials.runs.items() if labels in complete], folder)
@@ -117,9 +125,7 @@ def race_task(config: RaceConfig) -> Comparison:
         write_record(folder, score=(result.best.name, result.score_of_best.mean))
         page = write_race_page(result, config, folder)
     console.print(f"all runs: {folder / 'runs.csv'}\nreport: {page}\n{headline_of(result)}")
-    if refused:
-        raise refused
-    return replace(result, plan=_plan(result, config.plan)) if config.plan else result
+    return replace(result, plan=_plan(result, config.plan)) if config.plan else result, refused
 
 
 def pilot_of(result: Comparison) -> Pilot:
