@@ -65,6 +65,16 @@ def test_a_flat_curve_says_that_labels_hardly_pay() -> None:
         assert outlook(drawn(np.random.default_rng(0), 0.1, 1.0, 0.5, labels), 11 + np.arange(labels), 5000) is None
 
 
+def test_outcomes_of_a_former_model_are_no_part_of_the_outlook() -> None:
+    """Before so many outcomes of the model in use there is none."""
+    outcomes, labels = drawn(np.random.default_rng(0), 0.1, 1.0, 0.5, 1500), 11 + np.arange(1500)
+    assert [len(found.points) if (found := outlook(outcomes, labels, 5000, since=since)) else 0 for since in (0, 100, 1490)] == [
+        7,
+        4,
+        0,
+    ]
+
+
 def test_prices_are_those_of_a_point() -> None:
     """In money, hours, both or neither."""
     found = Outlook((), 200, 200, 0.02, 0.01, 0.03)

@@ -28,7 +28,7 @@ from warmstart.serve.guard import AccessRules  # noqa: E402
 from warmstart.serve.labelling.app import make_label_app  # noqa: E402
 
 pytestmark = IN_A_BROWSER
-WAIT = 60_000
+WAIT = 180_000
 """milliseconds that anything may take; only what never happens takes so long"""
 TEXTS = [f"The {i}th match ended late in the evening." for i in range(70)]
 HOSTILE = "</script><img src=x onerror=\"document.title='hacked'\"><b>bold</b> & '"

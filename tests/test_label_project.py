@@ -76,6 +76,14 @@ def test_it_opens_as_it_was_closed(tmp_path: Path) -> None:
         assert again.notice == ""
 
 
+def test_a_setting_that_is_gone_stands_in_no_way(tmp_path: Path) -> None:
+    """A project that was made when there was one opens, with its other settings."""
+    with new(tmp_path) as made:
+        made._record("settings", {"proof": "exact", "target": 0.9})
+    with Project.open(tmp_path) as found:
+        assert found.settings.target == 0.9
+
+
 def test_a_killed_process_loses_no_answer(tmp_path: Path) -> None:
     """Each answer whose method has returned is there, in its order."""
     new(tmp_path / "p").close()

@@ -8,7 +8,8 @@ drawn with a known probability q_i, and a person labels it. Then (active statist
 has exactly that model's accuracy on the R texts as its mean, whatever the confidences are worth and however texts are preferred.
 Good confidences only make it vary less; a and b, from what was seen before, make them good (as the tuning of Angelopoulos, Duchi
 and Zrnic 2023). The mean of the X is the mean accuracy of the models that stood in between, and its
-lower end holds at every moment (``stats/anytime.py``), exactly: one may look after every label, and stop.
+lower end holds at every moment (``stats/anytime.py``): one may look after every label, and stop. It is exact for answers that stay
+as they were given, and for merges of labels that were decided without looking at the figures.
 
 Models improve, so the mean over all of them understates the last one. So the mean begins anew at 50, 100, 200, … labels, all of
 them valid together, and the one with the highest lower end is shown. "Proven" means that this end has reached the target.
@@ -58,8 +59,8 @@ class Outcomes:
     """(n,) over all R texts"""
     ratio: np.ndarray
     """(n,) 1 / (R q): how much more rarely than at random the text is drawn"""
-    random_share: float
-    """of the draws, at least: ``ratio`` is never above its inverse"""
+    random_share: np.ndarray | float
+    """(n,), or one for all: of the draws, at least, as set before each; ``ratio`` is never above its inverse"""
 
     @cached_property
     def predictions(self) -> np.ndarray:
@@ -122,7 +123,7 @@ class RunningAccuracy:
         """What is proven."""
         if not self.tells:
             return "Too few labels to prove much yet."
-        since = f", for the models since text {self.first:,}" if self.first > 1 else ""
+        since = f", on average over the models since text {self.first:,}" if self.first > 1 else ""
         return f"Proven, however often you look: at least {percent(self.low, 0)}{since}."
 
     def proves(self, target: float) -> bool:
@@ -133,7 +134,9 @@ class RunningAccuracy:
         """Whether a target is proven, or about how many more texts that takes, of which ``left`` have not been drawn."""
         goal = percent(target, trim=True)
         if self.proves(target):
-            return f"Proven: models since text {self.first:,} label at least {goal} of the rest of the pool correctly."
+            return (
+                f"Proven: on average, the models since text {self.first:,} label at least {goal} of the remaining texts correctly."
+            )
         more = self.needed.get(target, math.inf)
         if math.isinf(more):
             return f"Not proven: with today's accuracy, more checks would not prove {goal} soon; better models may."

@@ -7,7 +7,7 @@
 - Scores need a test split that is like the texts to come. Texts that were chosen because the model was unsure of them, or because
   they were unlike others, are not; those that were drawn at random are. ``test="random"`` writes them as the test split, and all
   others as training texts; otherwise 20% of all labelled texts are held out, and scores are those of the labelled texts only.
-- A fifth is held out to choose settings, too, if there are enough: a race then needs nothing else.
+- From 300 training texts on, a fifth is held out to choose settings; with fewer, cross-validation chooses.
 - A project made from a task has that task's test split, and its validation split.
 """
 

@@ -23,6 +23,8 @@ LEARNER_STRENGTHS = (0.01, 0.1, 1.0)
 """values of C of a logistic regression on standardised vectors; the first until there are enough labels to choose"""
 _NAME_WORTH, _SHARPNESS = 3.0, 10.0
 """texts that the name of a label counts as; what similarities (cosines) are multiplied by"""
+_LEAST = 0.001
+"""probability of any label: a regression gives 0 to one that it has not seen"""
 _FOLDS = 5
 """of the labelled texts, for predictions by models that did not learn from a text"""
 
@@ -40,6 +42,8 @@ class Beliefs:
     """(N,) nats that the label would tell about the model (BALD)"""
     learned_from: int
     """labelled texts"""
+    named: bool = False
+    """whether the names of the labels are the model"""
 
     @property
     def predicted(self) -> np.ndarray:
@@ -87,7 +91,7 @@ def named_beliefs(
     ``names`` are label ids and the vectors (D,) of what they mean; what labels mean is known before the first answer.
     """
     classes, probabilities = _named_probabilities(names, vectors[texts], labels, vectors)
-    return Beliefs(version, classes, probabilities, _entropy(probabilities), len(labels))
+    return Beliefs(version, classes, probabilities, _entropy(probabilities), len(labels), named=True)
 
 
 def best_strength(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int) -> tuple[float, np.ndarray, np.ndarray]:
@@ -95,10 +99,15 @@ def best_strength(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, se
     found = []
     for strength in LEARNER_STRENGTHS:
         classes, probabilities = held_out_probabilities(vectors, texts, labels, seed, strength)
-        own = probabilities[np.arange(len(labels)), np.searchsorted(classes, labels)]
-        found.append((-float(np.log(np.maximum(own, 1e-9)).mean()), strength, classes, probabilities))
+        found.append((left_out_loss(labels, classes, probabilities, 1e-9), strength, classes, probabilities))
     _, strength, classes, probabilities = min(found, key=lambda one: one[0])
     return strength, classes, probabilities
+
+
+def left_out_loss(labels: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, least: float = _LEAST) -> float:
+    """Mean over the labels (n,), by what ``held_out_probabilities`` found; none counts as less probable than ``least``."""
+    own = probabilities[np.arange(len(labels)), np.searchsorted(classes, labels)]
+    return -float(np.log(np.maximum(own, least)).mean())
 
 
 def held_out_probabilities(

@@ -18,6 +18,7 @@ from warmstart.labelling.learner import (
     best_strength,
     fit_beliefs,
     held_out_probabilities,
+    left_out_loss,
     left_out_predictions,
     named_beliefs,
 )
@@ -103,20 +104,26 @@ class BackgroundLearner:
         """Fit the next version."""
         meaning, labelled = self._meaning, self._labelled()
         texts, labels = np.array([*labelled], dtype=np.int64), np.array([*labelled.values()], dtype=np.int64)
-        names = self._names() if len(labels) < FEWEST_FOR_DOUBTS else {}
-        if len(names) < 2 and len(set(labels.tolist())) < 2:
+        names, several, switched = self._names(), len(set(labels.tolist())) > 1, False
+        names = names if len(names) > 1 else {}
+        if not names and not several:
             return
-        if len(labels) >= max(FEWEST_FOR_DOUBTS, _GROWTH * self._doubted_at):
+        if several and len(labels) >= max(FEWEST_FOR_DOUBTS, _GROWTH * self._doubted_at):
             self._doubted_at = len(labels)
             self._strength, classes, probabilities = best_strength(self.vectors, texts, labels, self._seed)
+            if names:
+                by_names = held_out_probabilities(self.vectors, texts, labels, self._seed, names=names)
+                if left_out_loss(labels, classes, probabilities) < left_out_loss(labels, *by_names):
+                    names, self._names, switched = {}, dict, True  # for good
+                else:
+                    classes, probabilities = by_names
             self.doubtful = tuple(texts[likely_wrong(labels, classes, probabilities)].tolist())
         self._version += 1
-        if len(names) > 1:
+        if names:
             beliefs = named_beliefs(self.vectors, texts, labels, self._version, names)
         else:
             beliefs = fit_beliefs(self.vectors, texts, labels, self._version, self._seed, self._strength)
         self.beliefs = beliefs
-        switched = self.checked < FEWEST_FOR_DOUBTS <= len(labels)  # to another model than that of the names
         if len(labels) >= FEWEST_FOR_FIGURES and (switched or not self.checked <= len(labels) < _GROWTH * self.checked):
             left_out = left_out_predictions(
                 beliefs,

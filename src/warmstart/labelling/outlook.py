@@ -74,8 +74,8 @@ class Outlook:
         return f"{self.more:,} more labels cost {' and '.join(costs)}: {' and '.join(each)} for each point."
 
 
-def outlook(outcomes: Outcomes, labels: np.ndarray, left: int, seed: int = 0) -> Outlook | None:
-    """The outlook after the outcomes; None while there are too few.
+def outlook(outcomes: Outcomes, labels: np.ndarray, left: int, seed: int = 0, since: int = 0) -> Outlook | None:
+    """The outlook after the outcomes from number ``since`` on, which are of one kind of model; None while there are too few.
 
     ``labels`` (n,) ascending is the number of labels with each outcome; ``left`` texts of the pool have not been drawn. Simulation:
     tests/test_label_outlook.py: ``test_labels_that_still_pay_are_seldom_called_useless``.
@@ -85,7 +85,7 @@ def outlook(outcomes: Outcomes, labels: np.ndarray, left: int, seed: int = 0) ->
     values, means, errors = outcomes.values, dict[int, float](), dict[int, float]()
     edge = _FIRST
     while edge <= labels[-1]:
-        inside = (labels >= edge) & (labels < 2 * edge)
+        inside = (labels >= edge) & (labels < 2 * edge) & (np.arange(len(labels)) >= since)
         if inside.sum() >= _FIRST:
             middle = round(float(np.exp(np.log(labels[inside]).mean())))
             means[middle] = float(values[inside].mean())

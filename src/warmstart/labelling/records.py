@@ -43,6 +43,8 @@ class Draw:
     """of the model; 0: none"""
     random_share: float | None = None
     """of the draws among new texts that were random; None for other queues than new"""
+    named: bool = False
+    """whether the model was that of the names of the labels"""
 
     @property
     def suggested(self) -> bool:
@@ -61,6 +63,7 @@ class KnownOfDraw(TypedDict, total=False):
     mean_confidence: float | None
     version: int
     random_share: float | None
+    named: bool
 
 
 class AboutProject(TypedDict, total=False):

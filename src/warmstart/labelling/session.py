@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from statistics import median
@@ -31,13 +32,13 @@ from warmstart.labelling.accuracy import (
     running_accuracy,
 )
 from warmstart.labelling.answered import AnsweredQuery, answered_texts, correct
-from warmstart.labelling.learning import FEWEST_FOR_DOUBTS, BackgroundLearner
+from warmstart.labelling.learning import BackgroundLearner
 from warmstart.labelling.outlook import outlook
 from warmstart.labelling.project import Project
 from warmstart.labelling.records import CORRECTION, DISAGREEMENT, IMPORTED, Draw, Value
 from warmstart.labelling.selection import Distances, Mixture, draw_text
 from warmstart.labelling.training import Training
-from warmstart.labelling.vectors import label_words, name_vectors, pool_vectors
+from warmstart.labelling.vectors import NameVectors, pool_vectors
 from warmstart.seeding import rng
 from warmstart.stats.agreement import krippendorff_interval
 from warmstart.stats.extrapolation import round_labels
@@ -62,7 +63,9 @@ _LONGEST = 300.0
 class LabelSession:
     """People who label the texts of a project, and a model that learns from them."""
 
-    def __init__(self, project: Project, vectors: np.ndarray, seed: int = 0, names: Mapping[int, np.ndarray] | None = None) -> None:
+    def __init__(
+        self, project: Project, vectors: np.ndarray, seed: int = 0, names: Callable[[], Mapping[int, np.ndarray]] = dict
+    ) -> None:
         self.project, self.mixture, self.seed = project, Mixture.of(project.settings.mixture), seed
         self._lock, self._distances = threading.RLock(), Distances(vectors)
         draws = project.draws()
@@ -73,7 +76,7 @@ class LabelSession:
         self._status: tuple[object, dict[str, Any]] | None = None
         self._status_lock = threading.Lock()
         version = max((draw.version for draw in draws), default=0)
-        self.learner = BackgroundLearner(vectors, self._labels_to_learn, version, seed, partial(_standing, project, names or {}))
+        self.learner = BackgroundLearner(vectors, self._labels_to_learn, version, seed, names)
         self.learner.wake()
         self.training = Training(project)
 
@@ -81,15 +84,12 @@ class LabelSession:
     def open(cls, project: Project, seed: int = 0, encoder: Bundle | None = None) -> LabelSession:
         """A session on a project, by its settings; ``encoder`` is the model of its vectors, if it is loaded already.
 
-        With an encoder, the names of the labels are a model until there are enough labels. Raises ``ModelError`` if it cannot be
+        With an encoder, the names of the labels are a model until the regression is better. Raises ``ModelError`` if it cannot be
         loaded.
         """
-        about = (project.texts, project.settings.vectors, project.folder, encoder)
-        names = dict[int, np.ndarray]()
-        if project.settings.vectors and project.type == "classification" and len(project.labelled()) < FEWEST_FOR_DOUBTS:
-            meant = {label: words for label, words in label_words(project).items() if words}
-            names = dict(zip(meant, name_vectors([*meant.values()], *about), strict=True)) if meant else names
-        return cls(project, pool_vectors(*about), seed, names)
+        vectors = pool_vectors(project.texts, project.settings.vectors, project.folder, encoder)
+        named = project.settings.vectors and project.type == "classification"
+        return cls(project, vectors, seed, NameVectors(project, encoder) if named else dict)
 
     def close(self) -> None:
         """End the background work, and close the project."""
@@ -181,6 +181,7 @@ class LabelSession:
                 "confidence": float(confidence[chosen.text]),
                 "mean_confidence": float(confidence[remaining].mean()),
                 "version": beliefs.version,
+                "named": beliefs.named,
             }
         probability: float | None = chosen.probability
         share = self.mixture.random
@@ -280,10 +281,12 @@ class LabelSession:
     def add_label(self, person: str, name: str) -> None:
         """A new label."""
         self.project.add_label(name, person)
+        self.learner.wake()
 
     def rename_label(self, person: str, label: int, name: str) -> None:
         """Another name for a label."""
         self.project.rename_label(label, name, person)
+        self.learner.wake()
 
     def merge_labels(self, person: str, label: int, into: int) -> None:
         """One label counts as another from now on."""
@@ -310,13 +313,14 @@ class LabelSession:
     def _new_status(self) -> dict[str, Any]:
         answers, labelled, left = self.project.answers(), self.project.labelled(), int((~self._shown).sum())
         settings = self.project.settings
-        outcomes, counts = self.outcomes()
+        outcomes, counts, since = self.outcomes()
         drawn = self._new_texts()
         accuracy = running_accuracy(outcomes, settings.target) if outcomes else None
+        accuracy = accuracy and replace(accuracy, first=int(counts[accuracy.first - 1]))  # as the page counts, not the proof
         here = [(draw, answer) for draw, answer, given in drawn if given and not draw.suggested]
         newest = newest_accuracy(here, self.learner.left_out)
         words = "" if self.project.type == "tagging" else newest_sentence(newest, len(here))
-        ahead = outlook(outcomes, counts, left, self.seed) if outcomes else None
+        ahead = outlook(outcomes, counts, left, self.seed, since) if outcomes else None
         times = [min(answer.seconds, _LONGEST) for answer in answers if answer.seconds > 0]
         price = ahead.price_sentence(self.project.price, median(times) if times else None) if ahead else ""
         return {
@@ -365,18 +369,18 @@ class LabelSession:
             "sentence": f"{done}; about {round_labels(more)} more would prove the goal, {goal}",
         }
 
-    def outcomes(self) -> tuple[Outcomes | None, np.ndarray]:
+    def outcomes(self) -> tuple[Outcomes | None, np.ndarray, int]:
         """What the models predicted of new texts before these had a label, up to the first that is being read; None without any.
 
-        Also the number of labels (n,) with each. What a text is compared with is the answer to the draw itself: second looks are
-        drawn where the model disagrees, so they would flatter it. A skipped text counts as wrong, as does one that was left open
-        until it is answered: what is proven can only be too low. Draws by another share of random ones, in an earlier session,
-        are left out: the estimate begins anew.
+        Also the number of labels (n,) with each, and the first that the kind of model in use now predicted: that of the names, or
+        the regression. What a text is compared with is the answer to the draw itself: second looks are drawn where the model
+        disagrees, so they would flatter it. A skipped text counts as wrong, as does one that was left open until it is answered:
+        for answers that stay, what is proven can only be too low.
         """
         first = {answer.text: answer for answer in reversed(self.project.answers())}
         begun = np.sort([answer.draw for answer in first.values()])
-        rows, counts, share = list[tuple[bool, float, float, float]](), list[int](), 0.0
-        drawn = self._new_texts()
+        rows, counts, since = list[tuple[bool, float, float, float, float]](), list[int](), 0
+        beliefs, drawn = self.learner.beliefs, self._new_texts()
         for draw, answer, given in drawn:
             if not given and not _left_open(drawn, draw):
                 break
@@ -385,15 +389,14 @@ class LabelSession:
             assert draw.confidence is not None
             assert draw.mean_confidence is not None
             assert draw.random_share is not None
-            if draw.random_share != share:
-                rows, counts, share = [], [], draw.random_share
             ratio = 1 / (draw.remaining * draw.probability)
-            rows.append((draw.predicted == answer, draw.confidence, draw.mean_confidence, ratio))
+            rows.append((draw.predicted == answer, draw.confidence, draw.mean_confidence, ratio, draw.random_share))
             counts.append(int(np.searchsorted(begun, draw.id)) + 1)
+            if beliefs is not None and draw.named != beliefs.named:
+                since = len(rows)
         if not rows:
-            return None, np.array([])
-        right, confidence, mean_confidence, ratios = (np.array(column) for column in zip(*rows, strict=True))
-        return Outcomes(right, confidence, mean_confidence, ratios, share), np.array(counts)
+            return None, np.array([]), 0
+        return Outcomes(*(np.array(column) for column in zip(*rows, strict=True))), np.array(counts), since
 
     def _new_texts(self) -> list[tuple[Draw, Value | None, bool]]:
         """The first draw of each new text, in their order, with the answer to it, and whether there is one (None: skipped)."""
@@ -430,11 +433,6 @@ class LabelSession:
             units = [[text] for text in votes]
         alpha, low, high = krippendorff_interval(units)
         return {"alpha": alpha, "low": low, "high": high, "texts": len(votes)} if np.isfinite(alpha) else None
-
-
-def _standing(project: Project, names: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-    """The vectors of the names of labels that were not merged."""
-    return {one.id: names[one.id] for one in project.labels() if one.id in names}
 
 
 def _target_state(target: float | None, accuracy: RunningAccuracy | None, left: int) -> dict[str, Any] | None:

@@ -100,7 +100,8 @@ def _apply_setting(state: ProjectState, event: Event) -> None:
                 setattr(state, key, value)
             state.labels = state.labels or first_labels(state.type)
         case "settings":
-            state.settings = replace(state.settings, **body)
+            known = vars(state.settings)  # a setting that is gone may stand in older events
+            state.settings = replace(state.settings, **{key: value for key, value in body.items() if key in known})
         case "label":
             apply_new_label(state, body)
             state.history.append(LabelChange(event.at, body["person"], f"'{body['name']}' added"))

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.learner import standardised_vectors
 from warmstart.system.storage import atomic_write, sha256
 
@@ -35,26 +36,36 @@ def pool_vectors(texts: Sequence[str], model: str, folder: Path, loaded: Bundle 
     return standardised_vectors(_kept_vectors(texts, model, folder, loaded))
 
 
-def name_vectors(
-    meanings: Sequence[str], texts: Sequence[str], model: str, folder: Path, loaded: Bundle | None = None
-) -> np.ndarray:
-    """(C, D) vectors of what labels mean, in words, standardised as those of the pool's ``texts``."""
-    from warmstart.interop.encoders import find_model
-    from warmstart.model.files import load_bundle
+class NameVectors:
+    """Label id -> vector (D,) of what it means in words, for the labels that stand; standardised as those of the pool.
 
-    loaded = loaded or load_bundle(find_model(model))
-    pool = _kept_vectors(texts, model, folder, loaded)
-    return standardised_vectors(_frozen_vectors(meanings, loaded), pool)
+    The words are those of the project's task, else those of the name. What is new since the last call is computed.
+    """
+
+    def __init__(self, project: Project, loaded: Bundle | None = None) -> None:
+        self._project, self._loaded = project, loaded
+        self._said, self._known = _label_descriptions(project.task), dict[str, np.ndarray]()
+
+    def __call__(self) -> dict[int, np.ndarray]:
+        """As they are now; a label whose name has no letter is missing."""
+        from warmstart.data.task import words_of_name
+
+        words = {one.id: self._said.get(one.name) or words_of_name(one.name) for one in self._project.labels()}
+        if new := [one for one in dict.fromkeys(words.values()) if one and one not in self._known]:
+            about = (self._project.settings.vectors, self._project.folder, self._loaded)
+            pool, found = (_kept_vectors(texts, *about) for texts in (self._project.texts, new))
+            self._known |= zip(new, standardised_vectors(found, pool), strict=True)
+        return {label: self._known[some] for label, some in words.items() if some}
 
 
-def label_words(project: Project) -> dict[int, str]:
-    """Label id -> what it means: as the project's task says, or the words of its name; empty for one without a letter."""
-    from warmstart.data.task import words_of_name
-    from warmstart.tasks.load import load_task
+def _label_descriptions(manifest: str) -> Mapping[str, str]:
+    """Those of a task, if there is one that can be read."""
+    from warmstart.tasks.load import read_spec
 
-    task = load_task(project.task) if project.task and Path(project.task).is_file() else None
-    said = dict(zip(task.labels, task.label_meanings, strict=True)) if task else {}
-    return {one.id: said.get(one.name) or words_of_name(one.name) for one in project.labels()}
+    try:
+        return read_spec(manifest)[1].label_descriptions if manifest else {}
+    except (ConfigError, DataError):
+        return {}
 
 
 def _kept_vectors(texts: Sequence[str], model: str, folder: Path, loaded: Bundle | None) -> np.ndarray:
