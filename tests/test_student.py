@@ -111,13 +111,14 @@ def test_a_race_saves_the_network_that_the_stack_taught(
 def test_several_races_all_end_where_one_has_no_student_to_save(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What could not be saved is said after the last one and the report of all, with the name of the task."""
+    """What could not be saved is said after the last one, with the name of the task."""
     place = write_race_inputs(tmp_path, tokenizer)
     save_task(replace(cats(1), name="cats-1"), place / "task-1")
     first = race_result({"stack": 0.83, "full": 0.8, "majority": 0.5}, families=FAMILIES)
     second = replace(first, task=replace(first.task, name="cats-1"))
     reported = iter(((first, ModelError("there is no student to save")), (second, None)))
     monkeypatch.setattr("warmstart.commands.race.command._reported_race", lambda _: next(reported))
+    monkeypatch.setattr("warmstart.commands.race.command.write_tasks_page", lambda *_: tmp_path)
     config = race_config(place, labels=20, save="full", more_tasks=[str(place / "task-1")])
     with pytest.raises(ModelError, match="^cats: there is no student to save$"):
         race(config)
