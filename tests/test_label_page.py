@@ -233,6 +233,7 @@ def stop(process: subprocess.Popen[str]) -> None:
     process.stderr.close()
 
 
+@pytest.mark.timeout(600)  # it trains, perhaps beside other load
 def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> None:
     """One command: a script that knows the labels answers, trains on the page, reads the verdict, and asks the model there."""
     words = {"1": "goal match league team striker", "2": "shares profit market bank stocks"}
