@@ -128,9 +128,9 @@ def test_a_damaged_race_and_a_damaged_card_are_said(page: Any, models: list[Serv
 def test_a_server_that_is_gone_is_said(page: Any) -> None:
     """In every panel that asks it."""
     page.route("**/api/**", lambda route: route.abort())
-    for field in ("classify-texts", "compare-texts", "look-text", "map-text"):
+    for field in ("classify-texts", "look-text", "map-text"):
         page.fill(f"#{field}", "She holds the cat")
-    for panel in ("classify", "compare", "write", "look", "map", "race", "checks"):
+    for panel in ("classify", "write", "look", "map", "race", "checks"):
         assert shown_error(page, panel) == "the server does not answer", panel
 
 
@@ -176,6 +176,40 @@ def test_what_was_written_outlives_a_reload_and_has_an_address(page: Any, addres
     page.evaluate("location.hash = '#classify?t=milk&m=number'")
     page.wait_for_selector("#classify-results .text:text-is('milk')")
     assert page.locator("#classify-model").input_value() == "number"
+
+
+def test_one_input_has_its_results_as_tabs(page: Any, address: str) -> None:
+    """Each tab has an address, asks once for what the box holds, and is there only for models that can show it."""
+    asked = list[str]()
+    page.on(
+        "request", lambda one: asked.append(one.url.rpartition("/")[2]) if "/api/" in one.url and one.method == "POST" else None
+    )
+    tabs, chosen = page.locator("#classify [role=tab]"), page.locator("#classify [role=tab][aria-selected=true]")
+    assert tabs.all_inner_texts() == ["Answer", "Why?", "Alike", "Compare"]
+    page.fill("#classify-texts", "I would like tea")
+    submit(page, "classify")
+    page.wait_for_selector("#classify-results .bar")
+    tabs.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert chosen.inner_text() == "Answer"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#classify-results .heat span")
+    assert page.url.endswith("#why?t=I+would+like+tea&m=cups")
+    page.click("#tab-alike")
+    page.wait_for_selector("table.nearest tbody tr")
+    assert page.get_by_role("tabpanel").get_attribute("aria-labelledby") == "tab-alike"
+    page.click("#tab-compare")
+    page.wait_for_selector("#compare-results tbody tr")
+    page.click("#tab-why")
+    assert asked == ["predict", "explain", "nearest", "predict", "predict"]
+    for name, shown in {"why": ".heat span", "alike": "table.nearest td", "compare": "#compare-results td"}.items():
+        page.goto("about:blank")
+        page.goto(f"{address}#{name}?t=milk&m=cups")
+        page.wait_for_selector(f"#classify {shown}")
+        assert chosen.get_attribute("id") == f"tab-{name}"
+    page.evaluate("location.hash = '#why?t=tea&m=number'")
+    page.wait_for_selector("#classify-results .text:text-is('tea')")
+    assert chosen.inner_text() == "Answer"
 
 
 # ------------------------------------------------------------------------------------------------ by keyboard alone
@@ -228,18 +262,21 @@ def test_no_panel_needs_a_mouse(page: Any) -> None:
     tab_to(page, "#look-probe", "Enter")
     page.wait_for_selector("#look-probes tbody tr")
 
+    page.fill("#classify-texts", f"{LABELS[0]}\tShe holds the cat\n{LABELS[1]}\tmilk")
+    page.locator("#classify-texts").focus()
+    tab_to(page, "#tab-classify", "ArrowLeft")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#compare-results tbody tr")
     tab_to(page, "#compare-other", "Home")
     assert page.locator("#compare-other").input_value() == "cups"
-    tab_to(page, "#compare-texts")
-    page.keyboard.insert_text(f"{LABELS[0]}\tShe holds the cat\n{LABELS[1]}\tmilk")  # as pasted: the Tab key leads on
-    tab_to(page, "#compare [type=submit]", "Enter")
+    page.locator("#classify-texts").press("Control+Enter")
     page.wait_for_selector("#compare-errors tbody tr")
     assert page.locator("#compare-about").inner_text().startswith("Of 2 labelled texts")
-    page.locator("#compare-texts").focus()
     tab_to(page, "#compare-labelled", "Space")
     assert not page.locator("#compare-labelled").is_checked()
-    tab_to(page, "#compare [type=submit]", "Enter")
+    page.locator("#classify-texts").press("Control+Enter")
     page.wait_for_function("() => document.querySelector('#compare-errors').hidden")
+    page.wait_for_selector("#compare-results")
     tab_to(page, "#compare-results")
 
 
@@ -260,7 +297,7 @@ def is_from_right_to_left(place: dict[str, Any]) -> bool:
 
 def test_hebrew_is_read_from_right_to_left(page: Any) -> None:
     """In the fields, in results, in the words of an explanation, and in what a model writes; what is around stays as it was."""
-    for field in ("classify-texts", "write-prompt", "compare-texts", "look-text", "map-text"):
+    for field in ("classify-texts", "write-prompt", "look-text", "map-text"):
         page.fill(f"#{field}", HEBREW)
         assert page.locator(f"#{field}").evaluate("(area) => getComputedStyle(area).direction") == "rtl", field
     page.fill("#classify-texts", f"{HEBREW}\nShe holds the cat")
@@ -281,6 +318,7 @@ def test_hebrew_is_read_from_right_to_left(page: Any) -> None:
     assert page.locator("#write-text").evaluate("(text) => getComputedStyle(text).direction") == "rtl"
     prompt, token = (page.locator(f"#write-text > {one}").first.bounding_box() for one in ("span", "button"))
     assert token["x"] + token["width"] <= prompt["x"] + prompt["width"]
+    page.click("#tab-compare")
     page.select_option("#compare-other", "cups")
     submit(page, "compare")
     page.wait_for_selector("#compare-results tbody tr")

@@ -33,15 +33,12 @@ def main(picture: str, address: str, name: str) -> None:
 
 
 def classify(page: Any, model: str) -> None:
-    """A label, why, and the nearest training texts."""
+    """A label, and the nearest training texts."""
     page.select_option("#classify-model", model)
     page.fill("#classify-texts", TEXT)
     page.click("#classify button[type=submit]")
-    for name in ("Why?", "Similar training texts"):
-        button = page.get_by_role("button", name=name)
-        if button.count():
-            button.first.click()
-            page.wait_for_function("() => !document.querySelector('#classify-results button:disabled')")
+    page.click("#tab-alike")
+    page.wait_for_selector("table.nearest")
     page.wait_for_timeout(3000)
     page.locator("#classify").screenshot(path=DOCS / "serve-classify.png")
 

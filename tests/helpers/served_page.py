@@ -102,5 +102,5 @@ def opened_page(browser: Any, address: str) -> Iterator[Any]:
 
 
 def submit(page: Any, panel: str) -> None:
-    """Press the button of a panel."""
-    page.click(f"#{panel} [type=submit]")
+    """Press the button of a panel, or the tab that compares what stands in the box."""
+    page.click("#tab-compare" if panel == "compare" else f"#{panel} [type=submit]")

@@ -3,11 +3,13 @@
 
 import { get, post, postWhenReady, predict } from "./api.js";
 import { bar, beginning, make, percent, run } from "./elements.js";
+import { setUpTabs } from "./tabs.js";
 import { textsOf } from "./texts.js";
 
 const SHOWN = 50; // results that are drawn at once
 
-export function setUp(panel) {
+// With setUpCompare(panel, given), of a page with several models, their comparison is a tab, too.
+export function setUp(panel, setUpCompare) {
   const form = panel.querySelector("form");
   const select = form.elements.model;
   const list = panel.querySelector("#classify-results");
@@ -25,6 +27,9 @@ export function setUp(panel) {
 
   const option = () => select.selectedOptions[0];
   const given = textsOf(form, option);
+  const comparing = panel.querySelector("#compare");
+  const compare = comparing && setUpCompare(comparing, given);
+  const tabs = setUpTabs(panel, show);
   const target = () => (guarantee.hidden || slider.valueAsNumber >= targets.length ? null : targets[slider.valueAsNumber]);
 
   function showTarget() {
@@ -53,6 +58,18 @@ export function setUp(panel) {
     more.textContent = `Show more (${(results.length - drawn).toLocaleString("en")} left)`;
   }
 
+  // A tab's view of the rows; under Why? and Alike the first row is open.
+  function show(tab, opens) {
+    list.dataset.tab = tab;
+    form.querySelector("[type=submit]").textContent = tab === "compare" ? "Compare" : "Classify";
+    if (opens) list.querySelector(`li:first-child button.in-${tab}:enabled`)?.click();
+  }
+
+  function offer() {
+    const { explains, nearest } = option().dataset;
+    tabs.fit({ why: explains, alike: nearest === "yes" });
+  }
+
   // What there is, be it all or what came before a stop or an error.
   function finish(wanted) {
     if (!results.length) return;
@@ -64,39 +81,51 @@ export function setUp(panel) {
     summary.hidden = results.length < 2;
   }
 
+  async function classify(signal, say) {
+    const texts = given.read();
+    results = [];
+    drawn = 0;
+    list.replaceChildren();
+    for (const element of [more, save, summary, guaranteed, hint]) element.hidden = true;
+    const chosen = target();
+    const progress = (done) => say(`${done.toLocaleString("en")} of ${texts.length.toLocaleString("en")}`);
+    progress(0);
+    const settings = chosen ? { top: 10, target_error: chosen.target_error } : { top: 10 };
+    try {
+      await predict(select.value, texts.map((one) => one.input), settings, signal, (answer) => {
+        results.push(...answer.predictions.map((one, i) => ({ ...texts[results.length + i], unread: answer.unread[i], ...one })));
+        if (answer.guarantee) guaranteed.textContent = answer.guarantee;
+        guaranteed.hidden = !answer.guarantee;
+        if (drawn < SHOWN) {
+          drawMore();
+          show(list.dataset.tab, true);
+        }
+        progress(results.length);
+      });
+      say(`${results.length.toLocaleString("en")} done`);
+    } finally {
+      finish(texts.length);
+    }
+  }
+
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    run(panel, async (signal, say) => {
-      const texts = given.read();
-      results = [];
-      drawn = 0;
-      list.replaceChildren();
-      for (const element of [more, save, summary, guaranteed, hint]) element.hidden = true;
-      const chosen = target();
-      const progress = (done) => say(`${done.toLocaleString("en")} of ${texts.length.toLocaleString("en")}`);
-      progress(0);
-      const settings = chosen ? { top: 10, target_error: chosen.target_error } : { top: 10 };
-      try {
-        await predict(select.value, texts.map((one) => one.input), settings, signal, (answer) => {
-          results.push(...answer.predictions.map((one, i) => ({ ...texts[results.length + i], unread: answer.unread[i], ...one })));
-          if (answer.guarantee) guaranteed.textContent = answer.guarantee;
-          guaranteed.hidden = !answer.guarantee;
-          if (drawn < SHOWN) drawMore();
-          progress(results.length);
-        });
-        say(`${results.length.toLocaleString("en")} done`);
-      } finally {
-        finish(texts.length);
-      }
-    });
+    run(panel, form.dataset.tab === "compare" ? compare : classify);
+  });
+  list.addEventListener("click", ({ target }) => {
+    if (form.dataset.tab !== "classify" || !target.dataset.tab) return;
+    tabs.choose(target.dataset.tab);
+    target.closest("li").scrollIntoView({ block: "nearest" });
   });
   select.addEventListener("change", () => {
     given.fit();
+    offer();
     run(panel, loadGuarantees);
   });
   slider.addEventListener("input", showTarget);
   more.addEventListener("click", () => drawMore());
   save.addEventListener("click", () => download(results));
+  offer();
   if (option()?.dataset.guarantees) run(panel, loadGuarantees);
 }
 
@@ -130,9 +159,9 @@ function item(one, option) {
     found.append(make("p", { className: "quiet", textContent: words }));
   }
   const actions = make("div", { className: "actions" });
-  if (option.dataset.explains && pairs.length) actions.append(action("Why?", (why) => explain(why, text, one, option.value)));
+  if (option.dataset.explains && pairs.length) actions.append(action("Why?", "why", (why) => explain(why, text, one, option.value)));
   if (option.dataset.nearest === "yes") {
-    actions.append(action("Similar training texts", (button) => showNearest(button, found, one, option)));
+    actions.append(action("Similar training texts", "alike", (button) => showNearest(button, found, one, option)));
   }
   if (actions.childElementCount) found.append(actions);
   return found;
@@ -143,15 +172,16 @@ function ranked(one) {
   return Array.isArray(one.probabilities) ? [] : Object.entries(one.probabilities ?? {}).sort((a, b) => b[1] - a[1]);
 }
 
-function action(words, act) {
-  const button = make("button", { type: "button", className: "small", textContent: words });
+function action(words, tab, act) {
+  const button = make("button", { type: "button", className: `small in-${tab}`, textContent: words });
+  button.dataset.tab = tab;
   button.addEventListener("click", () => act(button));
   return button;
 }
 
 // Fetches something for a prediction, with a note that says what happens; then the button has done its duty.
 async function fetched(button, words, task) {
-  const note = make("p", { className: "quiet", role: "status", textContent: words });
+  const note = make("p", { className: `quiet in-${button.dataset.tab}`, role: "status", textContent: words });
   button.disabled = true;
   button.closest("li").querySelector(".error")?.remove();
   button.closest("li").append(note);
@@ -160,7 +190,7 @@ async function fetched(button, words, task) {
     button.remove();
   } catch (problem) {
     note.textContent = problem.message;
-    note.className = "error";
+    note.classList.replace("quiet", "error");
     button.disabled = false;
   }
 }
@@ -208,7 +238,7 @@ function showNearest(button, item, one, option) {
       make("tbody", {}, ...answer.nearest[0].map(nearestRow)),
     );
     note.remove();
-    const region = make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Similar training texts" }, table);
+    const region = make("div", { className: "scroll in-alike", tabIndex: 0, role: "region", ariaLabel: "Similar training texts" }, table);
     item.append(region);
     if (document.activeElement === document.body) region.focus({ preventScroll: true }); // where the button was
   });

@@ -3,13 +3,14 @@
 
 import { post, predict } from "./api.js";
 import { nameOf } from "./classify.js";
-import { beginning, inputOf, linesOf, make, percent, run } from "./elements.js";
+import { beginning, make, percent } from "./elements.js";
 
 const SHOWN = 200; // rows that are drawn
 const MOST = 1000; // labelled texts, whose errors are counted in one request
 
-export function setUp(panel) {
-  const form = panel.querySelector("form");
+// The task that compares what the form of classify holds.
+export function setUp(panel, given) {
+  const form = panel.closest("section").querySelector("form");
   const { model, other, labelled, sliced } = form.elements;
   const results = panel.querySelector("#compare-results");
   const errors = panel.querySelector("#compare-errors");
@@ -21,9 +22,9 @@ export function setUp(panel) {
   }
 
   function lines() {
-    const given = linesOf(form.elements.texts);
-    if (choice.hidden || !labelled.checked) return given.map((text) => ({ text, label: null, slice: null }));
-    return given.map((line) => parted(line, sliced.checked));
+    const labelledLines = !choice.hidden && labelled.checked;
+    const read = given.read(labelledLines ? (line) => parted(line, sliced.checked) : undefined);
+    return read.map((one) => ({ label: null, slice: null, ...one }));
   }
 
   async function predictions(select, inputs, signal) {
@@ -34,42 +35,38 @@ export function setUp(panel) {
 
   // {predictions: of both models, errors: null if no text has a label}
   async function compared(lines, signal) {
-    const [texts, labels, slices] = ["text", "label", "slice"].map((part) => lines.map((line) => line[part]));
-    const inputs = texts.map((text) => inputOf(text, model.selectedOptions[0]));
+    const [inputs, labels, slices] = ["input", "label", "slice"].map((part) => lines.map((line) => line[part]));
     if (labels.every((label) => label === null)) {
       return { predictions: await Promise.all([model, other].map((select) => predictions(select, inputs, signal))), errors: null };
     }
-    if (texts.length > MOST) {
-      throw new Error(`The errors of at most ${count(MOST)} labelled texts are counted, but there are ${count(texts.length)}; leave some out.`);
+    if (inputs.length > MOST) {
+      throw new Error(`The errors of at most ${count(MOST)} labelled texts are counted, but there are ${count(inputs.length)}; leave some out.`);
     }
     return (await post("/api/compare", { model: model.value, other: other.value, inputs, labels, slices }, signal)).json();
   }
 
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    run(panel, async (signal, say) => {
-      const given = lines();
-      results.hidden = errors.hidden = true;
-      say("predicting …");
-      const found = await compared(given, signal);
-      const [one, another] = found.predictions;
-      const rows = given.map((line, i) => ({ ...line, one: one[i], other: another[i], equal: nameOf(one[i]) === nameOf(another[i]) }));
-      const equal = rows.filter((row) => row.equal).length;
-      for (const table of [results, errors]) {
-        const headers = table.querySelectorAll("th");
-        const first = table === results ? 1 : 2;
-        headers[first].textContent = model.value;
-        headers[first + 1].textContent = other.value;
-      }
-      results.querySelectorAll("th")[3].hidden = !found.errors;
-      results.querySelector("caption").textContent = `They agree on ${equal} of ${rows.length} (${percent(equal / rows.length, 0)}).`;
-      rows.sort((a, b) => a.equal - b.equal);
-      results.querySelector("tbody").replaceChildren(...rows.slice(0, SHOWN).map((row) => drawn(row, found.errors)));
-      if (found.errors) showErrors(found.errors);
-      results.hidden = false;
-      say(rows.length > SHOWN ? `the first ${SHOWN} are shown` : "");
-    });
-  });
+  async function compare(signal, say) {
+    const asked = lines();
+    results.hidden = errors.hidden = true;
+    say("predicting …");
+    const found = await compared(asked, signal);
+    const [one, another] = found.predictions;
+    const rows = asked.map((line, i) => ({ ...line, one: one[i], other: another[i], equal: nameOf(one[i]) === nameOf(another[i]) }));
+    const equal = rows.filter((row) => row.equal).length;
+    for (const table of [results, errors]) {
+      const headers = table.querySelectorAll("th");
+      const first = table === results ? 1 : 2;
+      headers[first].textContent = model.value;
+      headers[first + 1].textContent = other.value;
+    }
+    results.querySelectorAll("th")[3].hidden = !found.errors;
+    results.querySelector("caption").textContent = `They agree on ${equal} of ${rows.length} (${percent(equal / rows.length, 0)}).`;
+    rows.sort((a, b) => a.equal - b.equal);
+    results.querySelector("tbody").replaceChildren(...rows.slice(0, SHOWN).map((row) => drawn(row, found.errors)));
+    if (found.errors) showErrors(found.errors);
+    results.hidden = false;
+    say(rows.length > SHOWN ? `the first ${SHOWN} are shown` : "");
+  }
 
   function showErrors({ groups, p, better, worse }) {
     const all = groups[0];
@@ -85,8 +82,13 @@ export function setUp(panel) {
     errors.hidden = false;
   }
 
-  for (const field of [model, other, labelled]) field.addEventListener("change", offer);
+  for (const field of [other, labelled]) field.addEventListener("change", offer);
+  model.addEventListener("change", () => {
+    if (other.value === model.value) other.selectedIndex = (other.selectedIndex + 1) % other.length;
+    offer();
+  });
   offer();
+  return compare;
 }
 
 const count = (number) => number.toLocaleString("en");

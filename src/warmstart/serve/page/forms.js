@@ -1,10 +1,10 @@
 // What the forms share: Ctrl+Enter sends, a reload of the tab keeps what was written, another panel begins with it, and the address
-// of a result leads there: #classify?t=a+text&m=model.
+// of a result leads there: #classify?t=a+text&m=model, or to a tab of it: #why?t=a+text.
 
 const LONGEST = 1_000; // characters of a text in an address
 const areaOf = (form) => form.querySelector("textarea");
 const send = (form) => form.querySelector("[type=submit]").disabled || form.requestSubmit();
-const sendWhenFree = (form) => send(form) && setTimeout(() => sendWhenFree(form), 50);
+export const sendWhenFree = (form) => send(form) && setTimeout(() => sendWhenFree(form), 50);
 let last = "";
 
 // Storage may be forbidden, or full.
@@ -18,28 +18,34 @@ function kept(name, value) {
   return "";
 }
 
-function share(form, panel) {
+export function share(form) {
   const { value, disabled } = areaOf(form);
-  const { model } = form.elements;
-  const said = new URLSearchParams({ t: value, ...(model?.length > 1 ? { m: model.value } : {}) });
+  const { model, other } = form.elements;
+  const panel = form.dataset.tab ?? form.parentElement.id;
+  const said = new URLSearchParams({ t: value });
+  if (model?.length > 1) said.set("m", model.value);
+  if (panel === "compare") said.set("o", other.value);
   history.replaceState(null, "", disabled || !value || value.length > LONGEST ? `#${panel}` : `#${panel}?${said}`);
 }
 
 function follow() {
-  const [panel, said] = location.hash.slice(1).split("?");
-  unfold(document.getElementById(panel));
-  const form = document.getElementById(panel)?.querySelector("form");
+  const [name, said] = location.hash.slice(1).split("?");
+  const tab = document.getElementById(`tab-${name}`);
+  const panel = tab?.closest("section") ?? document.getElementById(name);
+  unfold(panel);
+  const form = panel?.querySelector("form");
   if (!form || !areaOf(form)) return;
-  const { t, m } = Object.fromEntries(new URLSearchParams(said));
+  const { t, m, o } = Object.fromEntries(new URLSearchParams(said));
+  for (const [select, value] of [[form.elements.model, m], [form.elements.other, o]]) {
+    if (![...(select?.options ?? [])].some((one) => one.value === value)) continue;
+    select.value = value;
+    select.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+  tab?.dispatchEvent(new Event("show"));
   if (!t && !areaOf(form).value) areaOf(form).value = last;
   if (!t) return;
-  const { model } = form.elements;
-  if (m && model && [...model.options].some((one) => one.value === m)) {
-    model.value = m;
-    model.dispatchEvent(new Event("change"));
-  }
   areaOf(form).value = t;
-  areaOf(form).dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste" }));
+  areaOf(form).dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste", bubbles: true }));
   form.scrollIntoView({ block: "nearest" });
   sendWhenFree(form);
 }
@@ -60,7 +66,7 @@ export function setUpForms() {
     area.value ||= kept(panel);
     area.addEventListener("input", () => kept(panel, (last = area.value)));
     area.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send(form));
-    form.addEventListener("submit", () => share(form, panel));
+    form.addEventListener("submit", () => share(form));
   }
   addEventListener("hashchange", follow);
   follow();

@@ -11,7 +11,7 @@ import { setUp as checks } from "./checks.js";
 import { setUp as write } from "./write.js";
 import { setUpForms } from "./forms.js";
 
-for (const [name, setUp] of Object.entries({ classify, compare, write, look, map, learn, race, checks })) {
+for (const [name, setUp] of Object.entries({ classify: (panel) => classify(panel, compare), write, look, map, learn, race, checks })) {
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }
