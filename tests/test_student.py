@@ -109,7 +109,7 @@ def test_a_race_saves_the_network_that_the_stack_taught(
 
 
 def test_several_races_all_end_where_one_has_no_student_to_save(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What could not be saved is said after the last one, with the name of the task."""
     place = write_race_inputs(tmp_path, tokenizer)
