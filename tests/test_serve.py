@@ -243,6 +243,7 @@ def test_a_stack_is_explained_and_has_its_nearest_texts(models: dict[str, Any]) 
         assert asked(server, "/api/explain", {"model": "stack"} | body).status_code == 422
     nearest = [asked_until_ready(server, {"model": name, "inputs": [text]}).json()["nearest"] for name in ("stack", "labels")]
     assert [one["text"] for one in nearest[0][0]] == [one["text"] for one in nearest[1][0]]
+    assert all(-1 <= one["cosine"] <= 1 + 1e-6 for row in nearest for one in row[0])
     assert "has no 'probe'" in asked(server, "/api/probe", {"model": "stack", "inputs": [text]}).json()["error"]
     server.close()
 

@@ -66,9 +66,14 @@ class TrainingTexts:
 
     def read_on(self, texts: Sequence[Any]) -> list[None]:
         """Embed the next texts; an answer for each."""
-        self.vectors[self.read : self.read + len(texts)] = embed(self.reader, texts).numpy()
+        self.vectors[self.read : self.read + len(texts)] = self._directions(texts)
         self.read += len(texts)
         return [None] * len(texts)
+
+    def _directions(self, texts: Sequence[Any]) -> np.ndarray:
+        """Vectors of length 1, (M, D); those which a baseline reads have other lengths."""
+        found = embed(self.reader, texts).numpy()
+        return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def finish(self, closed: threading.Event) -> None:
         """Measure what random pairs have in common."""
@@ -77,7 +82,7 @@ class TrainingTexts:
 
     def nearest(self, texts: Sequence[Any], count: int) -> list[list[dict[str, Any]]]:
         """The ``count`` nearest training texts to each of M texts, nearest first: ``text``, ``label`` and ``cosine``."""
-        vectors, found = embed(self.reader, texts).numpy(), list[list[dict[str, Any]]]()
+        vectors, found = self._directions(texts), list[list[dict[str, Any]]]()
         for start in range(0, len(texts), _ROWS):
             cosines = vectors[start : start + _ROWS] @ self.vectors.T  # (M, N)
             order = np.argsort(-cosines, axis=1, kind="stable")[:, :count]  # (M, K)
