@@ -58,7 +58,9 @@ function unfold(target) {
   target.scrollIntoView({ block: "start" });
 }
 
+// Until then the page is inert: a form would be sent as forms without scripts are, and lose its text.
 export function setUpForms() {
+  document.getElementById("main").inert = false;
   for (const form of document.querySelectorAll("section[id] > form")) {
     const area = areaOf(form);
     const panel = form.parentElement.id;
