@@ -40,7 +40,6 @@ from warmstart.tasks.load import load_task, names_validation
 
 ALWAYS_RUN = ("probe", "scalar-mix")
 """schemes with a frozen backbone: they take seconds"""
-"""what stands for the method that a comparison recommends"""
 _Model = str | Path | Bundle
 
 
