@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test proofs journeys chaos test-all soak fuzz lint docs links bench gpu clean
+.PHONY: setup quickstart test proofs journeys chaos tiers test-all soak fuzz lint docs links bench gpu clean
 
 setup: $(VENV)/.ready
 
@@ -22,7 +22,7 @@ quickstart: setup
 	$(BIN)/warmstart quickstart --out runs/quickstart
 
 # beside another worker, threads of the matrix library wait for each other: the proofs took five times as long
-test proofs journeys chaos test-all: export OPENBLAS_NUM_THREADS = 1
+test proofs journeys chaos tiers test-all: export OPENBLAS_NUM_THREADS = 1
 
 # whatever a change can break: eight minutes of two cores. One worker per core; each computes with one thread
 test: setup
@@ -35,6 +35,11 @@ proofs: setup
 
 journeys chaos: setup
 	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() * 3 // 2)') --dist worksteal -m $@ --durations=10
+
+# some of the three at once, as .ci/run does: each worker reads the tests once, and proofs compute while journeys wait
+MARKS ?= proofs or journeys or chaos
+tiers: setup
+	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() * 3 // 2)') --dist worksteal -m "$(MARKS)" --durations=30
 
 test-all: setup
 	$(BIN)/pytest -n auto --durations=20

@@ -49,9 +49,11 @@ class MethodScores:
         >>> MethodScores.from_texts("a", np.array([[1, 1, 0, 1], [1, 0, 0, 1]])).scores
         (0.75, 0.5)
         """
+        weighted = values if weights is None else values * weights
 
         def mean(chosen: np.ndarray | slice) -> np.ndarray:
-            return np.asarray(np.average(values[:, chosen], axis=1, weights=None if weights is None else weights[chosen]))
+            some = weighted[:, chosen]
+            return np.asarray(some.sum(axis=1) / (some.shape[1] if weights is None else weights[chosen].sum()))
 
         drawn = [mean(chosen) for chosen in resample_indices(values.shape[1], groups=groups)]
         return cls(name, tuple(mean(slice(None)).tolist()), np.stack(drawn, axis=1))
