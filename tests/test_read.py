@@ -239,6 +239,12 @@ def test_null_text_is_empty(tmp_path: Path) -> None:
     assert read_examples(Source(path=path)) == (["", "b"], ["true", "false"])
 
 
+def test_a_blank_text_of_a_table_with_one_column_is_a_row(tmp_path: Path) -> None:
+    """As pandas and csv.writer write it; the rows behind it keep their numbers."""
+    source = Source(path=written(tmp_path, "a.csv", 'text\na\n""\nb\n'))
+    assert [*read_documents(source)] == ["a", "", "b"]
+
+
 def test_wrong_settings() -> None:
     """Settings that contradict each other are refused before any file is opened."""
     for values, message in (

@@ -85,6 +85,12 @@ def test_every_task_type_is_answered_as_by_the_library(server: Server, models: d
     assert batches < sum(len(inputs) + 1 for inputs in INPUTS.values()), "requests at once are computed together"
 
 
+def test_a_blank_text_gets_no_label(server: Server) -> None:
+    """As from the command ``predict``; the texts beside it keep theirs."""
+    found = asked(server, "/api/predict", {"model": "labels", "inputs": ["", TEXTS[0], " \n"]}).json()["predictions"]
+    assert [one["label"] is None for one in found] == [one["abstained"] for one in found] == [True, False, True]
+
+
 def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: dict[str, Any]) -> None:
     """Each client gets its own answers, whatever the others send; one that sends both is told which input differs."""
     inputs = [one for pair in zip(TEXTS, PAIRS, strict=True) for one in pair]
@@ -257,7 +263,7 @@ def test_a_wrong_request_is_told_what_is_wrong(server: Server, description: dict
             assert answer.json()["error"], (content[:80], path)
 
 
-IN_WORDS: list[tuple[str, dict[str, Any], str]] = [
+IN_WORDS: list[tuple[str, Any, str]] = [
     ("predict", {"inputs": [5]}, "inputs[0] must be a text or a list"),
     ("predict", {"inputs": ["a", ["b", 5]]}, "inputs[1][1] must be a text"),
     ("predict", {"inputs": ["a" * 100_003]}, "inputs[0] has 100,003 characters, and at most 100,000 are read of a text"),
@@ -268,6 +274,7 @@ IN_WORDS: list[tuple[str, dict[str, Any], str]] = [
     ("generate", {"temperature": "warm", "stream": 7}, "temperature must be a number; stream must be true or false"),
     ("generate", {"temperature": 1000}, "temperature must be at most 100"),
     ("explain", {"text": "\ud800"}, "text must be Unicode"),
+    ("predict", [], "the body must be an object, sent with content-type: application/json"),
 ]
 """endpoint, a body, and what is said of it"""
 
@@ -341,12 +348,13 @@ def test_other_hosts_and_origins_are_refused(server: Server, description: dict[s
 
 
 def test_a_token_is_needed_where_there_is_one(server: Server) -> None:
-    """For all but the health, as the description says; a wrong one is no use."""
+    """For all but the health, whatever the name it is asked by, as the description says; a wrong one is no use."""
     rules, basic = AccessRules(token="0123456789abcdef"), base64.b64encode(b"me:0123456789abcdef").decode()
     for given, status in {"": 401, "Bearer no": 401, "Bearer 0123456789abcdef": 422, f"Basic {basic}": 422}.items():
         headers = {"authorization": given} if given else {}
         assert asked(server, "/api/predict", {}, rules, headers=headers).status_code == status, given
     assert [asked(server, path, None, rules).status_code for path in ("/health", "/metrics", "/openapi.json")] == [200, 401, 401]
+    assert asked(server, "/health", None, rules, headers={"host": "10.0.0.7:8000"}).status_code == 200, "a probe asks by address"
     found = asked(server, "/openapi.json", None, rules, headers={"authorization": f"Bearer {rules.token}"}).json()
     needed = {path: "security" in operation for path, one in found["paths"].items() for operation in one.values()}
     assert [path for path, token in needed.items() if not token] == ["/health"]

@@ -29,7 +29,7 @@ from warmstart.system.console import console
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
-from warmstart.tasks.predict import confidences_of
+from warmstart.tasks.predict import confidences_of, is_blank
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
 from warmstart.tasks.unknown import NONE_OF_THESE, UNKNOWN_SHARE, unknown_sentence
@@ -79,7 +79,7 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
     if config.file:  # what a table of results is joined on
         rows = [{"row": number} | row if number > 0 else row for number, row in enumerate(rows, 1 - len(config.texts))]
-    if blank := sum(_is_blank(text) for text in texts):
+    if blank := sum(is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
     delimiter = {".csv": ",", ".tsv": "\t"}.get(Path(config.out or "").suffix)
@@ -139,13 +139,9 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     if unknown.any():
         console.print(unknown_sentence(int(unknown.sum()), len(texts), config.unknown_share))
     for text, row, confidence, strange in zip(texts, predictions, confidences, unknown.tolist(), strict=True):
-        abstains = _is_blank(text) or (threshold is not None and confidence < threshold.threshold)
+        abstains = is_blank(text) or (threshold is not None and confidence < threshold.threshold)
         given = {next(iter(row)): None} if abstains else {"label": NONE_OF_THESE} if strange and config.refuse_unknown else {}
         yield row | given | ({} if typicality is None else {"unknown": strange}) | {"text": text}
-
-
-def _is_blank(text: Any) -> bool:
-    return isinstance(text, str) and not text.strip()
 
 
 def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
@@ -156,7 +152,7 @@ def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Ite
     sources = [Source(path=path) for path in config.corpus]
     unseen = unseen_names(texts, documents_of(sources)) if sources else [[] for _ in texts]
     for text, one, names in zip(texts, answer_questions(bundle, texts), unseen, strict=True):
-        given = not _is_blank(text) and (threshold is None or (one.confidence >= threshold.threshold and not names))
+        given = not is_blank(text) and (threshold is None or (one.confidence >= threshold.threshold and not names))
         row: dict[str, Any] = {"answer": one.text if given else None, "confidence": round(one.confidence, 4), "text": text}
         yield row | ({"unseen_names": names} if names else {})
 

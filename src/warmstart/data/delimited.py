@@ -2,7 +2,8 @@
 
 The delimiter is the first of the usual ones with which every row has as many fields as the first, and more than one; a line
 ``sep=;``, which Excel writes and reads, names it. Quotes are undone where a program has written them: always in csv; in tsv, where
-a text often has quotes of its own, if all of them stand where pandas, Excel or csv.writer would put them. Empty rows are none.
+a text often has quotes of its own, if all of them stand where pandas, Excel or csv.writer would put them. Empty rows are none, but
+``""`` in a table of one column is a row.
 
 A file without quotes is read by polars, any other by Python's csv, which says at which line it stops.
 """
@@ -70,7 +71,7 @@ def _rows(text: str, delimiter: str, *, quoted: bool) -> Iterator[tuple[int, lis
     lines = (line + "\n" for line in text.split("\n"))  # only "\n" ends a line: a stray carriage return shifts no label
     reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True)
     for row in reader:
-        if any(field.strip() for field in row):
+        if any(field.strip() for field in row) or row == [""]:  # "" alone is a blank text of a table with one column
             yield reader.line_num, row
 
 

@@ -73,7 +73,8 @@ _KINDS = {
     "string_type": "a text", "list_type": "a list", "int_type": "a whole number", "int_parsing": "a whole number",
     "int_from_float": "a whole number", "int_parsing_size": "a smaller number", "float_type": "a number",
     "float_parsing": "a number", "finite_number": "a finite number", "bool_type": "true or false", "bool_parsing": "true or false",
-    "dict_type": "an object", "model_type": "an object", "model_attributes_type": "an object", "json_invalid": "JSON",
+    "dict_type": "an object", "model_type": "an object",
+    "model_attributes_type": "an object, sent with content-type: application/json", "json_invalid": "JSON",
 }  # fmt: skip
 """pydantic's name of a problem -> what the value must be"""
 _LONGEST_NAME = 1000

@@ -25,7 +25,7 @@ class _Sure(AnswerForm):
     confidence: float = Field(ge=0, le=1)
     """calibrated, if the model knows its temperature"""
     abstained: bool
-    """whether the confidence is below the threshold of the guarantee"""
+    """whether the confidence is below the threshold of the guarantee, or the text is blank"""
 
 
 class LabelPrediction(_Sure):

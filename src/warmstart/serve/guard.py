@@ -45,7 +45,7 @@ SECURITY_HEADERS = {
 }
 """of every answer"""
 OPEN = ("/health",)
-"""paths that need no token, so that a supervisor can ask"""
+"""paths that need no token and are answered by any name, so that a supervisor can ask"""
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         headers = _headers(scope)
         host = headers.get("host", "")
-        if _address(f"//{host}").hostname not in self.rules.hosts:
-            raise _RefusedError(
-                421, f"this server must be called as {' or '.join(self.rules.hosts)}; start it with --allowed-hosts"
-            )
+        name = _address(f"//{host}").hostname
+        if name not in self.rules.hosts and scope["path"] not in OPEN:
+            known = " or ".join(self.rules.hosts)
+            raise _RefusedError(421, f"this server must be called as {known}; start it with --allowed-hosts NAME for another one")
         origin = headers.get("origin")
         if origin is not None and _address(origin).netloc != host:
             raise _RefusedError(403, "requests from pages of other sites are refused")

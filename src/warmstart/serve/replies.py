@@ -23,7 +23,7 @@ from warmstart.stack.checks import examine
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.tasks.answers import answer_questions
-from warmstart.tasks.predict import Unread, confidences_of, predict, raw_predictions, unread
+from warmstart.tasks.predict import Unread, confidences_of, is_blank, predict, raw_predictions, unread
 from warmstart.tasks.unknown import UNKNOWN_SHARE
 
 MOST_WORDS = 100
@@ -37,18 +37,21 @@ RANDOM_ORDERS = 5
 
 
 def predictions_for(model: ServedModel, inputs: Sequence[Any], top: int, threshold: Threshold | None) -> list[dict[str, Any]]:
-    """A prediction for each input, with its confidence, and whether the model abstains below the threshold."""
-    lowest = threshold.threshold if threshold else 0.0
+    """A prediction for each input, its confidence, and whether the model abstains: below the threshold, or of a blank text."""
+    lowest = [math.inf if is_blank(one) else threshold.threshold if threshold else 0.0 for one in inputs]
     if model.task_type == "answers":
         answers = answer_questions(model.bundle, inputs)
-        return [{"answer": one.text if one.confidence >= lowest else None} | _confidence(one.confidence, lowest) for one in answers]
+        return [
+            {"answer": one.text if one.confidence >= least else None} | _confidence(one.confidence, least)
+            for one, least in zip(answers, lowest, strict=True)
+        ]
     found = predict(model.model, inputs, top=top)
     if found.probabilities is None:
         return list(found)
     confidences = confidences_of(found.probabilities)
     rows = [
-        row | ({"label": None} if confidence < lowest and "label" in row else {}) | _confidence(float(confidence), lowest)
-        for row, confidence in zip(found, confidences, strict=True)
+        row | ({"label": None} if confidence < least and "label" in row else {}) | _confidence(float(confidence), least)
+        for row, confidence, least in zip(found, confidences, lowest, strict=True)
     ]
     if found.typicality is None:
         return rows
