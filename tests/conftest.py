@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import altair.utils.schemapi
 import pytest
 import torch
 from hypothesis import settings
@@ -38,8 +40,16 @@ SECONDS = {"proofs": 600, "journeys": 300, "chaos": 300}
 """time limits of the tests of other tiers, in place of that of pyproject.toml; the first mark that a test has decides"""
 
 
+FIRST = ("test_wheel.py", "test_torchrun.py", "test_notebooks.py", "test_backends.py", "test_distributed_adapt.py")
+"""files that begin: what the tests of the first share takes a minute, and single tests of the others take minutes"""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that hangs fails, and prints where each thread stands; a long one has a limit of its own."""
+    """A test that hangs fails, and prints where each thread stands; a long one has a limit of its own.
+
+    Workers steal what is last from each other: what stands first is not made by several of them, and no long test is left alone.
+    """
+    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
     for item in items:
         limit = next((limit for mark, limit in SECONDS.items() if item.get_closest_marker(mark)), None)
         if limit and not item.get_closest_marker("timeout"):
@@ -94,6 +104,19 @@ def cache_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """The cache of this run of the tests: nothing is written into the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Charts are made, but drawn only where pages are looked at: drawing them takes as long as the rest of a page.
+
+    Altair checks a chart as a whole, not each of its parts before.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(altair.utils.schemapi, "DEBUG_MODE", False)
+        if not re.search("report|page|browser", request.module.__name__):
+            patch.setattr("warmstart.report.page.svg", lambda spec: "<svg/>")
         yield
 
 

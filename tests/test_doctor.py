@@ -119,9 +119,9 @@ def test_sound_models_raise_no_alarm(tokenizer: Tokenizer, tmp_path: Path) -> No
 
 
 @pytest.mark.chaos
-def test_no_false_alarm_over_ten_seeds(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_no_false_alarm_over_five_seeds(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Neither of ours nor of theirs."""
-    for seed in range(1, 10):
+    for seed in range(1, 5):
         assert not [*alarms(seed, tokenizer), *alarms_imported(seed, tmp_path)]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers.notebooks import LESSONS, METADATA, NOTEBOOKS, OFFLINE, normal_form, read, run, solutions, with_solutions
+from helpers.notebooks import LESSONS, METADATA, NOTEBOOKS, OFFLINE, SHORTER, normal_form, read, run, solutions, with_solutions
 from warmstart.training.progress import ProgressBar
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +40,7 @@ def test_notebooks_are_committed_in_their_normal_form() -> None:
         assert notebook.cells[0].source.startswith("# ")
         assert all(cell.source for cell in notebook.cells)
         assert f"(../../notebooks/{file.name})" in page
+    assert all(any(long in file.read_text().replace('\\"', '"') for file in NOTEBOOKS) for long in SHORTER)
 
 
 def test_lessons_have_goals_questions_and_exercises() -> None:
@@ -59,8 +60,11 @@ def test_lessons_have_goals_questions_and_exercises() -> None:
 @pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_a_notebook_runs(file: Path, tmp_path: Path, runtime: Path) -> None:
-    """Every cell and the code of every solution, in an empty folder, offline, and nothing is written to standard error."""
-    outputs = run(with_solutions(read(file), fresh_process=file.stem == "first_result"), tmp_path, runtime)
+    """Every cell and the code of every solution, in an empty folder, offline, and nothing is written to standard error.
+
+    The first result at full length, the others with fewer steps and seeds.
+    """
+    outputs = run(with_solutions(read(file), as_it_is=file.stem == "first_result"), tmp_path, runtime)
     assert [output["text"] for output in outputs if output.get("name") == "stderr"] == []
     assert not any("\x1b" in output.get("text", "") for output in outputs), "a progress bar or colours of a terminal"
     assert any("text/html" in output.get("data", {}) for output in outputs)

@@ -180,7 +180,7 @@ def test_every_kind_has_a_race_and_a_curve(
         "task": str(write_task(tmp_path / name, name)),
         "backbones": [str(tmp_path / "lm")],
         "schemes": ["probe"],
-        "seeds": 2,
+        "seeds": 1,
         "scratch": False,
         "out": str(tmp_path / "run"),
         "tune": {"train": {"steps": 2, "batch": 8, "learning_rate": 5e-4}},

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -27,6 +28,12 @@ OFFLINE = "import pytest_socket\npytest_socket.disable_socket(allow_unix_socket=
 """run before the first cell"""
 CHECKED_HERE = "from warmstart.model import files\nfiles._verify_in_fresh_process = lambda place: files.load_bundle(place) and None"
 """run with it: saved models are loaded and tested in the kernel, as a fresh process for each of some forty saves takes minutes"""
+SHORTER = {
+    '"steps": 300': '"steps": 60', '"steps": 500': '"steps": 60', '"scratch_epochs": 20': '"scratch_epochs": 5',
+    '"epochs": 10}': '"epochs": 3}', '"epochs": 20}': '"epochs": 4}', '"epochs": 100': '"epochs": 40',
+    '"seeds": 3': '"seeds": 2', "seeds=3": "seeds=2",
+}  # fmt: skip
+"""less work in the same cells; their text speaks of results at full length, which nothing here reads"""
 SECONDS = 600
 """the longest that a cell may take, on a machine that does other things too"""
 
@@ -56,11 +63,16 @@ def solutions(cell: NotebookNode) -> list[str]:
     return [code for text in folded for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)]
 
 
-def with_solutions(notebook: NotebookNode, *, fresh_process: bool) -> NotebookNode:
-    """The same notebook, offline, each solution as a cell after its text; ``fresh_process``: saved models are loaded in one."""
-    cells = [nbformat.v4.new_code_cell(OFFLINE if fresh_process else f"{OFFLINE}\n{CHECKED_HERE}")]
+def with_solutions(notebook: NotebookNode, *, as_it_is: bool) -> NotebookNode:
+    """The same notebook, offline, each solution as a cell after its text.
+
+    Unless it runs as it is, it is shorter, and saved models are loaded in the kernel, not in a fresh process.
+    """
+    cells = [nbformat.v4.new_code_cell(OFFLINE if as_it_is else f"{OFFLINE}\n{CHECKED_HERE}")]
     for cell in notebook.cells:
         cells += [cell, *map(nbformat.v4.new_code_cell, solutions(cell))]
+    for cell in () if as_it_is else cells:
+        cell.source = functools.reduce(lambda text, length: text.replace(*length), SHORTER.items(), cell.source)
     return nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
 
 
