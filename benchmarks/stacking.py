@@ -68,7 +68,7 @@ def draws_of(sweep: Sweep, labels: int) -> list[dict[str, float]]:
         scored = {
             trial.method.name: (result, predictions)
             for trial, result in runs.results.items()
-            if trial.seed == seed and trial.method.family != "stack" and trial.method.name != "majority"
+            if trial.seed == seed and not trial.method.combines and trial.method.name != "majority"
             if (predictions := read_predictions(trial, sweep.context))
         }
         budget = label_budget(sweep.task, labels, "none", seed)

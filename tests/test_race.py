@@ -248,7 +248,7 @@ def test_a_race_continues_where_it_stopped(place: Path, counted: list[str]) -> N
     assert (full.seeds, {run.learning_rate for run in full.runs}) == ((1, 2, 3), {search.learning_rate})
     assert full.seconds_of_search > search.seconds
     assert "at the edge of those tried" in full.note
-    trained = [one for one in found.ranking.methods if one.method.fine_tunes or one.method.family == "stack"]
+    trained = [one for one in found.ranking.methods if one.method.fine_tunes or one.method.combines]
     assert found.ledger.scorings >= 3 * len(trained) + len(found.ranking.methods) - len(trained)
     trials = {file: json.loads(file.read_text())["trial"] for file in (place / "race" / "trials").glob("*.json")}
     file = next(file for file, trial in trials.items() if trial["method"]["family"] == "adapted" and trial["seed"] == 0)
@@ -340,12 +340,24 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
 
 
 def test_if_the_time_is_too_short_networks_that_cannot_win_are_not_run_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They have one seed, are named, and are not in the ranking; whoever is significantly ahead has all."""
+    """They have one seed, are named, and are not in the ranking; whoever is significantly ahead has all.
+
+    With more time they run, and the stacks are combined anew from all.
+    """
+
+    def combined() -> set[int]:
+        runs = [json.loads(file.read_text()) for file in (place / "race" / "trials").glob("*.json")]
+        return {len(one["candidates"]) for one in runs if one["candidates"]}
+
     monkeypatch.setattr(SweepEstimate, "seconds", property(lambda _: 1e6))
     found = race(race_config(place, budget="1h"))
     assert [method.name for method in found.ranking.stopped] == ["probe", "scalar-mix"]
     assert {"full", "from scratch"} <= {one.name for one in found.ranking.methods if one.seeds == (1, 2)}
     assert any("significantly behind on the texts that choose: probe, scalar-mix." in sentence for sentence in found.findings)
+    before = combined()
+    monkeypatch.undo()
+    race(race_config(place))
+    assert combined() == {count + 2 for count in before}
 
 
 def test_what_depends_on_no_seed_is_compared_over_the_test_texts(place: Path) -> None:

@@ -56,7 +56,7 @@ def test_every_method_predicts_from_its_folder_what_was_scored(raced: Raced, tmp
         fitted = refit(method, runs, context)
         saved = load(fitted.save(tmp_path / str(number)))
         assert isinstance(saved, Bundle if method.family in ("adapted", "scratch") else Stack), method
-        assert (len(saved.members) > 1) == (method.family == "stack") if isinstance(saved, Stack) else saved.labels
+        assert (len(saved.members) > 1) == method.combines if isinstance(saved, Stack) else saved.labels
         scored = read_predictions(fitted.trial, context)
         assert scored is not None
         assert fitted.trial.seed == 0

@@ -18,7 +18,7 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.store import SweepContext
-from warmstart.experiment.student import student_trials
+from warmstart.experiment.student import student_trial
 from warmstart.experiment.trial import STUDENT, Method, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.interop.load import load
@@ -51,13 +51,14 @@ def test_the_stack_teaches_where_it_is_better_than_the_network() -> None:
     stacks = _results(Method(name="stack", family="stack", backbone_digest="s"), 0.8)
     other, frozen = ONE.model_copy(update={"backbone_digest": "b"}), ONE.model_copy(update={"scheme": "probe"})
     results = _results(ONE, 0.7) | _results(other, 0.6) | _results(frozen, 0.9)
-    found = student_trials(stacks, results, CONTEXT)
-    assert [*found.values()] == [*stacks][:1], "once in a race"
-    assert {(one.method.name, one.method.backbone_digest) for one in found} == {(STUDENT, "a")}
-    assert {(one.seed, one.learning_rates) for one in found} == {(0, (2e-4,))}
-    assert not student_trials(stacks, _results(ONE, 0.8), CONTEXT)
-    assert not student_trials(stacks, _results(frozen, 0.7), CONTEXT)
-    assert not student_trials(stacks, dict([*_results(ONE, 0.7).items()][:1]), CONTEXT), "without one of the seeds"
+    found = student_trial(stacks, results, CONTEXT)
+    assert found
+    assert found[1] == next(iter(stacks)), "the first seed's"
+    assert (found[0].method.name, found[0].method.backbone_digest) == (STUDENT, "a")
+    assert (found[0].seed, found[0].learning_rates) == (0, (2e-4,))
+    assert not student_trial(stacks, _results(ONE, 0.8), CONTEXT)
+    assert not student_trial(stacks, _results(frozen, 0.7), CONTEXT)
+    assert not student_trial(stacks, dict([*_results(ONE, 0.7).items()][:1]), CONTEXT), "without one of the seeds"
 
 
 def test_a_student_is_another_where_its_stack_has_other_members() -> None:
@@ -67,7 +68,9 @@ def test_a_student_is_another_where_its_stack_has_other_members() -> None:
     def taught(weight: float, steps: int) -> str:
         fitted = {trial: replace(one, steps=steps) for trial, one in results.items()}
         combined = {trial: replace(one, members=((ONE.id, weight, 1.0),)) for trial, one in stacks.items()}
-        return next(iter(student_trials(combined, fitted, CONTEXT))).method.teacher
+        found = student_trial(combined, fitted, CONTEXT)
+        assert found
+        return found[0].method.teacher
 
     assert taught(1.0, 10) == taught(1.0, 10)
     assert len({taught(1.0, 10), taught(0.5, 10), taught(1.0, 20)}) == 3

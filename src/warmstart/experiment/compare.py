@@ -27,7 +27,6 @@ from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.ranking import RankedMethod, Ranking, rank_method
 from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.refit import Refit, refit
-from warmstart.experiment.stack import STACK
 from warmstart.experiment.store import read_predictions
 from warmstart.experiment.student import no_student
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep, with_student
@@ -188,9 +187,8 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
 
 def _student(runs: SweepRuns, ranking: Ranking) -> RankedMethod | None:
     """The network that the stack taught; None if there is none, or the stack is not ranked."""
-    method = next((trial.method for trial in runs.teachers), None)
-    found = rank_method(method, runs) if method else None
-    return found if any(one.method.family == STACK for one in ranking.methods) else None
+    found = rank_method(runs.student[0].method, runs) if runs.student else None
+    return found if any(one.method.combines for one in ranking.methods) else None
 
 
 def _compared(sweep: Sweep, ranking: Ranking, labels: int) -> Comparison:

@@ -309,7 +309,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     @property
     def taught_by(self) -> RankedMethod | None:
         """The stack that taught the student, with its trial alone; None without a student."""
-        stack = next((one for one in self.ranking.methods if one.method.family == "stack"), None)
+        stack = next((one for one in self.ranking.methods if one.method.combines), None)
         return stack.with_seeds({*self.student.seeds}) if self.student and stack else None
 
     @property

@@ -61,7 +61,7 @@ class Draws:
 
     def _gains(self, seen: Sequence[RankedMethod]) -> LossGains | None:
         """What the methods of a draw gain over the label frequencies; None if one has no probabilities."""
-        combined = frozenset(i for i, one in enumerate(seen) if one.method.family == "stack")
+        combined = frozenset(i for i, one in enumerate(seen) if one.method.combines)
         values = gains_of(seen)
         return LossGains(values, combined, self.by_loss) if values else None
 

@@ -193,6 +193,7 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
         disk=sum(run.disk for run in runs),
         note=", ".join(f"{percent(share.weight, 0)} {one.method.name}" for one, share in chosen),
         members=tuple((one.method.id, share.weight, share.temperature) for one, share in chosen),
+        candidates=tuple(one.method.id for one in members),
         no_signal=_p_of_no_signal(trial, members, budget, context),
         **_chosen(budget, trial, stacked.choosing),
     )

@@ -26,7 +26,7 @@ from warmstart.experiment.methods import keeps_backbone, reads_pool, stack_of
 from warmstart.experiment.more_labels import more_labels
 from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.several_labels_result import SeveralLabelsResult
-from warmstart.experiment.stack import STACK, combine, trials_of_seed
+from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial
@@ -156,7 +156,7 @@ def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]
     smallest have all of theirs before a larger one reads a text. Then each network reads the labelled texts, then those without
     labels. Last, each that can is trained in one repetition, the cheapest first, if that is expected to end in time.
     """
-    alone = sorted((one for one in sweep.methods if one.family != STACK), key=lambda one: (one.fine_tunes, _reads_much(one)))
+    alone = sorted((one for one in sweep.methods if not one.combines), key=lambda one: (one.fine_tunes, _reads_much(one)))
     smallest = min((one.backbone_parameters for one in alone if one.family == "frozen"), default=0)
     tokens = TOKENS_PER_WORD * sum(len(str(text).split()) for text in sweep.task.train.texts)
     ready = [one for one in alone if not one.fine_tunes and not _reads_much(one)]
@@ -224,7 +224,7 @@ def _given(task: Task, split: Split, probabilities: np.ndarray) -> tuple[np.ndar
 
 def _predicted(trial: Trial, sweep: Sweep, runs: SweepRuns, split: Split) -> np.ndarray:
     """(N, C) what a trial predicts for each text of the split when it is left out, also when the weights of a stack are chosen."""
-    if trial.method.family == STACK:
+    if trial.method.combines:
         return _left_out(_members(trial, sweep, runs), split)
     found = read_predictions(trial, sweep.context)
     assert found is not None, "methods of one label for each text have probabilities"

@@ -15,7 +15,6 @@ from warmstart.data.pool import texts_to_read
 from warmstart.data.task import Task
 from warmstart.errors import BundleError, ConfigError, suggest
 from warmstart.experiment.inputs import bundle_at
-from warmstart.experiment.stack import STACK
 from warmstart.experiment.trial import OWN_BACKBONE, Method
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.continued import continue_pretraining
@@ -76,7 +75,7 @@ def only_named(methods: Sequence[Method], names: Sequence[str]) -> list[Method]:
         if not any(name in _called(method) for method in methods):
             raise ConfigError(f"no method of this race is called {name}; {suggest(name, sorted({*map(_short, methods)}))}")
     kept = [method for method in methods if {*names} & _called(method)]
-    return [stack_of(kept[:-1]) if method.family == STACK else method for method in kept]
+    return [stack_of(kept[:-1]) if method.combines else method for method in kept]
 
 
 def _short(method: Method) -> str:
@@ -89,7 +88,7 @@ def _called(method: Method) -> set[str]:
 
 def stack_of(methods: Sequence[Method]) -> Method:
     """The combination of the surest of these methods."""
-    return Method(name=STACK, family="stack", backbone_digest=sha256(json.dumps([method.id for method in methods]).encode()))
+    return Method(name="stack", family="stack", backbone_digest=sha256(json.dumps([method.id for method in methods]).encode()))
 
 
 def reads_pool(method: Method) -> bool:

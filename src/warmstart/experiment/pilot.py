@@ -88,7 +88,7 @@ class Pilot:
 
     def minutes(self, seeds: int) -> float:
         """Of all trials with so many seeds, one at a time, at the pace of this sweep."""
-        run = [one for one in self._all if one.method.family != "stack"]  # a stack only combines what others predicted
+        run = [one for one in self._all if not one.method.combines]  # a stack only combines what others predicted
         once = {one.method.backbone_digest: one.method.continued_pretraining_seconds for one in run}  # methods share a backbone
         search = sum(one.seconds_of_search for one in run) + sum(once.values())
         per_seed = sum(one.seconds + float(np.mean([trial.search_seconds for trial in one.runs])) for one in run)

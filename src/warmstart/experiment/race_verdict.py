@@ -31,6 +31,7 @@ from warmstart.runs.verdict import (
 )
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import paired_difference
+from warmstart.stats.formatting import first_of
 from warmstart.stats.intervals import Estimate
 
 
@@ -127,12 +128,12 @@ def _failures(result: Comparison) -> tuple[tuple[Mistake, ...], tuple[str, ...]]
 def _no_time(result: Comparison) -> Iterator[str]:
     """Which methods had no time."""
     if missing := [method.name for method in result.ranking.missing]:
-        yield f"The time was too short for {', '.join(missing[:SHOWN_METHODS])}{' and others' * (len(missing) > SHOWN_METHODS)}."
+        yield f"The time was too short for {first_of(missing, SHOWN_METHODS)}."
 
 
 def _one_network(result: Comparison) -> Iterator[str]:
     """The network that the stack taught, where the stack is recommended."""
-    if result.student and result.taught_by and result.recommended.method.family == "stack":
+    if result.student and result.taught_by and result.recommended.method.combines:
         own, stack = (score_words(result.task.metric, one.test_scores.scores[0]) for one in (result.student, result.taught_by))
         kept = f"One network, taught by the stack of the first seed, gets {own}, where that one gets {stack}."
         yield result.student_costs or kept
@@ -146,7 +147,7 @@ def _steps(result: Comparison, folder: Path | None, config: Config | None, *, ke
         yield NextStep("race", "Go on with the methods that had no time", again)
     if result.recommended.name != MAJORITY_LABEL and not kept:
         yield NextStep("race", "Keep it as a model", f"{again} --save recommended")
-        if result.recommended.method.family == "stack" and result.student and not result.student_costs:
+        if result.recommended.method.combines and result.student and not result.student_costs:
             yield NextStep("race", "Keep one network in its place", f"{again} --save {result.student.name}")
     if result.task.single_label:
         yield NextStep("label", "Label more", label_command(str(getattr(config, "task", "task.yaml")), result.task.labels))

@@ -178,7 +178,7 @@ def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
     """
     found = {method: rank_method(method, runs) for method in methods if method not in runs.stopped}
     ranked = [replace(one, place=place) for place, one in enumerate(found.values()) if one]
-    if all(one.deterministic for one in ranked if one.method.family != "stack"):
+    if all(one.deterministic for one in ranked if not one.method.combines):
         ranked = [replace(one, deterministic=True) for one in ranked if any(it.method.family == "frozen" for it in ranked)]
     trained = [set(one.seeds) for one in ranked if not one.deterministic]
     seeds = set.intersection(*trained) if trained else set[int]()
@@ -187,7 +187,7 @@ def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
     unranked = [method for method, one in found.items() if one is None]
     return Ranking(
         tuple(sorted(comparable, key=lambda one: -one.test_scores.over_seeds.mean)),
-        missing=tuple(method for method in unranked if method not in diverged and method.family != "stack"),
+        missing=tuple(method for method in unranked if method not in diverged and not method.combines),
         diverged=tuple(method for method in unranked if method in diverged),
         seeds=len(seeds),
         drawn=any(trial.labels is not None for trial in runs.trials),

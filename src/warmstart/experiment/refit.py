@@ -20,7 +20,7 @@ from warmstart.baselines.choice import fitted_baseline
 from warmstart.errors import ModelError, UncheckedWarning
 from warmstart.experiment.execution import baseline_within, constant_of
 from warmstart.experiment.inputs import prepared, trial_budget
-from warmstart.experiment.stack import STACK, trials_in
+from warmstart.experiment.stack import trials_in
 from warmstart.experiment.store import SweepContext, TrialPredictions, read_predictions, trial_settings
 from warmstart.experiment.student import stack_record, with_stack
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
@@ -94,11 +94,11 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     calibration = fitted_calibration(budget, scored.choosing if len(scored.choosing) else None) if labelled else None
     record = _record(trial, runs.results[trial], context)
     record = record.model_copy(update={"budget": (*record.budget, *([chosen] if chosen else []))})
-    taught = taught_by_stack(trial, runs, context) if trial in runs.teachers else None
+    taught = taught_by_stack(runs, context) if runs.student and trial == runs.student[0] else None
     if taught:
         record = record.model_copy(update={"teacher": stack_record(taught)})
     model: Bundle | Stack | FittedBaseline
-    stacked = method.family == STACK
+    stacked = method.combines
     model = refit_stack(trial, runs, context) if stacked else _fitted(trial, runs.results[trial], context, taught)
     if isinstance(model, FittedBaseline):
         model = Stack((Member(method.name, model),), budget.task.type, budget.task.labels)
@@ -107,9 +107,11 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     return Refit(model, trial, _difference(found, scored.test), chosen)
 
 
-def taught_by_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> EncodedTask:
-    """The texts of a student, with those that its teacher labels, which is fitted again unless its labels are kept."""
-    return with_stack(trial, partial(refit_stack, runs.teachers[trial], runs, context), context)
+def taught_by_stack(runs: SweepRuns, context: SweepContext) -> EncodedTask:
+    """The texts of the student, with those that its teacher labels, which is fitted again unless its labels are kept."""
+    assert runs.student
+    trial, stack = runs.student
+    return with_stack(trial, partial(refit_stack, stack, runs, context), context)
 
 
 def refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:

@@ -24,7 +24,6 @@ from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.seeding import rng
 from warmstart.stats.calibration import apply_temperature, each_label, fit_temperature, log_losses
 
-STACK = "stack"
 STEPS_PER_BAG = 5
 """methods added for each bag"""
 BAGS = 20
@@ -37,7 +36,7 @@ LEAST_WEIGHT = 0.1
 
 def trials_of_seed(trials: Sequence[Trial], seed: int) -> list[Trial]:
     """The trials that may be in the stack of a seed; those that are the same for every seed are in each."""
-    return [trial for trial in trials if trial.method.family != STACK and (trial.seed == seed or trial.same_for_every_seed)]
+    return [trial for trial in trials if not trial.method.combines and (trial.seed == seed or trial.same_for_every_seed)]
 
 
 def trials_in(stack: Trial, result: TrialResult, trials: Sequence[Trial]) -> list[Trial]:

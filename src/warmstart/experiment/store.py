@@ -178,7 +178,7 @@ def _what_counts(trial: Trial, context: SweepContext) -> tuple[Trial, SweepConte
     method = trial.method
     name = "" if method.fine_tunes else method.scheme or method.name
     unread: dict[str, Any] = {"tune": FineTuneConfig()} if method.family == "baseline" else {}
-    if method.family != "stack" and not method.teacher and not (name in BASELINES and BASELINES[name].reads_pool):
+    if not method.combines and not method.teacher and not (name in BASELINES and BASELINES[name].reads_pool):
         unread["pool_digest"] = ""
     named = {"method": method.model_copy(update={"name": name})}
     return trial.model_copy(update=named), context.model_copy(update=unread)

@@ -63,10 +63,10 @@ def _may_learn(method: Method) -> bool:
     return method.family == "adapted" and not keeps_backbone(method)
 
 
-def student_trials(
+def student_trial(
     stacks: Mapping[Trial, TrialResult], results: Mapping[Trial, TrialResult], context: SweepContext
-) -> dict[Trial, Trial]:
-    """Student -> the stack of the first seed, which teaches it; none if no encoder is fine-tuned, or such a network is as good."""
+) -> tuple[Trial, Trial] | None:
+    """The student, and the stack of the first seed, its teacher; None if no encoder is fine-tuned, or such a network is as good."""
     networks = dict[Method, dict[int, Trial]]()
     for trial, result in results.items():
         if _may_learn(trial.method) and not (trial.chooses_rate or result.diverged):
@@ -78,12 +78,12 @@ def student_trials(
 
     best = max(candidates, key=validation, default=None) if stacks else None
     if best is None or validation(best) >= np.mean([one.validation for one in stacks.values()]):
-        return {}
+        return None
     first = min(stacks, key=lambda one: one.seed)
     members = trials_in(first, stacks[first], [*results])
     fitted = [(result_file(one, context).stem, results[one].learning_rate, results[one].steps) for one in members]
     digest = sha256(json.dumps([fitted, stacks[first].members]).encode())
-    return {_taught(best[first.seed], digest, results): first}
+    return _taught(best[first.seed], digest, results), first
 
 
 def _taught(network: Trial, teacher: str, results: Mapping[Trial, TrialResult]) -> Trial:

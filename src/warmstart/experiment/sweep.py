@@ -45,9 +45,9 @@ from warmstart.experiment.methods import (
 )
 from warmstart.experiment.ranking import Ranking, rank
 from warmstart.experiment.refit import taught_by_stack
-from warmstart.experiment.stack import STACK, trials_of_seed
+from warmstart.experiment.stack import trials_of_seed
 from warmstart.experiment.store import HeldTask, SweepContext, find_result, result_file
-from warmstart.experiment.student import no_student, student_trials
+from warmstart.experiment.student import no_student, student_trial
 from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
@@ -267,13 +267,13 @@ def _all_trials(config: RaceConfig, methods: Sequence[Method], labels: int | Non
 
 def _count_trials(config: RaceConfig, methods: Sequence[Method]) -> int:
     """How many results the sweep will have, with those of stacks."""
-    stacks = len(_seeds(config, 0)) * any(method.family == STACK for method in methods)
+    stacks = len(_seeds(config, 0)) * any(method.combines for method in methods)
     return sum(len(_all_trials(config, methods, labels)) + stacks for labels in config.numbers_of_labels)
 
 
 def _first_trials(config: RaceConfig, methods: Sequence[Method], labels: int | None) -> tuple[list[Trial], range]:
     """One trial of every method but the stack, and the seeds that are scored: if some trials only choose, those after theirs."""
-    trials = [_trial(config, method, labels) for method in methods if method.family != STACK]
+    trials = [_trial(config, method, labels) for method in methods if not method.combines]
     start = config.seed + any(trial.chooses_rate for trial in trials)
     found = [one if one.chooses_rate or one.same_for_every_seed else one.model_copy(update={"seed": start}) for one in trials]
     return found, _seeds(config, start)
@@ -334,19 +334,17 @@ def run_sweep(sweep: Sweep, labels: int | None, *, racing: bool = False) -> Swee
 def with_student(sweep: Sweep, runs: SweepRuns) -> SweepRuns:
     """The same with the network that the stack teaches, if the time allows; where labels are few, and there is a pool."""
     context = sweep.context
-    stacks = {trial: one for trial, one in runs.results.items() if trial.method.family == STACK}
+    stacks = {trial: one for trial, one in runs.results.items() if trial.method.combines}
     results = {trial: one for trial, one in runs.results.items() if trial not in stacks}
-    teachers, found = student_trials(stacks, results, context), dict[Trial, TrialResult]()
-    if any(no_student(sweep.config, trial_budget(trial, context), sweep.methods) for trial in teachers):
+    student = student_trial(stacks, results, context)
+    if not student or no_student(sweep.config, trial_budget(student[0], context), sweep.methods):
         return runs
-    runs = replace(runs, teachers=teachers)
-    for trial in teachers:
-        result = find_result(trial, context) or run_trial(trial, context, partial(taught_by_stack, trial, runs, context))
-        if result is None:
-            break
-        found[trial] = result
-        console.print(f"The stack taught a network: {trial}: {outcome(result)}")
-    return replace(runs, trials=(*runs.trials, *found), results={**runs.results, **found})
+    trial, runs = student[0], replace(runs, student=student)
+    result = find_result(trial, context) or run_trial(trial, context, partial(taught_by_stack, runs, context))
+    if result is None:
+        return runs
+    console.print(f"The stack taught a network: {trial}: {outcome(result)}")
+    return replace(runs, trials=(*runs.trials, trial), results={**runs.results, trial: result})
 
 
 def _cannot_win(results: Mapping[Trial, TrialResult]) -> tuple[Method, ...]:
@@ -365,14 +363,14 @@ def _cannot_win(results: Mapping[Trial, TrialResult]) -> tuple[Method, ...]:
 def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, TrialResult]) -> dict[Trial, TrialResult]:
     """For each seed with which all methods have a result, the combination of the surest of them."""
     found = dict[Trial, TrialResult]()
-    for method in [method for method in sweep.methods if method.family == STACK]:
+    for method in [method for method in sweep.methods if method.combines]:
         for seed in sorted({trial.seed for trial in trials if not trial.same_for_every_seed} or {sweep.config.seed}):
             members = trials_of_seed(trials, seed)
             tried = {"learning_rates": sweep.config.learning_rates}  # its members choose from these
             trial = members[0].model_copy(update={"method": method, "seed": seed} | tried)
             if all(one in results for one in members):
                 result = find_result(trial, sweep.context)
-                if not result or not {name for name, *_ in result.members} <= {one.method.id for one in members}:
+                if not result or set(result.candidates) != {one.method.id for one in members}:
                     result = run_stack(trial, {one: results[one] for one in members}, sweep.context)
                 found |= {trial: result} if result else {}
     return found

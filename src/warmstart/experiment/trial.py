@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from warmstart.config import Config, Effectless
@@ -67,6 +67,11 @@ class Method(Config):
         return self.name if self.family == "baseline" else self.scheme
 
     @property
+    def combines(self) -> bool:
+        """Whether it is a weighted mean of other methods (``experiment/stack.py``)."""
+        return self.family == "stack"
+
+    @property
     def fine_tunes(self) -> bool:
         """Whether a network trains."""
         return self.family in ("adapted", "scratch")
@@ -127,6 +132,8 @@ class TrialResult:
     """of a stack: the p-value against the hypothesis that its labels have nothing to do with their texts (``p_of_no_signal``)"""
     members: tuple[tuple[str, float, float], ...] = ()
     """of a stack: the id of each method in it, its weight, and its temperature"""
+    candidates: tuple[str, ...] = ()
+    """of a stack: the ids of the methods that it could choose from"""
     learning_rate: float = 0.0
     """the one that was chosen; 0 if the method has none"""
     steps: int = 0
@@ -173,8 +180,8 @@ class SweepRuns:
     results: Mapping[Trial, TrialResult]
     stopped: tuple[Method, ...] = ()
     """methods that could no longer win after their first seed, where the time is too short for all"""
-    teachers: Mapping[Trial, Trial] = field(default_factory=dict)
-    """the stack that taught each student"""
+    student: tuple[Trial, Trial] | None = None
+    """the network that a stack teaches, and that stack"""
 
     def of(self, method: Method) -> list[Trial]:
         """All scored trials of a method."""

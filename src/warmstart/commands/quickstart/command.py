@@ -33,7 +33,6 @@ from warmstart.experiment.config import RaceConfig, increasing
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_result import FitResult
-from warmstart.experiment.stack import STACK
 from warmstart.experiment.sweep import check_sweep, open_sweep, run_sweep
 from warmstart.interop.encoders import ENCODERS, installed, unambiguous
 from warmstart.model.files import save
@@ -145,7 +144,7 @@ def _by_labels(task: Task, found: FitResult, settings: RaceConfig, config: Quick
     by_labels = settings.model_copy(update={"labels": config.labels, "seeds": 1, "selection": "none", "budget": None})
     right = {one.name: float(one.right.mean()) for one in found.candidates if one.name != MAJORITY_LABEL}
     methods = [one for one in check_sweep(by_labels, task)[-1][::-1] if one.name in right or one.scheme == REGRESSION]
-    best = {one.backbone: one.name for one in sorted(methods, key=lambda one: right.get(one.name, 0.0)) if one.family != STACK}
+    best = {one.backbone: one.name for one in sorted(methods, key=lambda one: right.get(one.name, 0.0)) if not one.combines}
     sweep = open_sweep(by_labels.model_copy(update={"methods": (*best.values(),)}), task, config)
     curves, texts = Curves(), len(np.unique(task.test.units))
     for labels in config.labels:
