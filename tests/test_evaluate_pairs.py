@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from warmstart.commands.evaluate.result import count_significant, pairs_result
 from warmstart.data.minimal_pairs import MinimalPair
 from warmstart.errors import DataError
 from warmstart.inspection.measured_pairs import DISCOUNT, PairsMeasured, Trigram
-from warmstart.inspection.minimal_pairs import PairGroup, judge_pairs, mean_accuracy
+from warmstart.inspection.minimal_pairs import PairGroup, by_phenomenon, judge_pairs, mean_accuracy
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.seeding import rng
@@ -28,7 +29,9 @@ def groups_of(*rights: object) -> list[PairGroup]:
 def measured(groups: list[PairGroup], trigram: list[PairGroup] | None = None) -> PairsMeasured:
     """Made-up verdicts of a causal model."""
     count = sum(len(group.right) for group in groups)
-    return PairsMeasured([MinimalPair("a", "b")] * count, np.zeros(2 * count), groups, trigram or [], "causal")
+    return PairsMeasured(
+        [MinimalPair("a", "b")] * count, np.zeros(2 * count), groups, {"trigram": trigram} if trigram else {}, "causal"
+    )
 
 
 def test_ties_count_half_and_groups_count_alike() -> None:
@@ -83,6 +86,16 @@ def test_findings_are_read_as_sentences() -> None:
     assert same.findings[2].endswith("; 14.0 points would have been detected with 80% power.")
 
 
+def test_paradigms_of_one_phenomenon_are_joined() -> None:
+    """The terminal shows phenomena where groups have one in common, the page and ``groups.csv`` all groups; others keep theirs."""
+    rights = {"island_1": [1.0, 1.0], "island_2": [0.0, 1.0], "binding_1": [0.0, 0.0]}
+    groups = [PairGroup(name, name.split("_")[0], np.array(right)) for name, right in rights.items()]
+    result = pairs_result("blimp", measured(groups, groups))
+    assert [row[:2] + row[3:] for row in result.summary.rows] == [("island", "4", "75.0%"), ("binding", "2", "0.0%")]
+    assert result.tables["groups"]["trigram"].to_list() == [1.0, 0.5, 0.0]
+    assert by_phenomenon(groups_of([1, 0], [1])) == by_phenomenon(groups[1:]) == []
+
+
 @pytest.mark.usefixtures("no_second_process")
 def test_the_command_judges_the_model_and_a_trigram(
     tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -92,11 +105,22 @@ def test_the_command_judges_the_model_and_a_trigram(
     lines = [f"{group}\tShe holds the cat{i}.\tShe hold the cat{i}." for group in ("one", "two") for i in range(6)]
     (tmp_path / "p.tsv").write_text("group\tgood\tbad\n" + "\n".join(lines))
     (tmp_path / "t.txt").write_text("She holds the cat.\n\nShe holds the river.\n")
-    words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "run"), "--limit", "5"]
+    shutil.copytree(tmp_path / "lm", tmp_path / "other")
+    words = [
+        "--text",
+        str(tmp_path / "t.txt"),
+        "--against",
+        str(tmp_path / "other"),
+        "--out",
+        str(tmp_path / "run"),
+        "--limit",
+        "5",
+    ]
     assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "p.tsv"), *words]) == 0
     printed = " ".join(capsys.readouterr().err.split())
     assert "of 10 pairs (mean over 2 groups; chance is 50%)" in printed
     assert "a trigram of the text, which reaches 100.0%" in printed
+    assert "not significantly different from other, which reaches" in printed
     assert len((tmp_path / "run" / "pairs.csv").read_text().splitlines()) == 11
     assert "right sentence scores higher" in (tmp_path / "run" / "report.html").read_text()
     assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "none")]) == 2

@@ -91,6 +91,8 @@ def inputs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
     place = tmp_path_factory.mktemp("inputs")
     (place / "books").mkdir()
     (place / "books" / "one.txt").write_text("\n\n".join(SENTENCES * 50))
+    (place / "blimp").mkdir()
+    (place / "blimp" / "one.jsonl").write_text('{"sentence_good": "She holds it.", "sentence_bad": "She hold it."}\n' * 4)
     save_task(cats(), place / "task")
     shutil.copytree(place / "task", place, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -98,6 +100,8 @@ def inputs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
         save(language_bundle(tokenizer), place / "runs" / "lm" / "bundle")
         (place / "runs" / "lm" / "config.yaml").write_text("text: [books/]")
         save(generating_bundle(tokenizer), place / "runs" / "writer" / "bundle")
+        for name in ("small-1", "small-2", "large-1", "large-2"):
+            shutil.copytree(place / "runs" / "writer", place / "runs" / name)
         adapted = Bundle(classifier(tokenizer), tokenizer, ("other", "cat"))
         save(adapted, place / "runs" / "topics" / "bundle")
         to_onnx(adapted, place / "exported" / "topics-onnx")

@@ -46,7 +46,7 @@ class BackboneConfig(Config):
     token_types: InFile[int] = Field(0, ge=0)
     """number of token types, each with its own embedding (BERT's first and second text); 0: none"""
     positions: InFile[Literal["sinusoidal", "learned", "rotary"]] = "rotary"
-    """how the positions of tokens are encoded"""
+    """how the positions of tokens are encoded: rotary, learned or sinusoidal"""
     position_offset: InFile[int] = Field(0, ge=0)
     """unused rows at the start of the learned positions (RoBERTa has 2)"""
     rotary_base: InFile[float] = Field(10_000.0, gt=0)

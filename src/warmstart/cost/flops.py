@@ -44,7 +44,7 @@ class Flops:
     rows: tuple[FlopRow, ...]
     tokens: int
 
-    HEADER = ("part", "forward, per token", "forward", "training")
+    HEADER = ("part", "forward", "training", "forward, by formula")
 
     @property
     def forward(self) -> float:
@@ -58,8 +58,8 @@ class Flops:
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Rows for people, under ``HEADER``."""
-        lines = [(row.part, row.formula, f"{row.forward:,.0f}", f"{row.training:,.0f}") for row in self.rows]
-        return [*lines, ("total", "", f"{self.forward:,.0f}", f"{self.training:,.0f}")]
+        lines = [(row.part, f"{row.forward:,.0f}", f"{row.training:,.0f}", row.formula) for row in self.rows]
+        return [*lines, ("total", f"{self.forward:,.0f}", f"{self.training:,.0f}", "")]
 
 
 def first_trainable_block(model: Model) -> int:

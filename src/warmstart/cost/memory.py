@@ -61,12 +61,12 @@ class Memory:
     peak: float
     """bytes; in training less than the sum of the rows, because gradients and activations are not stored at the same time"""
 
-    HEADER = ("part", "formula", "MB")
+    HEADER = ("part", "MB", "formula")
 
     def table(self) -> list[tuple[str, str, str]]:
         """Rows for people, under ``HEADER``; MB are millions of bytes."""
-        lines = [(row.part, row.formula, megabytes(row.bytes)) for row in self.rows]
-        return [*lines, ("peak", "", megabytes(self.peak))]
+        lines = [(row.part, megabytes(row.bytes), row.formula) for row in self.rows]
+        return [*lines, ("peak", megabytes(self.peak), "")]
 
 
 def megabytes(count: float) -> str:

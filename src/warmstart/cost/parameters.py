@@ -50,7 +50,7 @@ class Parameters:
     """``backbone``, ``head``, ``total``, ``trainable``, ``frozen``; with a language head also ``total_tied``, ``total_untied``;
     with a generator also ``generator``, what it has beside the shared embedding"""
 
-    HEADER = ("part", "closed form", "by formula", "counted")
+    HEADER = ("part", "counted", "by formula", "closed form")
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Rows for people, under ``HEADER``: the parts of one block, then all blocks in one row, then the totals."""
@@ -58,23 +58,23 @@ class Parameters:
         for row in self.rows:
             indent = "  " * row.part.startswith("block")
             if row.part.startswith("head"):
-                lines.append(("backbone", "", "", f"{self.totals['backbone']:,}"))
-            lines.append((indent + row.part, row.formula, f"{row.by_formula:,}", f"{row.counted:,}"))
+                lines.append(("backbone", f"{self.totals['backbone']:,}", "", ""))
+            lines.append((indent + row.part, f"{row.counted:,}", f"{row.by_formula:,}", row.formula))
             if row.part == "block: norms":
                 lines.append(self._blocks())
-        lines.append(("total", "", "", f"{self.totals['total']:,}"))
+        lines.append(("total", f"{self.totals['total']:,}", "", ""))
         for name in ("tied", "untied"):
             if f"total_{name}" in self.totals:
-                lines.append((f"  with a head {name}", "", "", f"{self.totals[f'total_{name}']:,}"))
+                lines.append((f"  with a head {name}", f"{self.totals[f'total_{name}']:,}", "", ""))
         if "generator" in self.totals:
-            lines.append(("generator, not kept in the bundle", "counted only", "", f"{self.totals['generator']:,}"))
+            lines.append(("generator, not kept in the bundle", f"{self.totals['generator']:,}", "", "counted only"))
         return lines
 
     def _blocks(self) -> tuple[str, str, str, str]:
         parts = [row for row in self.rows if row.part.startswith("block")]
         times, one = parts[0].times, sum(row.by_formula for row in parts)
         counted = sum(row.times * row.counted for row in parts)
-        return (f"{times} block{'s' * (times > 1)}", f"L x block = {times} x {one:,}", f"{times * one:,}", f"{counted:,}")
+        return (f"{times} block{'s' * (times > 1)}", f"{counted:,}", f"{times * one:,}", f"L x block = {times} x {one:,}")
 
 
 def count_parameters(model: Model, generator: Model | None = None) -> Parameters:

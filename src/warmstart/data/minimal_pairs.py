@@ -36,8 +36,8 @@ class MinimalPair:
     bad: str
     group: str = "all"
     """what is tested: a paradigm, a construction, a number of attractors"""
-    field: str = ""
-    """the field of linguistics that the group belongs to"""
+    phenomenon: str = ""
+    """what the group belongs to: in BLiMP its ``linguistics_term``"""
 
 
 def read_minimal_pairs(path: str | Path, limit: int | None = None) -> list[MinimalPair]:
@@ -69,13 +69,13 @@ def _ending(file: Path) -> str:
     return Path(file.stem).suffix if is_compressed(file) else file.suffix
 
 
-def _pair(good: object, bad: object, group: object, field: object, where: str) -> MinimalPair:
+def _pair(good: object, bad: object, group: object, phenomenon: object, where: str) -> MinimalPair:
     """A pair from the values of a row. Both sentences must be there; without a group it is in the group ``all``."""
     for name, value in (("right", good), ("wrong", bad)):
         if not isinstance(value, str) or not value.strip():
             problem = "is empty" if value is None or isinstance(value, str) else f"is {str(value)[:80]!r}"
             raise DataError(f"{where}: a pair must have two sentences, but the {name} one {problem}; correct or remove the row")
-    return MinimalPair(str(good), str(bad), _name(group, "all"), _name(field, ""))
+    return MinimalPair(str(good), str(bad), _name(group, "all"), _name(phenomenon, ""))
 
 
 def _name(value: object, default: str) -> str:

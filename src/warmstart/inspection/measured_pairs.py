@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from warmstart.data.minimal_pairs import MinimalPair
 from warmstart.errors import DataError
-from warmstart.inspection.minimal_pairs import PairGroup, judge_pairs
+from warmstart.inspection.minimal_pairs import TRIGRAM, PairGroup, judge_pairs
 from warmstart.inspection.sentence_scores import ScoreKind, score_sentences
 from warmstart.model.bundle import Bundle
 
@@ -31,19 +31,24 @@ class PairsMeasured:
     scores: np.ndarray
     """(2 P,) the model's scores of all good sentences, then of all bad ones"""
     groups: list[PairGroup]
-    trigram: list[PairGroup]
-    """the same groups judged by the trigram; empty if no text was given"""
+    rivals: Mapping[str, list[PairGroup]]
+    """the same groups judged by others, by name: ``TRIGRAM``, another model"""
     kind: ScoreKind
     """how the model scores sentences"""
 
 
-def measure_pairs(bundle: Bundle, pairs: Sequence[MinimalPair], documents: Sequence[str], *, per_token: bool) -> PairsMeasured:
-    """Judge the pairs by the model, and by a trigram of ``documents`` if there are any."""
+def measure_pairs(
+    bundle: Bundle, pairs: Sequence[MinimalPair], documents: Sequence[str], others: Mapping[str, Bundle], *, per_token: bool
+) -> PairsMeasured:
+    """Judge the pairs by the model, by a trigram of ``documents`` if there are any, and by ``others``."""
     sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
     scored = score_sentences(bundle, sentences)
     scores = scored.normalized(per_token=per_token)
-    trigram = judge_pairs(pairs, _trigram_scores(bundle, sentences, documents, per_token=per_token)) if documents else []
-    return PairsMeasured(pairs, scores, judge_pairs(pairs, scores), trigram, scored.kind)
+    rivals = {name: score_sentences(other, sentences).normalized(per_token=per_token) for name, other in others.items()}
+    if documents:
+        rivals = {TRIGRAM: _trigram_scores(bundle, sentences, documents, per_token=per_token)} | rivals
+    judged = {name: judge_pairs(pairs, found) for name, found in rivals.items()}
+    return PairsMeasured(pairs, scores, judge_pairs(pairs, scores), judged, scored.kind)
 
 
 def _trigram_scores(bundle: Bundle, sentences: Sequence[str], documents: Sequence[str], *, per_token: bool) -> np.ndarray:

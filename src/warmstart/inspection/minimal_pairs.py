@@ -11,14 +11,17 @@ from warmstart.data.minimal_pairs import MinimalPair
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import ProportionDifference, binomial_test, mean_proportion, paired_proportions, wilson_interval
 
+TRIGRAM = "trigram"
+"""the name of a trigram model of some text among those that judge pairs"""
+
 
 @dataclass(frozen=True)
 class PairGroup:
     """The verdicts on a group of P pairs."""
 
     name: str
-    field: str
-    """the larger heading that the group belongs to"""
+    phenomenon: str
+    """what the group belongs to"""
     right: np.ndarray
     """(P,) 1 if the right sentence scores higher, 0.5 for a tie, else 0"""
 
@@ -40,7 +43,17 @@ def judge_pairs(pairs: Sequence[MinimalPair], scores: np.ndarray) -> list[PairGr
     members: dict[str, list[int]] = {}
     for i, pair in enumerate(pairs):
         members.setdefault(pair.group, []).append(i)
-    return [PairGroup(name, pairs[indices[0]].field, right[indices]) for name, indices in members.items()]
+    return [PairGroup(name, pairs[indices[0]].phenomenon, right[indices]) for name, indices in members.items()]
+
+
+def by_phenomenon(groups: Sequence[PairGroup]) -> list[PairGroup]:
+    """The groups of each phenomenon as one; none, if a group has no phenomenon or each has its own."""
+    joined: dict[str, list[np.ndarray]] = {}
+    for group in groups:
+        joined.setdefault(group.phenomenon, []).append(group.right)
+    if "" in joined or len(joined) == len(groups):
+        return []
+    return [PairGroup(name, name, np.concatenate(rights)) for name, rights in joined.items()]
 
 
 def mean_accuracy(groups: Sequence[PairGroup]) -> Estimate:

@@ -111,7 +111,7 @@ def family_for(bundle: Bundle, *, headless: bool = False) -> str:
     """
     imported = next((record.family for record in bundle.history if isinstance(record, ImportRecord)), None)
     odd = {name: misfits(bundle, name, headless=headless) for name in ([imported] if imported else FAMILIES)}
-    nearest = min(odd, key=lambda name: len(odd[name]))
+    nearest = min(odd, key=lambda name: (FAMILIES[name].causal != bundle.model.causal, len(odd[name])))
     if odd[nearest]:
         raise ModelError(
             f"the settings must be those of a model family ({', '.join(FAMILIES)}), but compared with the nearest one, "

@@ -306,6 +306,8 @@ class _Run:
             return ""
         restore(self.model, self.optimizer, checkpoint)
         self.output.steps, self.output.seconds = checkpoint.step, checkpoint.seconds
+        if self.job.progress_bar and self.world.leads:
+            console.print(f"Going on from step {checkpoint.step:,}.")
         self.arithmetic = checkpoint.arithmetic.resumed(self.device) if checkpoint.arithmetic else self.arithmetic
         self.output.tokens = int(checkpoint.tensors["tokens"])
         loss_sum = checkpoint.tensors["loss_sum"].to(self.device)

@@ -67,7 +67,7 @@ class EvaluateConfig(LinkedConfig):
     """for an adapted model, the manifest of a task (YAML), or a table of texts and labels, all of which count but those that it has
     learned from; for a language model, a file or folder of text"""
     against: FileInput[str | None] = None
-    """another adapted model: which of the two is better on texts like those of the task, and how certain is that?"""
+    """another model: which of the two is better on texts like those of the task, or on the pairs, and how certain is that?"""
     disagreements: FileInput[str | None] = None
     """with --against and texts without labels (a file instead of the task): a table that is written with the texts on which the two
     disagree, for you to label some from its top; the same command then tells which model is better"""
@@ -94,8 +94,6 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     if config.disagreements:
         _check_disagreements(config, config.disagreements)
     if config.pairs is not None:
-        if config.against:
-            raise ConfigError("--against compares adapted models on a task, and --pairs judges one language model; remove one")
         return _judge(config, config.pairs)
     if config.threads:
         torch.set_num_threads(config.threads)
@@ -125,9 +123,7 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     models = {place: load_predictor(place) for place in (config.model, against)}
     check_rivals(models)
     one, other = models[config.model], models[against]
-    names = (model_name(config.model), model_name(against))
-    if names[0] == names[1]:
-        names = (config.model, against)
+    names = _names(config.model, against)
     if config.disagreements:
         texts = [*dict.fromkeys(text.strip() for text in documents_of([Source(path=path, document="line")]))]
         if not texts:
@@ -146,6 +142,12 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     notes += [left_out] if left_out else []
     result = against_result(task.name, found, [*notes, *read_ledger(task).findings])
     return finish_study(result, [], config, folder, models=[config.model, against])
+
+
+def _names(one: str, other: str) -> tuple[str, str]:
+    """What two models are called: by their folders' names, or by their paths if these are the same."""
+    names = (model_name(one), model_name(other))
+    return (one, other) if names[0] == names[1] else names
 
 
 def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
@@ -178,16 +180,18 @@ def _test_task(path: str, models: Sequence[Bundle | Stack]) -> tuple[Task, str]:
 
 def _judge(config: EvaluateConfig, path: str) -> StudyResult:
     """How often the right sentence of a pair scores higher, group by group; the details are a ``PairsMeasured``."""
-    bundle, pairs = load_model(config.model), read_minimal_pairs(path, config.limit)
+    models = [config.model, *filter(None, [config.against])]
+    (bundle, *rest), pairs = [load_model(model) for model in models], read_minimal_pairs(path, config.limit)
     documents = list(documents_of([Source(path=one) for one in config.text]))
     if config.text and not documents:
         raise DataError(f"--text must hold at least one document that is not empty, but has none: {', '.join(config.text)}")
     folder = Run.open(config.out or PAIRS_FOLDER, config).folder
-    measured = measure_pairs(bundle, pairs, documents, per_token=config.per_token)
+    others = {_names(config.model, config.against)[1]: other for other in rest} if config.against else {}
+    measured = measure_pairs(bundle, pairs, documents, others, per_token=config.per_token)
     result = pairs_result(Path(path).name, measured)
     accuracy, low, high = (result.figures[name] for name in ("accuracy", "low", "high"))
     tiles = [("accuracy", percent(accuracy)), ("95% interval", percent_range(low, high))]
-    return finish_study(result, [pairs_section(measured)], config, folder, models=[config.model], tiles=tiles)
+    return finish_study(result, [pairs_section(measured)], config, folder, models=models, tiles=tiles)
 
 
 def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigures:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from warmstart.inspection.minimal_pairs import PairGroup, compare_groups, mean_accuracy
+from warmstart.inspection.minimal_pairs import TRIGRAM, PairGroup, by_phenomenon, compare_groups, mean_accuracy
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import detection_text, limit_clause
 from warmstart.stats.extrapolation import round_labels
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from warmstart.tasks.disagreements import Disagreements
     from warmstart.tasks.two_models import ModelsCompared
 
-PAIRS_HEADER = ("group", "pairs", "accuracy (95% over pairs)", "trigram")
 LABEL_DISAGREEMENTS = "`evaluate A TEXTS --against B --disagreements FILE` asks for labels of those texts alone that can tell."
 AGAINST_HEADER = ("texts", "number", "difference (95%)")
 LEAST_LEAD = 0.01
@@ -44,6 +43,7 @@ SCORES = {
     "detection": "log-probability that every token is original",
 }
 """what each kind of sentence score is called"""
+_RIVALS = {TRIGRAM: "a trigram of the text"}
 
 
 def pairs_result(name: str, measured: PairsMeasured) -> StudyResult:
@@ -51,14 +51,13 @@ def pairs_result(name: str, measured: PairsMeasured) -> StudyResult:
     mean, low, high = mean_accuracy(measured.groups)
     above, below = count_significant(measured.groups)
     figures = {"accuracy": mean, "low": low, "high": high, "groups_above_chance": above, "groups_below_chance": below}
-    if measured.trigram:
-        figures["trigram_accuracy"] = mean_accuracy(measured.trigram).value
+    figures |= {f"{name}_accuracy": mean_accuracy(groups).value for name, groups in measured.rivals.items()}
     return StudyResult(
         f"Minimal pairs: {name}",
         pairs_findings(measured),
-        {"pairs": _table(measured)},
+        {"groups": _groups_table(measured), "pairs": _table(measured)},
         figures,
-        Summary(PAIRS_HEADER, pairs_rows(measured)),
+        pairs_tables(measured)[0],
         measured,
         "`warmstart study objectives` compares what other objectives learn of the same pairs, with --pairs.",
     )
@@ -84,7 +83,7 @@ def _limit(groups: list[PairGroup]) -> str:
 
 
 def pairs_findings(measured: PairsMeasured) -> list[str]:
-    """Overall accuracy, the groups that differ from chance, and the comparison with the trigram."""
+    """Overall accuracy, the groups that differ from chance, and the comparison with each rival."""
     groups, count = measured.groups, len(measured.pairs)
     score = SCORES[measured.kind]
     over = f"mean over {len(groups)} groups; " if len(groups) > 1 else ""
@@ -95,30 +94,44 @@ def pairs_findings(measured: PairsMeasured) -> list[str]:
         f"{above} of {len(groups)} groups are significantly above chance and {below} significantly below (exact binomial tests, "
         f"Holm's correction).{_limit(groups)}",
     ]
-    if measured.trigram:
-        difference = compare_groups(groups, measured.trigram)
+    for name, rival in measured.rivals.items():
+        difference = compare_groups(groups, rival)
         verdict = {1: "better than", -1: "worse than", 0: "not significantly different from"}[difference.sign]
         ends = (difference.low, difference.high)
         findings.append(
-            f"The model is {verdict} a trigram of the text, which reaches {percent(mean_accuracy(measured.trigram).value)}: "
+            f"The model is {verdict} {_RIVALS.get(name, name)}, which reaches {percent(mean_accuracy(rival).value)}: "
             f"{points_interval(difference.mean, *ends)}{limit_clause(*ends)}."
         )
     return findings
 
 
-def pairs_rows(measured: PairsMeasured) -> list[tuple[str, str, str, str]]:
-    """One row per group under ``PAIRS_HEADER``, best first."""
-    trigram = {group.name: percent(group.accuracy.value) for group in measured.trigram}
-    return [
-        (group.name, f"{len(group.right):,}", percent_interval(*group.accuracy), trigram.get(group.name, "-"))
-        for group in sorted(measured.groups, key=lambda group: -group.accuracy.value)
-    ]
+def pairs_tables(measured: PairsMeasured) -> list[Summary]:
+    """A row per phenomenon, if groups have one in common, and a row per group; best first."""
+    judges, found = [measured.groups, *measured.rivals.values()], []
+    for kind, views in (("phenomenon", [by_phenomenon(groups) for groups in judges]), ("group", judges)):
+        rows = [
+            (one.name, f"{len(one.right):,}", percent_interval(*one.accuracy), *(percent(other.accuracy.value) for other in others))
+            for one, *others in sorted(zip(*views, strict=True), key=lambda same: -same[0].accuracy.value)
+        ]
+        if rows:
+            found.append(Summary((kind, "pairs", "accuracy (95% over pairs)", *measured.rivals), rows))
+    return found
+
+
+def _groups_table(measured: PairsMeasured) -> pl.DataFrame:
+    """One row per group, with the accuracy of the model and of its rivals."""
+    return pl.DataFrame(
+        {"phenomenon": group.phenomenon, "group": group.name, "pairs": len(group.right)}
+        | dict(zip(("accuracy", "low", "high"), group.accuracy, strict=True))
+        | {name: rival[i].accuracy.value for name, rival in measured.rivals.items()}
+        for i, group in enumerate(measured.groups)
+    )
 
 
 def _table(measured: PairsMeasured) -> pl.DataFrame:
     """One row per pair, with the model's scores of both sentences."""
     good, bad = np.split(measured.scores, 2)
-    columns = {name: [getattr(pair, name) for pair in measured.pairs] for name in ("group", "good", "bad")}
+    columns = {name: [getattr(pair, name) for pair in measured.pairs] for name in ("phenomenon", "group", "good", "bad")}
     return pl.DataFrame(columns | {"score_good": good, "score_bad": bad})
 
 

@@ -222,6 +222,8 @@ def _finish(result: PretrainResult, config: PretrainConfig, folder: Path) -> Non
         if result.metrics:
             words = result.stores[1].words if result.stores[1] else None
             print_metrics(f"held-out text{f': {words:,} words including line ends' if words else ''}", result.metrics)
+            if result.little_held_out:
+                console.print(result.little_held_out)
         page = write_pretrain_page(result, config, folder)
     console.print(f"bundle: {folder / 'bundle'}\nreport: {page}")
 

@@ -38,10 +38,12 @@ def pretrain_view(result: PretrainResult) -> Report:
 def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
     """The loss during training, and the text that was read."""
     training = result.training
+    speed = f"{training.tokens_per_second:,.0f} tokens per second"
+    read = f"{training.steps:,} steps, {training.tokens / result.stores[0].total_tokens:.1f} times the text, {speed}."
     chart = Figure("loss", result.loss_caption, loss_chart(training.log))
     return (
-        Section("Training", (f"{training.steps:,} steps, {training.tokens_per_second:,.0f} tokens per second.",), (chart,)),
-        Section("Text", items=(Table(TEXT_HEADER, result.text_table()),)),
+        Section("Training", (read,), (chart,)),
+        Section("Text", tuple(filter(None, [result.little_held_out])), (Table(TEXT_HEADER, result.text_table()),)),
     )
 
 

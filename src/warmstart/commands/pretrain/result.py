@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from warmstart.training.loop import TrainOutput
 
 TEXT_HEADER = ("text", "documents", "words", "tokens", "tokens per word", "unknown")
+FEWEST_WORDS = 1_000
+"""of held-out text, below which a figure comes with a warning"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,15 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
         if not self.metrics:
             return [f"{took}, no metric is known, because no text was held out."]
         name, value = self._main_metric()
-        return [f"{took}, the {name} is {value}."]
+        return [f"{took}, the {name} is {value}.", *filter(None, [self.little_held_out])]
+
+    @property
+    def little_held_out(self) -> str:
+        """That the metrics rest on little text; empty if they do not."""
+        words = self.stores[1].words if self.stores[1] else None
+        if words is None or words >= FEWEST_WORDS:
+            return ""
+        return f"Only {words:,} words are held out: other words may give quite other figures; `--held-out FILE` names more."
 
     def _main_metric(self) -> tuple[str, str]:
         """The metric that compares between tokenizers, if the objective has it."""
