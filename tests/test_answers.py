@@ -230,7 +230,7 @@ def test_few_equal_methods_differ_in_their_mean_risk() -> None:
     Both give or take two Monte-Carlo errors; the true difference is 0.
     """
     held, claimed = [], []
-    for draw in range(80):
+    for draw in range(50):
         result = answers_result(draw=draw)
         gap = paired_difference(*(result._mean_risk(runs) for runs in result.runs.values()))
         held.append(gap.low <= 0 <= gap.high)
