@@ -130,14 +130,15 @@ def members(wheel: Path) -> set[str]:
 
 
 def test_the_wheel_holds_every_file_of_the_package(built: Built) -> None:
-    """Modules, templates, and the files of the pages that are served; nothing else but the wheel's own description."""
+    """Modules, templates, the files of the pages that are served, lessons and recipes; nothing else but its own description."""
     package = {
         file.relative_to(ROOT / "src").as_posix()
         for file in (ROOT / "src" / "warmstart").rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
-    found = {name for name in members(built.wheel) if ".dist-info/" not in name}
-    assert found == package
+    lessons = {file.relative_to(ROOT).as_posix() for kind in ("notebooks/*.ipynb", "recipes/**/*.yaml") for file in ROOT.glob(kind)}
+    found = {name.partition("/data/share/warmstart/")[2] or name for name in members(built.wheel) if ".dist-info/" not in name}
+    assert found == package | lessons
     assert {Path(name).suffix for name in package} >= {".py", ".jinja", ".js", ".css", ".typed"}
 
 

@@ -38,7 +38,7 @@ COMMANDS = Registry(
             "commands.quickstart.command",
             "QuickstartConfig",
             "quickstart",
-            "try everything in six minutes, without data or network",
+            "try everything in three minutes, without data or network",
             goes_on=True,
         ),
         "fit": Command(

@@ -364,8 +364,9 @@ def _print_head_swap(before: Model, after: Model) -> None:
     old, new = before.weights(), after.weights()
     kept = [name for name in old if name.startswith("backbone.")]
     sizes = {name: tensor.numel() for name, tensor in new.items() if name not in kept}
-    dropped = [name for name in old if name not in kept] or ["no tensor (the language head shares the weight of the embedding)"]
+    dropped = {name: tensor.numel() for name, tensor in old.items() if name not in kept}
     parameters = sum(parameter.numel() for parameter in before.backbone.parameters())
     console.print(f"kept:    {len(kept)} tensors of the backbone, {parameters:,} parameters")
     console.print(f"new:     {', '.join(sizes)} ({sum(sizes.values()):,} parameters)")
-    console.print(f"dropped: {', '.join(dropped)}")
+    lost = f"{', '.join(dropped)} ({sum(dropped.values()):,} parameters)"
+    console.print(f"dropped: {lost if dropped else 'no tensor (the language head shares the weight of the embedding)'}")

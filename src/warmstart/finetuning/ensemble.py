@@ -56,7 +56,7 @@ class Soup:
         self._first = self._first or copy.deepcopy(model)
         self._count += 1
         for name, tensor in model.state_dict().items():
-            self._sums[name] = tensor.double().cpu() + self._sums.get(name, 0)
+            self._sums[name] = tensor.cpu().double() + self._sums.get(name, 0)
 
     @property
     def model(self) -> Model:

@@ -41,7 +41,7 @@ from warmstart.system.limits import (
     free_memory,
     refused_if_malformed,
 )
-from warmstart.system.storage import FORMAT, atomic_folder, read_inside, require_format, sealed, sha256, sweep, unsealed
+from warmstart.system.storage import FORMAT, SETTINGS, atomic_folder, read_inside, require_format, sealed, sha256, sweep, unsealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 STACK_MANIFEST = "stack.json"
@@ -185,6 +185,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(f"there is no bundle at {folder}: {nearest_path(folder)}a folder with bundle.json was expected")
     if saved_as(folder) == STACK_MANIFEST:
         raise BundleError(f"{folder} must be a bundle, but is a stack, which has no single network; `ws.load` reads it")
+    if not file.is_file() and (folder / SETTINGS).is_file():
+        raise BundleError(f"{folder} is a run without a saved model; wait until it has ended, or name another")
     if not file.is_file():
         raise BundleError(f"{folder} is not a bundle, or its bundle.json is missing; copy the whole folder again")
     return checked_manifest(read_model_file(folder, file.name, MANIFEST_BYTES), file)

@@ -39,13 +39,15 @@ if TYPE_CHECKING:
 
 MOST_LABELS = 30
 """a task with more labels is shown with its most frequent ones"""
+ROOM = {"padding": {"left": 24, "right": 24, "top": 5, "bottom": 5}}
+"""around a chart: where its fonts are missing the reader's are used, and may be wider"""
 
 
 def fragment(report: Report) -> str:
     """The HTML of one cell's output. All texts are escaped; characters that HTML cannot hold become U+FFFD."""
     report = paragraphs_once(report)
     images = {
-        figure.name: base64.b64encode(svg(drawable(number_categories(figure.chart.to_dict()))).encode()).decode()
+        figure.name: base64.b64encode(svg(drawable(number_categories(figure.chart.to_dict())) | ROOM).encode()).decode()
         for figure in report.figures()
     }
     return FORBIDDEN.sub("\ufffd", page_template("notebook.html.jinja").render(report=report, images=images))

@@ -179,7 +179,7 @@ def measure_projections(beta: float = 3.0, width: int = 8, seed: int = 0) -> Exp
     errors = [float(np.linalg.norm(y - wanted) / np.linalg.norm(wanted)) for y, wanted in zip(outputs, (b - c, b), strict=True)]
     closed_own = math.exp(2 * beta**2) / (math.exp(2 * beta**2) + math.exp(beta**2) + 1)
     checks = (
-        Check("no projections: weight of x2 on itself", 1 - 2 * rest, float(plain[1])),
+        Check("x2 = a: weight on itself", 1 - 2 * rest, float(plain[1])),
         Check("x2 = a + d: weight on itself", closed_own, float(own[1])),
         Check("with Q, K, V: weight of x1 on x3", 1 - 2 * rest, float(first[2])),
         Check("with Q, K, V: weight of x2 on x1", 1 - 2 * rest, float(second[0])),
