@@ -35,6 +35,7 @@ from warmstart.stats.abstention import find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
+from warmstart.tasks.guess import guess_task
 from warmstart.tasks.load import read_descriptions
 from warmstart.tasks.predict import confidences_of
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -75,7 +76,23 @@ def test_a_table_becomes_a_model_that_predicts(fitted: tuple[Path, FitResult, st
     assert (place / "run" / "report.html").is_file()
     assert json.loads((place / "run" / "fit.json").read_text())["recommended"] == found.best.name
     assert main(["predict", str(place / "run"), str(place / "texts.csv"), "--out", str(place / "labelled.csv")]) == 0
-    assert len(polars.read_csv(place / "labelled.csv")) == 60
+    before, after = polars.read_csv(place / "texts.csv"), polars.read_csv(place / "labelled.csv")
+    assert after.select(before.columns).equals(before), "the table goes back with all its columns"
+    assert {"label", "probability"} <= {*after.columns} - {*before.columns}, after.columns
+    (place / "sheet.csv").write_bytes('\ufeffNr;label;body\r\n7;?;"a cat\nin a river"\r\n;;\r\n'.encode())
+    assert main(["predict", str(place / "run"), str(place / "sheet.csv"), "--out", str(place / "back.csv")]) == 0
+    assert (place / "back.csv").read_bytes().startswith("\ufeffNr;label;body;predicted_label;probability".encode())
+
+
+def test_several_columns_are_one_text(tmp_path: Path) -> None:
+    """A subject is read before its body if both are named; that it is not read otherwise is said."""
+    rows = [f"Re: mail {number};It says {number}.;{'ab'[number % 2]}" for number in range(8)]
+    (tmp_path / "mails.csv").write_text("\n".join(["Betreff;Text;Kategorie", "kein Text hier;;b", *rows]))
+    assert "Not read: Betreff; --text-column 'Betreff+Text' reads both." in guess_task(tmp_path / "mails.csv").sentences()[0]
+    task = read_labelled(FitConfig(data=str(tmp_path / "mails.csv"), text_column="Betreff+Text"))
+    assert sorted(map(str, task.train.texts))[:2] == ["Re: mail 0\nIt says 0.", "Re: mail 1\nIt says 1."]
+    assert "kein Text hier" in task.train.texts
+    assert task.reading["text"] == "Betreff+Text"
 
 
 def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitted: tuple[Path, FitResult, str]) -> None:

@@ -15,9 +15,9 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless, FileInput
-from warmstart.data.read import given_file
-from warmstart.data.source import Source, TableFlags
-from warmstart.data.tables import reading_alike
+from warmstart.data.read import given_file, source_format
+from warmstart.data.source import TABLE_FORMATS, Source, TableFlags
+from warmstart.data.tables import dialect_of, read_table, reading_alike
 from warmstart.data.token_store import documents_of
 from warmstart.errors import DataError
 from warmstart.finetuning.calibration import threshold_for
@@ -50,7 +50,8 @@ class PredictConfig(TableFlags):
     alternatives: Advanced[tuple[str, ...]] = ()
     """the columns of the table that hold the alternatives to choose from; default: one column of lists, 'alternatives'"""
     out: Effectless[str | None] = None
-    """output file: a table if it ends in .csv or .tsv, else lines of JSON; default: standard output"""
+    """output file: a table if it ends in .csv or .tsv, of a table with all its columns, else lines of JSON; default: standard
+    output"""
     top: int = Field(3, gt=0)
     """number of labels to give with their probabilities, the most probable ones"""
     target_error: float | None = Field(None, gt=0, lt=1)
@@ -71,7 +72,8 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if config.file is None and (file := given_file(config.texts)):
         config = config.model_copy(update={"file": file, "texts": ()})
     bundle = load_predictor(config.model)
-    texts = _inputs_of(bundle, config)
+    source = _source_of(bundle, config)
+    texts = _inputs_of(bundle, config, source)
     if not texts:
         raise DataError("there is no text; give texts, or a file of texts with --file")
     if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
@@ -82,8 +84,11 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if blank := sum(is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
-    delimiter = {".csv": ",", ".tsv": "\t"}.get(Path(config.out or "").suffix)
-    data = _table(rows, delimiter) if delimiter else "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    suffix = Path(config.out or "").suffix
+    if suffix in (".csv", ".tsv"):
+        data = _table(rows, "," if suffix == ".csv" else "\t", source if not config.texts else None)
+    else:
+        data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if config.out:
         atomic_write(Path(config.out), data.encode())
     else:
@@ -91,14 +96,24 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     return rows
 
 
-def _table(rows: Sequence[dict[str, Any]], delimiter: str) -> str:
-    """A line for each row, under the names of what is in it."""
+def _table(rows: Sequence[dict[str, Any]], delimiter: str, source: Source | None) -> str:
+    """A line for each row, under the names of what is in it; behind the columns of the table that was read, as that is written."""
     cells = [dict(_cell(name, value, single="label" in row) for name, value in row.items()) for row in rows]
+    mark = ""
+    if source is not None and (file := Path(source.path)).is_file() and (form := source_format(source, file)) in TABLE_FORMATS:
+        before = read_table(source.model_copy(update={"text": "text"}), file, form)
+        new = {name: f"predicted_{name}" if name in before.columns else name for row in cells for name in row}
+        cells = [
+            kept | {new[name]: value for name, value in row.items() if name not in ("row", "text")}
+            for kept, row in zip(before.iter_rows(named=True), cells, strict=True)
+        ]
+        if form == "csv" and delimiter == ",":
+            delimiter, mark = dialect_of(source, file)
     out = io.StringIO()
     writer = csv.DictWriter(out, [*dict.fromkeys(name for row in cells for name in row)], delimiter=delimiter, lineterminator="\n")
     writer.writeheader()
     writer.writerows(cells)
-    return out.getvalue()
+    return mark + out.getvalue()
 
 
 def _cell(name: str, value: Any, *, single: bool) -> tuple[str, Any]:
@@ -157,15 +172,18 @@ def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Ite
         yield row | ({"unseen_names": names} if names else {})
 
 
-def _inputs_of(bundle: Bundle | Stack, config: PredictConfig) -> list[Any]:
+def _source_of(bundle: Bundle | Stack, config: PredictConfig) -> Source | None:
+    """The file, which is read as the model's training texts were."""
+    if config.file is None:
+        return None
+    columns = {name: value for name in ("second", "alternatives") if (value := getattr(config, name))}
+    how = reading_alike(reading_of_model(bundle), config.file, {**config.reading, **columns})
+    return Source.build({"path": config.file, "document": "line", **how})
+
+
+def _inputs_of(bundle: Bundle | Stack, config: PredictConfig, source: Source | None) -> list[Any]:
     """The texts given, then those of the file, in its order, also blank ones, so that nothing moves up."""
     task_type = TASK_TYPES["classification"] if _answers_questions(bundle) else task_type_for(bundle)
     if config.texts and config.second:
         raise DataError("pairs of texts must come from a table: give --file, and name its columns")
-    given = [task_type.parse(text) for text in config.texts]
-    if config.file is None:
-        return given
-    columns = {name: value for name in ("second", "alternatives") if (value := getattr(config, name))}
-    how = reading_alike(reading_of_model(bundle), config.file, {**config.reading, **columns})
-    source = Source.build({"path": config.file, "document": "line", **how})
-    return given + task_type.read_inputs(source)
+    return [*map(task_type.parse, config.texts), *(task_type.read_inputs(source) if source else [])]

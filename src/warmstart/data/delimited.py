@@ -38,12 +38,9 @@ def read_delimited(text: str, file: Path, form: str, delimiter: str | None = Non
     Raises ``DataError`` with the line at which a row has another number of fields, or a quote is not closed.
     """
     text = (text if "\n" in text else text.replace("\r", "\n")).rstrip("\x1a\0").strip("\r\n")
-    first, _, rest = text.partition("\n")
-    if first.lower().startswith("sep=") and len(first.rstrip("\r")) == 5:
-        delimiter, text, lines_before = delimiter or first[4], rest, 1
-    else:
-        lines_before = 0
-    delimiter = delimiter or _delimiter(text, form)
+    delimiter = delimiter or found_delimiter(text, form)
+    lines_before = int(_named_delimiter(text) is not None)
+    text = text.partition("\n")[2] if lines_before else text
     if (columns := 1 + text.partition("\n")[0].count(delimiter)) > MOST_COLUMNS:
         raise DataError(f"{file} must have at most {MOST_COLUMNS:,} columns, but has {columns:,}; keep those that you need")
     quoted = '"' in text and (form == "csv" or _written_with_quotes(text, delimiter))
@@ -52,8 +49,19 @@ def read_delimited(text: str, file: Path, form: str, delimiter: str | None = Non
     return _read_quoted(text, file, delimiter, quoted=quoted, header=header, lines_before=lines_before)
 
 
-def _delimiter(text: str, form: str) -> str:
-    """The first delimiter with which all rows of a sample have equally many fields, more than one; else the first of its format."""
+def _named_delimiter(text: str) -> str | None:
+    """The delimiter that a first line ``sep=;`` names."""
+    first = text.partition("\n")[0].rstrip("\r")
+    return first[4] if first.lower().startswith("sep=") and len(first) == 5 else None
+
+
+def found_delimiter(text: str, form: str) -> str:
+    """The delimiter that the text names, or the first with which all rows of a sample have equally many fields, more than one.
+
+    If there is none, the first of its format. ``form`` is csv or tsv.
+    """
+    if named := _named_delimiter(text):
+        return named
     for delimiter in DELIMITERS[form]:
         for quoted in (True, False):
             try:

@@ -34,6 +34,8 @@ ENDINGS: dict[str, Format] = {
 """ending of a file, without .gz, .xz, .bz2, .zst or .zip -> its format if ``format`` is auto; any other ending is text"""
 PROSE: tuple[Format, ...] = ("text", "docx", "pdf")
 """formats without columns: documents are cut out of running text"""
+TABLE_FORMATS: tuple[Format, ...] = ("csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "sqlite")
+"""formats of tables: one text per row"""
 BINARY: tuple[Format, ...] = ("parquet", "arrow", "xlsx", "sqlite", "docx", "pdf")
 """formats that say themselves how their characters are encoded"""
 
@@ -42,7 +44,8 @@ class TableFlags(Config):
     """How a command reads tables and text that are not as usual."""
 
     text_column: Advanced[str | None] = None
-    """the column of a table that holds the texts; default: text, or that of the texts from which a model learned"""
+    """the column of a table that holds the texts, or several: subject+body; default: text, or that of the texts from which a model
+    learned"""
     encoding: Advanced[str | None] = None
     """encoding of the characters: utf-8 (default), utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
     delimiter: InFile[str | None] = None
@@ -88,7 +91,7 @@ class Source(Config):
     pattern: str | None = None
     r"""a regular expression for one line with the groups text and label, such as ^(?P<label>\S+) (?P<text>.*)$"""
     text: str = "text"
-    """the column of the text"""
+    """the column of the text, or several that are read one under the other: subject+body"""
     second: str | None = None
     """the column of the second text, for tasks about pairs, or of the passage that a question is about"""
     label: str = "label"

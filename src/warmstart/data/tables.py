@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import tempfile
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.delimited import DELIMITERS, read_delimited
+from warmstart.data.delimited import DELIMITERS, found_delimiter, read_delimited
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
 from warmstart.data.saved_dataset import features_in_parquet, features_of, with_names_of_labels
 from warmstart.data.source import ENDINGS, PROSE, Format, Source
@@ -54,7 +55,18 @@ def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any]
 
 
 def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
-    """A whole table. Columns of csv and tsv are strings; those of other formats keep their types."""
+    """A whole table. Columns of csv and tsv are strings; those of other formats keep their types.
+
+    If ``source.text`` names several columns (``subject+body``), the table has one more, of their texts one under the other.
+    """
+    table, names = _read_table(source, file, form), source.text.split("+")
+    if len(names) == 1 or source.text in table.columns or any(name not in table.columns for name in names):
+        return table
+    parts = zip(*(_strings(table[name], file) for name in names), strict=True)
+    return table.with_columns(pl.Series(source.text, ["\n".join(filter(None, part)) for part in parts], dtype=pl.String))
+
+
+def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     if form == "sqlite":
         return read_sqlite(file, source.sqlite_table, source.query)
     if form in ("parquet", "arrow", "xlsx"):
@@ -84,6 +96,14 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None
+
+
+def dialect_of(source: Source, file: Path) -> tuple[str, str]:
+    """The delimiter of a csv file, and its byte order mark or ""; a file that is not UTF-8 gets one, for spreadsheets need it."""
+    with open_bytes(file) as binary:
+        marked = not is_utf8(file) or binary.read(3) == codecs.BOM_UTF8
+    with open_text(file, source.encoding) as lines:
+        return delimiter_of(source) or found_delimiter(lines.read(), "csv"), "\ufeff" if marked else ""
 
 
 def delimiter_of(source: Source) -> str | None:
@@ -162,6 +182,7 @@ def without_gaps(labels: list[str], file: Path, unit: str) -> list[str]:
     gaps = [number for number, label in enumerate(labels, 1) if not label]
     if gaps:
         raise DataError(
-            f"every {unit} of {file} must have a label, but {len(gaps)} have none, first {unit} {gaps[0]}; fill them in"
+            f"every {unit} of {file} must have a label, but {len(gaps)} have none, first {unit} {gaps[0]}; fill them in, or leave "
+            "these rows out (`warmstart fit` reads them as text without a label)"
         )
     return labels

@@ -71,6 +71,8 @@ class Guess:
     """of the table"""
     rows: int = 0
     """of the table; 0: not counted"""
+    unread: tuple[str, ...] = ()
+    """columns that also hold texts"""
     name: str = ""
     """of the task, if it is not that of ``train``"""
 
@@ -100,6 +102,8 @@ class Guess:
             text, label = (self.source.get(name, name) for name in ("text", "label"))
             second = f" and '{self.source['second']}'" if "second" in self.source else ""
             found.append(f"The text is read from column '{text}'{second}, the label from '{label}'.")
+            if self.unread:
+                found[-1] += f" Not read: {', '.join(self.unread)}; --text-column '{self.unread[0]}+{text}' reads both."
         if self.classes:
             more = f", and {len(self.classes) - _SHOWN_LABELS} more" if len(self.classes) > _SHOWN_LABELS else ""
             found.append(f"Each folder is a label: {', '.join(self.classes[:_SHOWN_LABELS])}{more}.")
@@ -143,7 +147,7 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str |
 
 def _guess_table(place: Path, file: Path, source: dict[str, Any], text: str | None, label: str | None, kind: str | None) -> Guess:
     """The guess for ``place``, a table or a saved dataset, from ``file``, the table itself or the first of the dataset."""
-    read = Source(path=str(file), **source)
+    read = Source(path=str(file), **source, **({"text": text} if text else {}))
     table = read_table(read, file, source_format(read, file))
     if table.width < 2:
         raise DataError(
@@ -155,7 +159,10 @@ def _guess_table(place: Path, file: Path, source: dict[str, Any], text: str | No
     kind = kind or found
     if kind == "multilabel" and separator not in (None, "|"):
         source["separator"] = separator
-    return Guess(kind, place, source, columns=tuple(table.columns), rows=len(table))
+    read_ones = (label_column.name, text_column.name, source.get("second"))
+    free = [one for one in table if text is None and one.name not in read_ones and one.dtype == pl.String]
+    unread = tuple(one.name for one in free if _is_prose(one))
+    return Guess(kind, place, source, columns=tuple(table.columns), rows=len(table), unread=unread)
 
 
 def _guess_dataset(place: Path, splits: Sequence[str], text: str | None, label: str | None, kind: str | None) -> Guess:
@@ -218,6 +225,12 @@ def _guess_columns(table: pl.DataFrame, place: Path, text: str | None, label: st
     text = text or _longest_texts(table, [name for name in table.columns if name != label], place)
     named = {"text": text, "label": label} | ({"second": pair[1]} if pair else {})
     return {key: name for key, name in named.items() if key != name}
+
+
+def _is_prose(column: pl.Series) -> bool:
+    """Whether most cells hold several words, and few hold the same."""
+    cells = column.drop_nulls().head(_SAMPLE)
+    return len(cells) > 1 and min(cells.str.contains(r"\S\s+\S").sum(), cells.n_unique()) > len(cells) / 2
 
 
 def _known(folded: dict[str, str], names: Sequence[str], free: Sequence[str]) -> str | None:
