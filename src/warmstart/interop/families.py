@@ -300,6 +300,7 @@ FAMILIES: Registry[Family] = Registry(
                 "depth": Setting("num_hidden_layers", 30),
                 "heads": Setting("num_attention_heads", 24),
                 "kv_heads": Setting("num_key_value_heads", 2),
+                "head_width": Setting("head_dim", None),
                 "feedforward": Setting("intermediate_size", 12288),
                 "max_length": Setting("max_position_embeddings", 4096),
                 "init_std": Setting("initializer_range", 0.018042),

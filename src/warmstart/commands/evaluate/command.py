@@ -203,7 +203,8 @@ def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigure
             bundle.model,
             PretrainingRows(store, bundle.tokenizer.vocabulary(), bundle.objective, bundle.model.backbone.config.max_length),
         )
-    print_metrics(f"{text}: {store.words:,} words including line ends, {store.predicted_tokens:,} tokens", figures)
+    scored = ", per masked token" if bundle.likelihood == "masked" else ""
+    print_metrics(f"{text}: {store.words:,} words including line ends, {store.predicted_tokens:,} tokens{scored}", figures)
     return NamedFigures(figures)
 
 
