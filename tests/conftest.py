@@ -36,7 +36,7 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
-SECONDS = {"proofs": 600, "journeys": 300, "chaos": 300}
+SECONDS = {"proofs": 600, "journeys": 600, "chaos": 600}
 """time limits of the tests of other tiers, in place of that of pyproject.toml; the first mark that a test has decides"""
 
 

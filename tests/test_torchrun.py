@@ -22,7 +22,7 @@ from helpers.tasks import write_race_inputs
 from warmstart.cli import main
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-SECONDS = 120
+SECONDS = 240
 """after which a command that hangs fails its test"""
 SMALL = [
     "--tokenizer.vocab-size", "300", "--width", "16", "--heads", "2", "--depth", "1", "--max-length", "16",

@@ -28,10 +28,13 @@ OFFLINE = "import pytest_socket\npytest_socket.disable_socket(allow_unix_socket=
 """run before the first cell"""
 CHECKED_HERE = "from warmstart.model import files\nfiles._verify_in_fresh_process = lambda place: files.load_bundle(place) and None"
 """run with it: saved models are loaded and tested in the kernel, as a fresh process for each of some forty saves takes minutes"""
+QUICK = '{"train": {"steps": 15, "learning_rate": 5e-4}}'
+"""the training of methods in a race, which searches its learning rates in any case"""
 SHORTER = {
     '"steps": 300': '"steps": 60', '"steps": 500': '"steps": 60', '"scratch_epochs": 20': '"scratch_epochs": 5',
     '"epochs": 10}': '"epochs": 3}', '"epochs": 20}': '"epochs": 4}', '"epochs": 100': '"epochs": 40',
-    '"seeds": 3': '"seeds": 2', "seeds=3": "seeds=2",
+    '"seeds": 3': '"seeds": 2', "seeds=3": "seeds=2", '"labels": 48': f'"labels": 48, "tune": {QUICK}',
+    "labels=(12, 36, 108)": f"labels=(12, 36, 108), tune={QUICK}",
 }  # fmt: skip
 """less work in the same cells; their text speaks of results at full length, which nothing here reads"""
 SECONDS = 600
