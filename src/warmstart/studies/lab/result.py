@@ -88,7 +88,7 @@ def _noisy_keys(figures: dict[str, float]) -> str:
     return (
         f"One head picks a or b at random (standard deviation {figures['deviation of one head']:.2f} around "
         f"{figures['mean of one head']:.2f}); two heads stay near {figures['median of two heads']:.2f} in "
-        f"{percent(figures['steady'], 0)} of the draws, and lose a only when its key changes direction."
+        f"{percent(figures['steady'], 0)} of the draws, and lose a only where its key is very short or turned round."
     )
 
 
