@@ -38,6 +38,7 @@ from warmstart.stats.intervals import Estimate
 from warmstart.tasks.guess import guess_task
 from warmstart.tasks.load import read_descriptions
 from warmstart.tasks.predict import confidences_of
+from warmstart.tasks.unknown import drift_sentence
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 BANNED = ("p-value", "p =", "power", "seed", "draw", "significan")
@@ -82,6 +83,34 @@ def test_a_table_becomes_a_model_that_predicts(fitted: tuple[Path, FitResult, st
     (place / "sheet.csv").write_bytes('\ufeffNr;label;body\r\n7;?;"a cat\nin a river"\r\n;;\r\n'.encode())
     assert main(["predict", str(place / "run"), str(place / "sheet.csv"), "--out", str(place / "back.csv")]) == 0
     assert (place / "back.csv").read_bytes().startswith("\ufeffNr;label;body;predicted_label;probability".encode())
+
+
+def test_each_file_of_a_folder_is_a_text(
+    fitted: tuple[Path, FitResult, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder is named without a slash, and each prediction has the name of its file."""
+    monkeypatch.chdir(fitted[0])
+    Path("post").mkdir()
+    for name in ("a.txt", "b.txt"):
+        Path("post", name).write_text("a cat\n\nin a river\n")
+    assert main(["predict", "run", "post"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["file"], row["text"]) for row in rows] == [("a.txt", "a cat\n\nin a river"), ("b.txt", "a cat\n\nin a river")]
+
+
+def test_texts_that_have_changed_are_told() -> None:
+    """Of texts like those held out, in 1 of 100 cases; of less typical ones, nearly always."""
+    draws = np.random.default_rng(0)
+
+    def told(shift: float) -> float:
+        found = 0
+        for _ in range(1000):
+            held, new = np.sort(draws.normal(size=200)), draws.normal(-shift, size=500)
+            found += drift_sentence((1 + np.searchsorted(held, new, side="right")) / 201, 200) is not None
+        return found / 1000
+
+    assert told(0) < 0.02
+    assert told(0.5) > 0.95
 
 
 def test_several_columns_are_one_text(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ def project_sentence(project: Project) -> str:
     kept = ", ".join(f"{name} {_words(value)}" for name, value in vars(project.settings).items() if value not in ("", None, {}))
     return (
         f"{project.folder}: {len(project.labelled()):,} of {len(project.texts):,} texts are labelled, with "
-        f"{len(project.labels())} labels; {len(project.disagreements()):,} disagreements. Settings: {kept}."
+        f"{len(project.labels())} labels; {len(project.disagreements()):,} disagreements." + f" Settings: {kept}." * bool(kept)
     )
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless, FileInput
-from warmstart.data.read import given_file, source_format
+from warmstart.data.read import given_file, source_files, source_format
 from warmstart.data.source import TABLE_FORMATS, Source, TableFlags
 from warmstart.data.tables import dialect_of, read_table, reading_alike
 from warmstart.data.token_store import documents_of
@@ -32,7 +32,7 @@ from warmstart.tasks.answers import answer_questions, answer_threshold
 from warmstart.tasks.predict import confidences_of, is_blank
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
-from warmstart.tasks.unknown import NONE_OF_THESE, UNKNOWN_SHARE, unknown_sentence
+from warmstart.tasks.unknown import NONE_OF_THESE, UNKNOWN_SHARE, drift_sentence, unknown_sentence
 
 
 class PredictConfig(TableFlags):
@@ -41,10 +41,11 @@ class PredictConfig(TableFlags):
     model: Positional[FileInput[str]]
     """an adapted model: a bundle, or the folder of a run"""
     texts: Positional[FileInput[tuple[str, ...]]] = ()
-    """texts to label, or questions to answer; a single one that is the path of a file stands for ``--file``; a text that only reads
-    like a path is given with a blank behind it"""
+    """texts to label, or questions to answer; a single one that is the path of a file or folder stands for ``--file``; a text that
+    only reads like a path is given with a blank behind it"""
     file: FileInput[str | None] = None
-    """a file of texts: one per line, or a table with a text column, which is read as the model's training texts were"""
+    """a file of texts: one per line, or a table with a text column, which is read as the model's training texts were; or a folder
+    of files, each of which is a text"""
     second: Advanced[str | None] = None
     """the column of the table that holds the second texts of pairs, or the passages that the questions are about"""
     alternatives: Advanced[tuple[str, ...]] = ()
@@ -79,7 +80,9 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
         console.print(known)
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
-    if config.file:  # what a table of results is joined on
+    if source and len(files := source_files(source)) == len(rows) > 1:
+        rows = [{"file": file.name} | row for file, row in zip(files, rows, strict=True)]
+    elif config.file:  # what a table of results is joined on
         rows = [{"row": number} | row if number > 0 else row for number, row in enumerate(rows, 1 - len(config.texts))]
     if blank := sum(is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
@@ -153,6 +156,9 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     unknown = np.zeros(len(texts), dtype=bool) if typicality is None else typicality <= config.unknown_share
     if unknown.any():
         console.print(unknown_sentence(int(unknown.sum()), len(texts), config.unknown_share))
+    held_out = len(bundle.calibration.held_out) if bundle.calibration else 0
+    if typicality is not None and held_out and (changed := drift_sentence(typicality, held_out)):
+        console.print(changed)
     for text, row, confidence, strange in zip(texts, predictions, confidences, unknown.tolist(), strict=True):
         abstains = is_blank(text) or (threshold is not None and confidence < threshold.threshold)
         given = {next(iter(row)): None} if abstains else {"label": NONE_OF_THESE} if strange and config.refuse_unknown else {}
@@ -178,7 +184,7 @@ def _source_of(bundle: Bundle | Stack, config: PredictConfig) -> Source | None:
         return None
     columns = {name: value for name in ("second", "alternatives") if (value := getattr(config, name))}
     how = reading_alike(reading_of_model(bundle), config.file, {**config.reading, **columns})
-    return Source.build({"path": config.file, "document": "line", **how})
+    return Source.build({"path": config.file, "document": "file" if Path(config.file).is_dir() else "line", **how})
 
 
 def _inputs_of(bundle: Bundle | Stack, config: PredictConfig, source: Source | None) -> list[Any]:

@@ -72,9 +72,9 @@ def read_documents(source: Source) -> Iterator[str]:
 
 
 def read_rows(source: Source) -> list[str]:
-    """Every text of a source; of plain text every line is one, also blank ones but the last."""
+    """Every text of a source; of plain text every line is one, also blank ones but the last, if a text is not a file."""
     files = source_files(source)
-    if any(source_format(source, file) != "text" for file in files):
+    if source.document == "file" or any(source_format(source, file) != "text" for file in files):
         return list(read_documents(source))
     found = list[str]()
     for file in files:
@@ -203,9 +203,9 @@ def given_file(texts: Sequence[str]) -> str | None:
 
 
 def _is_there(text: str) -> bool:
-    """Whether a text is the path of a file, or is written like that of a folder that is there; a long one cannot be asked for."""
+    """Whether a text is the path of a file or a folder; a long one cannot be asked for."""
     try:
-        return Path(text).is_file() or (bool(_PATH.fullmatch(text)) and Path(text).is_dir())
+        return bool(text) and Path(text).exists()
     except (OSError, ValueError):
         return False
 

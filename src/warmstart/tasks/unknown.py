@@ -18,6 +18,8 @@ from warmstart.tasks.predict import Read, read
 NONE_OF_THESE = "none of these"
 UNKNOWN_SHARE = 0.05
 """of the texts of known classes so many may be called unknown"""
+CHANGED = 2.33
+"""standard deviations by which texts must be less typical than expected: texts that have not changed are, in 1 of 100 cases"""
 
 
 def unknown_sentence(count: int, texts: int, share: float) -> str:
@@ -26,6 +28,20 @@ def unknown_sentence(count: int, texts: int, share: float) -> str:
     return (
         f"{count:,} of {texts:,} text{'s' * (texts != 1)} {marked} like those of none of the labels. "
         f"Of texts that belong to a label, at most {percent(share, trim=True)} are marked so"
+    )
+
+
+def drift_sentence(typicality: np.ndarray, compared: int) -> str | None:
+    """That texts are, together, less typical than texts like the ``compared`` held-out ones would be; None if chance explains it.
+
+    The p-values of unchanged texts have the mean 0.5; their mean over both samples is the statistic of Mann and Whitney (1947).
+    """
+    deviation = np.sqrt((1 / max(compared, 1) + 1 / len(typicality)) / 12)
+    if (0.5 - typicality.mean()) / deviation < CHANGED:
+        return None
+    return (
+        "The texts are, together, less like those that the model learned from than chance explains: they may have changed, and "
+        "fewer labels may be right than its report says; label some of them to know"
     )
 
 
