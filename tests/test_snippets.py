@@ -130,7 +130,7 @@ def test_the_onnx_snippet_reads_every_model(tokenizer: Tokenizer, tmp_path: Path
     """An imported encoder with token types, and one of ours: the probabilities are those of ``predict``."""
     from helpers.foreign import folder_of  # here, because without transformers it skips the file that imports it
 
-    page = "docs/how-to/import-export.md"
+    page = "docs/how-to/onnx.md"
     (snippet,) = (one for one in snippets(PAGES[page]) if "onnxruntime" in one)
     ours = Bundle(classifier(tokenizer), tokenizer, ("other", "cat"))
     for name, bundle in (("typed", from_huggingface(folder_of("bert-labels", tmp_path / "hf"))), ("plain", ours)):

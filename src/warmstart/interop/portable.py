@@ -15,6 +15,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -66,14 +67,7 @@ def softmax_rows(sums: np.ndarray) -> np.ndarray:
 
 def run_network(folder: Path, texts: Sequence[str | Sequence[str]]) -> np.ndarray:
     """(N, C) or (N, D): the last output of a graph, its predictions or vectors."""
-    import onnxruntime  # type: ignore[import-untyped]
-    from tokenizers import Tokenizer
-
-    config, tokenizer = settings_in(folder / "config.json"), Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.encode_special_tokens = True  # a text that spells [MASK] contains no mask token
-    tokenizer.enable_truncation(config["max_length"])
-    tokenizer.enable_padding(pad_id=config["pad_id"])
-    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    config, tokenizer, session = opened_network(folder)
     parts = []
     for start in range(0, len(texts), BATCH):
         rows = tokenizer.encode_batch([one if isinstance(one, str) else tuple(one) for one in texts[start : start + BATCH]])
@@ -82,6 +76,19 @@ def run_network(folder: Path, texts: Sequence[str | Sequence[str]]) -> np.ndarra
         given = {name: np.array(ids[name], dtype=np.int64) for name in config["inputs"]}
         parts.append(session.run([config["outputs"][-1]], given)[0])
     return np.concatenate(parts).astype(np.float64)
+
+
+@cache
+def opened_network(folder: Path) -> tuple[Any, Any, Any]:
+    """Settings, tokenizer and graph of a folder, read once."""
+    import onnxruntime  # type: ignore[import-untyped]
+    from tokenizers import Tokenizer
+
+    config, tokenizer = settings_in(folder / "config.json"), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.encode_special_tokens = True  # a text that spells [MASK] contains no mask token
+    tokenizer.enable_truncation(config["max_length"])
+    tokenizer.enable_padding(pad_id=config["pad_id"])
+    return config, tokenizer, onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
 
 
 def run_baseline_files(folder: Path, texts: Sequence[str | Sequence[str]]) -> np.ndarray:
