@@ -78,7 +78,7 @@ def test_a_missing_library_names_the_extra(
     words = ["race", str(place / "task"), "--backbones", str(place / "lm"), "--out", str(place / "race"), "--backend"]
     for backend, extra in (("dask://here:1", "dask"), ("ray", "ray"), ("slurm", "slurm")):
         assert main([*words, backend]) == 2
-        assert f"pip install 'warmstart[{extra}]'" in capsys.readouterr().err
+        assert f'pip install "warmstart[{extra}]"' in capsys.readouterr().err
     assert not (place / "race").exists()
 
 
@@ -86,7 +86,7 @@ def test_a_missing_library_names_the_extra(
 @pytest.mark.filterwarnings("ignore")  # of the client's own making
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """After half a minute; here sooner."""
-    pytest.importorskip("distributed", reason="pip install 'warmstart[dask]' to run this test")
+    pytest.importorskip("distributed", reason='pip install "warmstart[dask]" to run this test')
     monkeypatch.setattr(backends, "WAIT_FOR_CLUSTER", 1)
     with pytest.raises(ConfigError, match="must be the address of a Dask scheduler, but it does not answer"):
         list(spread_calls(add, [(1, 2)], "dask://127.0.0.1:1", jobs=1, threads=1))
@@ -97,7 +97,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
 @pytest.mark.filterwarnings("ignore")  # of the cluster's own making
 def test_dask_changes_no_result(place: Path) -> None:
     """A scheduler is named by its address, or by joblib's backend around the call; its workers run the trials."""
-    distributed = pytest.importorskip("distributed", reason="pip install 'warmstart[dask]' to run this test")
+    distributed = pytest.importorskip("distributed", reason='pip install "warmstart[dask]" to run this test')
     local = {"host": "127.0.0.1", "protocol": "tcp", "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(n_workers=1, threads_per_worker=2, **local) as cluster:
         address = cluster.scheduler_address.replace("tcp://", "dask://")
@@ -114,7 +114,7 @@ def test_dask_changes_no_result(place: Path) -> None:
 @pytest.mark.filterwarnings("ignore")  # of the cluster's own making
 def test_ray_changes_no_result(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster of this machine, which listens on loopback alone and reports to nobody."""
-    ray = pytest.importorskip("ray", reason="pip install 'warmstart[ray]' to run this test")
+    ray = pytest.importorskip("ray", reason='pip install "warmstart[ray]" to run this test')
     tests = str(Path(__file__).parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")]))
     try:
@@ -131,7 +131,7 @@ def test_ray_changes_no_result(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.filterwarnings("ignore")  # submitit leaves its local processes to the system
 def test_slurm_changes_no_result(place: Path) -> None:
     """Each job runs its share; here jobs are processes of this machine, by submitit's own executor."""
-    pytest.importorskip("submitit", reason="pip install 'warmstart[slurm]' to run this test")
+    pytest.importorskip("submitit", reason='pip install "warmstart[slurm]" to run this test')
     spread = scores(place, "spread", backend="slurm", jobs=2, slurm={"cluster": "local"})
     assert spread == scores(place, "alone")
     assert [*(place / "spread" / "slurm").glob("*_log.out")]
@@ -151,7 +151,7 @@ class Job:
 
 def test_jobs_that_end_too_early_are_named_and_the_same_command_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the last line of what the first one said, and where the logs are; new jobs run what is left, each its share."""
-    pytest.importorskip("submitit", reason="pip install 'warmstart[slurm]' to run this test")
+    pytest.importorskip("submitit", reason='pip install "warmstart[slurm]" to run this test')
     whole = False
 
     def submit(work: Sequence[Callable[[], None]], threads: int, settings: SlurmConfig, folder: Path) -> SlurmJobs:
@@ -171,6 +171,6 @@ def test_jobs_that_end_too_early_are_named_and_the_same_command_goes_on(place: P
 
 def test_a_place_without_slurm_is_named(tmp_path: Path) -> None:
     """There, no job can be submitted."""
-    pytest.importorskip("submitit", reason="pip install 'warmstart[slurm]' to run this test")
+    pytest.importorskip("submitit", reason='pip install "warmstart[slurm]" to run this test')
     with pytest.raises(ConfigError, match="must be used where jobs can be submitted"):
         SlurmJobs.submit([Job], 1, SlurmConfig(), tmp_path)

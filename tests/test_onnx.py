@@ -56,8 +56,8 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 # ------------------------------------------------------------------------------------------------ networks
 
-pytest.importorskip("onnxscript", reason="pip install 'warmstart[onnx]' to run these tests")
-runtime = pytest.importorskip("onnxruntime", reason="pip install 'warmstart[onnx]' to run these tests")
+pytest.importorskip("onnxscript", reason='pip install "warmstart[onnx]" to run these tests')
+runtime = pytest.importorskip("onnxruntime", reason='pip install "warmstart[onnx]" to run these tests')
 
 GRAPHS = pytest.mark.journeys
 """a graph takes many seconds to make"""
@@ -192,14 +192,14 @@ def test_what_cannot_go_out_is_refused(tokenizer: Tokenizer, tmp_path: Path, mon
     config = ExportConfig(model="lm", out=str(out), to="onnx", task=str(tmp_path / "classification"))
     refused(DataError, "adapted to", export_onnx, other, config)
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    refused(ConfigError, r"pip install 'warmstart\[onnx\]'", to_onnx, bundle, out)
+    refused(ConfigError, r"pip install \"warmstart\[onnx\]\"", to_onnx, bundle, out)
     assert not out.exists()
 
 
 # ------------------------------------------------------------------------------------------------ stacks
 
-pytest.importorskip("onnxscript", reason="pip install 'warmstart[onnx]' to run these tests")
-pytest.importorskip("onnxruntime", reason="pip install 'warmstart[onnx]' to run these tests")
+pytest.importorskip("onnxscript", reason='pip install "warmstart[onnx]" to run these tests')
+pytest.importorskip("onnxruntime", reason='pip install "warmstart[onnx]" to run these tests')
 
 TYPES = ("classification", "multilabel", "regression")
 

@@ -109,7 +109,7 @@ def test_a_pdf_without_text_or_reader_says_so(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(DataError, match="it needs a password"):
         texts_of(pdf(tmp_path / "locked.pdf", ["A text."], locked))
     monkeypatch.setattr(pdf_file, "find_spec", lambda name: None)
-    refused(DataError, r"pip install 'warmstart\[pdf\]'", texts_of, tmp_path / "a.pdf")
+    refused(DataError, r"pip install \"warmstart\[pdf\]\"", texts_of, tmp_path / "a.pdf")
 
 
 def test_other_documents_say_what_to_save_them_as(tmp_path: Path) -> None:

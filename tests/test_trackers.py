@@ -107,7 +107,7 @@ def test_a_missing_package_is_named(
     monkeypatch.delitem(__import__("sys").modules, "warmstart.training.trackers.mlflow", raising=False)
     out = tmp_path / "lm"
     assert main(["pretrain", str(text), *QUICK, "--out", str(out), "--tracker", "mlflow"]) == 2
-    assert "pip install 'warmstart[mlflow]'" in capsys.readouterr().err
+    assert 'pip install "warmstart[mlflow]"' in capsys.readouterr().err
     assert main(["pretrain", str(text), *QUICK, "--out", str(out), "--tracker", "paper"]) == 2
     assert not out.exists()
     with Mirror((), tmp_path).opened() as observe:

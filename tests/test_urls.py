@@ -229,13 +229,13 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "s3fs", None)
         with pytest.raises(
-            ConfigError, match=r"needs a package for s3:// that is not installed .*: pip install 'warmstart\[remote\]' s3fs"
+            ConfigError, match=r"needs a package for s3:// that is not installed .*: pip install \"warmstart\[remote\]\" s3fs"
         ):
             remote_files("s3://bucket/text")
     with pytest.raises(ConfigError, match="must have a protocol that fsspec knows, such as s3, gs, hdfs or https"):
         remote_files("nowhere://a")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(ConfigError, match=r"for which the package fsspec must be installed: pip install 'warmstart\[remote\]'"):
+    with pytest.raises(ConfigError, match=r"for which the package fsspec must be installed: pip install \"warmstart\[remote\]\""):
         remote_files("memory://a")
 
 

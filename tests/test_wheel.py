@@ -214,4 +214,4 @@ def test_a_command_names_the_extra_that_it_needs(installed: Installed, quickstar
     for words, extra in NEEDS:
         run = installed.run("warmstart", *words, hide_extras=True)
         assert (run.returncode, "Traceback" in run.stderr) == (2, False), run.stderr
-        assert f"pip install 'warmstart[{extra}]'" in run.stderr
+        assert f'pip install "warmstart[{extra}]"' in run.stderr

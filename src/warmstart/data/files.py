@@ -43,7 +43,7 @@ def _only_member(file: Path, mode: str = "rb") -> IO[bytes]:
 def _zstd(file: Path, mode: str = "rb") -> IO[bytes]:
     """A .zst file, opened by what the standard library has from Python 3.14 on."""
     if _ZSTD is None:
-        raise DataError(f"{file} is read with backports.zstd: `pip install 'warmstart[zst]'`, or unpack the file first")
+        raise DataError(f'{file} is read with backports.zstd: `pip install "warmstart[zst]"`, or unpack the file first')
     return cast("IO[bytes]", _ZSTD.open(file, mode))
 
 

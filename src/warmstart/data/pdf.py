@@ -1,4 +1,4 @@
-"""The text of a .pdf file, by pypdf, an extra (``pip install 'warmstart[pdf]'``).
+"""The text of a .pdf file, by pypdf, an extra (``pip install "warmstart[pdf]"``).
 
 Pages are read in a process of their own that watches its memory and its time, because a PDF may come from anywhere and expand
 without limit. Scanned pages hold pictures, no text.
@@ -35,7 +35,7 @@ sys.stdout.write(json.dumps(found))
 def pdf_text(file: Path) -> str:
     """The text of the pages of a PDF, with a blank line between. Raises ``DataError`` for a file that is none or holds no text."""
     if find_spec("pypdf") is None:
-        raise DataError(f"{file} is a PDF, and reading it needs pypdf, which is not installed; pip install 'warmstart[pdf]'")
+        raise DataError(f'{file} is a PDF, and reading it needs pypdf, which is not installed; pip install "warmstart[pdf]"')
     with open_bytes(file) as binary:
         data = binary.read()
     if b"%PDF-" not in data[:1024]:

@@ -63,7 +63,7 @@ def _library(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise ConfigError(
-            f"--backend {extra} needs the package {module}, which is not installed; pip install 'warmstart[{extra}]'"
+            f'--backend {extra} needs the package {module}, which is not installed; pip install "warmstart[{extra}]"'
         ) from None
 
 

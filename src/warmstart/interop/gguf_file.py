@@ -40,7 +40,7 @@ def read_gguf(file: Path) -> Foreign:
     try:
         library = importlib.import_module("gguf")
     except ImportError:
-        raise ConfigError(f"{file} needs gguf, which is not installed; pip install 'warmstart[gguf]'") from None
+        raise ConfigError(f'{file} needs gguf, which is not installed; pip install "warmstart[gguf]"') from None
     with refused_if_malformed(ModelError, f"{file} must be a sound GGUF file", "copy it again"):
         reader = _whole_reader(library)(file)
         meta = {name: field.contents() for name, field in reader.fields.items() if name.startswith(("general.", "tokenizer."))}

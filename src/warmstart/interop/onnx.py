@@ -7,7 +7,7 @@
     config.json       label names, names of inputs and outputs, the maximum length, the id of padding
 
 Batch size and length are dynamic. Inserted modules and a calibrated temperature are part of the graph. The exporter and the
-runtime are an extra (``pip install 'warmstart[onnx]'``); nothing else imports them.
+runtime are an extra (``pip install "warmstart[onnx]"``); nothing else imports them.
 """
 
 from __future__ import annotations
@@ -230,5 +230,5 @@ def _needed(*names: str) -> Any:
         try:
             found = importlib.import_module(name)
         except ImportError:
-            raise ConfigError(f"--to onnx needs {name}, which is not installed; pip install 'warmstart[onnx]'") from None
+            raise ConfigError(f'--to onnx needs {name}, which is not installed; pip install "warmstart[onnx]"') from None
     return found

@@ -23,7 +23,7 @@ ATTEMPTS = 4
 """times that a file is asked for"""
 PAUSE = 1.0
 """seconds before the second attempt, twice as many before each further one"""
-INSTALL = "pip install 'warmstart[remote]'"
+INSTALL = 'pip install "warmstart[remote]"'
 PROTOCOL_PACKAGES = {
     "s3": "s3fs",
     "s3a": "s3fs",

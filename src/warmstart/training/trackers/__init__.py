@@ -53,7 +53,7 @@ def check_trackers(names: tuple[str, ...]) -> None:
         try:
             _class_of(name)
         except ImportError as error:
-            raise ConfigError(f"--tracker {name} needs {error.name}; pip install 'warmstart[{name}]'") from None
+            raise ConfigError(f'--tracker {name} needs {error.name}; pip install "warmstart[{name}]"') from None
 
 
 @dataclass(frozen=True)
