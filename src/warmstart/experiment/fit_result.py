@@ -275,7 +275,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The first screen; ``folder`` is that of the run, if the model was saved, and ``data`` names the labelled texts."""
         mistakes, fails = self.failures if self.learned else ((), ())
         title = f"Label {self.outlook.replace('more labels:', 'more:').rstrip('.') or 'more'}"
-        label = [NextStep("label", title, label_command(data, self.task.labels))] if self.task.single_label else []
+        command = label_command(data, self.task.labels, more=self.unlabelled > 0)
+        label = [NextStep("label", title, command)] if self.task.single_label else []
         rows = self.rows
         return Verdict(
             about_task(self.task.name, self.task.labels),

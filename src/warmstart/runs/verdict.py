@@ -197,10 +197,10 @@ def failures(
     return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
 
 
-def label_command(data: str, labels: Sequence[str]) -> str:
-    """The command that labels more of the texts of a task, or of a table of texts and labels."""
-    if Path(data).suffix in (".yaml", ".yml"):
-        return f"warmstart label --task {shlex.quote(data)} --out labels"
+def label_command(data: str, labels: Sequence[str], *, more: bool = True) -> str:
+    """The command that labels more texts: of a task, of a table (if ``more`` of its texts have no label), or else new ones."""
+    if (task := Path(data).suffix in (".yaml", ".yml")) or not more:
+        return f"warmstart label {'' if task else 'NEW.csv '}--task {shlex.quote(data)} --out labels"
     return f"warmstart label {shlex.quote(data)} --labels {shlex.join(labels)} --out labels"
 
 
