@@ -4,9 +4,10 @@ import io
 
 import pytest
 from rich.console import Console
+from rich.status import Status
 
 from warmstart.system import console
-from warmstart.system.console import print_table
+from warmstart.system.console import print_table, quietly
 
 NAME, SCORE = "class means + label names + EM · minilm", "68.2% (63.7 to 72.6)"
 
@@ -35,3 +36,19 @@ def test_a_sentence_in_a_cell_is_broken_and_columns_after_it_stay(monkeypatch: p
     assert max(map(len, lines)) <= 80
     assert "limit" in lines[1]
     assert " ".join(lines).count("tensors") == 4
+
+
+def test_a_long_command_shows_in_a_terminal_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line, of the latest message, cut where the terminal ends; nothing stays, and elsewhere nothing is shown."""
+    shown = list[str]()
+    monkeypatch.setattr(Status, "update", lambda _, text: shown.append(str(text)))
+    for terminal in (False, True):
+        file = io.StringIO()
+        monkeypatch.setattr(console, "console", type(console.console)(force_terminal=terminal, width=20, file=file))
+        with quietly("trying methods"):
+            console.console.print("1 of 9: words; 3 seconds left")
+            console.console.print("2 of 9: words and more words")
+        assert file.getvalue() == ""
+        console.console.print("after")
+        assert "after" in file.getvalue()
+    assert shown == ["1 of 9: words", "2 of 9: words and…"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from warmstart.stats.comparison import MethodTable
@@ -33,11 +36,16 @@ def harmless(text: str) -> str:
 class _Console(Console):
     """Shows what would command the terminal, in place of obeying."""
 
+    latest: Status | None = None
+    """shows the latest line while nothing is printed"""
+
     def print(self, *objects: Any, **options: Any) -> None:
+        if self.latest and objects:
+            self.latest.update(_one_line(objects[0]))
         super().print(*(harmless(one) if isinstance(one, str) else one for one in objects), **options)
 
 
-def make_console() -> Console:
+def make_console() -> _Console:
     """Prints every text as it is: names of files and labels may look like markup.
 
     A notebook shows standard error as a failure, on red. Its output calls itself a terminal, but is none.
@@ -58,13 +66,22 @@ console = make_console()
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
-    """Nothing is printed, as what a race tells of each trial."""
+def quietly(first: str = "") -> Iterator[None]:
+    """Nothing is printed, as what a race tells of each trial; with a ``first`` line a terminal shows the latest one meanwhile."""
     before, console.quiet = console.quiet, True
+    status = Console(stderr=True).status(_one_line(first)) if first and console.is_terminal else nullcontext()
     try:
-        yield
+        with status as console.latest:
+            yield
     finally:
-        console.quiet = before
+        console.quiet, console.latest = before, None
+
+
+def _one_line(text: object) -> Text:
+    """What stands before the first semicolon or line end, cut where the terminal ends; a spinner and its space stand before it."""
+    line = Text(re.split(r"[;\n]", harmless(str(text)))[0])
+    line.truncate(console.width - 2, overflow="ellipsis")
+    return line
 
 
 def print_comparison(title: str, comparison: MethodTable) -> None:

@@ -87,7 +87,7 @@ def fit_data(config: FitConfig) -> FitResult:
     task = _with_metric(task, config.metric)
     encoders, note = _encoders(config.encoders)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
-    with quietly():
+    with quietly(f"trying methods, for up to {config.minutes:g} minutes"):
         found = fit_task(task, _settings(config.data, encoders, config.minutes, **how), config)
     folder = Path(config.out)
     saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder))
