@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from helpers.figures import repeats
 from warmstart.stats.anytime import proven_mean, values_to_prove, weighted_accuracy
 
 
@@ -136,7 +137,7 @@ def test_the_newest_model_is_covered_at_one_look() -> None:
     """Texts preferred by doubt, 50 and 150 labels, also with wrong labels: at least 93% of the intervals hold the truth."""
     for noise, random, count in ((0.0, 0.5, 50), (0.0, 0.5, 150), (0.15, 0.5, 50), (0.15, 0.5, 150), (0.15, 0.2, 150)):
         rows = []
-        for seed in range(200 if count == 50 else 100):
+        for seed in range(repeats(400, 200) if count == 50 else repeats(200, 100)):
             right, probabilities, truth = chosen_labels(np.random.default_rng(seed), noise, random, count)
             found = weighted_accuracy(right, 600 - np.arange(count), probabilities)
             rows.append((found.low <= truth <= found.high, found.value - truth, found.high - found.low, right.mean() - truth))

@@ -120,9 +120,14 @@ def test_the_command_judges_the_model_and_a_trigram(
     printed = " ".join(capsys.readouterr().err.split())
     assert "of 10 pairs (mean over 2 groups; chance is 50%)" in printed
     assert "a trigram of the text, which reaches 100.0%" in printed
-    assert "not significantly different from other, which reaches" in printed
+    assert "lm is not significantly different from other, which reaches" in printed
     assert len((tmp_path / "run" / "pairs.csv").read_text().splitlines()) == 11
     assert "right sentence scores higher" in (tmp_path / "run" / "report.html").read_text()
+    (tmp_path / "other").rename(tmp_path / "accuracy")
+    words = ["--against", str(tmp_path / "accuracy"), "--out", str(tmp_path / "again")]
+    assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "p.tsv"), *words]) == 0
+    columns = (tmp_path / "again" / "groups.csv").read_text().splitlines()[0]
+    assert columns == "phenomenon,group,pairs,accuracy,low,high,accuracy (against)", "no model's column replaces another"
     assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "none")]) == 2
     assert main(["evaluate", str(tmp_path / "lm")]) == 2
     assert "name a task or a text that it is scored on" in " ".join(capsys.readouterr().err.split())

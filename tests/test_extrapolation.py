@@ -183,12 +183,12 @@ CLOSE, CROSSING = PowerLaw(0.15, 0.65, 0.3), PowerLaw(0.13, 1.2, 0.45)
     ids=["weaker", "close", "close, small pool", "crossing"],
 )
 def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, ...], setting: tuple[int, float, int]) -> None:
-    """Two pretrained methods, four rivals, each fit as lucky on n texts that choose as on test: 87 to 93% of 100 intervals hold.
+    """Two pretrained methods, four rivals, each fit as lucky on n texts that choose as on test: 87 to 93% of intervals hold.
 
     Within two Monte-Carlo errors. The method, its rival and the number of labels are those that a curve prints. Where test scores
     chose them, too few intervals of close rivals held, and few were printed.
     """
-    (seeds, spread, pool), chance, draws, held = setting, np.random.default_rng(7), 100, []
+    (seeds, spread, pool), chance, draws, held = setting, np.random.default_rng(7), repeats(200, 100), []
     laws = (TRUE, TRUE, *rivals)
     task, audited = SimpleNamespace(train=range(pool), metric="accuracy"), audit(cats())
     names = [Method(name=f"{i}", family="adapted" if i < 2 else "baseline", scheme=f"{i}") for i in range(len(laws))]
@@ -216,14 +216,14 @@ def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, 
 @pytest.mark.proofs
 @pytest.mark.parametrize(("seeds", "pool"), [(5, 2000), (3, 1000)])
 def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> None:
-    """Naive Bayes and nearest means, whose curves are not power laws: of 100 90% intervals each, 87 to 98% contain the truth.
+    """Naive Bayes and nearest means, whose curves are not power laws: of 90% intervals, 87 to 98% contain the truth.
 
     Within two Monte-Carlo errors. This world had no part in the choice of the method, which the laws of ``experiment`` had.
     """
     population = Population.of(40_000, seed=0, tilt=0.6)
     strong, weak = (population.accuracies(one, (*SIZES, 1024), 600, 2000) for one in (naive_bayes, nearest_mean))
     truth = float(np.exp(np.interp(strong[2], weak, np.log((*SIZES, 1024)))))
-    chance, draws, score, worth = np.random.default_rng(3), 100, np.zeros(2), 0
+    chance, draws, score, worth = np.random.default_rng(3), repeats(200, 100), np.zeros(2), 0
     for _ in range(draws):
         drawn = chance.choice(len(population.labels), pool + TEXTS, replace=False)
         test, weights = drawn[:TEXTS], resamples(int(chance.integers(50)))

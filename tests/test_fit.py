@@ -117,11 +117,16 @@ def test_several_columns_are_one_text(tmp_path: Path) -> None:
     """A subject is read before its body if both are named; that it is not read otherwise is said."""
     rows = [f"Re: mail {number};It says {number}.;{'ab'[number % 2]}" for number in range(8)]
     (tmp_path / "mails.csv").write_text("\n".join(["Betreff;Text;Kategorie", "kein Text hier;;b", *rows]))
-    assert "Not read: Betreff; --text-column 'Betreff+Text' reads both." in guess_task(tmp_path / "mails.csv").sentences()[0]
+    assert 'Not read: Betreff; --text-column "Betreff+Text" reads both.' in guess_task(tmp_path / "mails.csv").sentences()[0]
     task = read_labelled(FitConfig(data=str(tmp_path / "mails.csv"), text_column="Betreff+Text"))
     assert sorted(map(str, task.train.texts))[:2] == ["Re: mail 0\nIt says 0.", "Re: mail 1\nIt says 1."]
     assert "kein Text hier" in task.train.texts
     assert task.reading["text"] == "Betreff+Text"
+    rows = [f"{'cd'[number % 2]},What of number {number}?,{'xyz'[number % 3]},Dear {number} and all" for number in range(8)]
+    (tmp_path / "topics.csv").write_text("\n".join(["topic,text,intent,greeting", *rows]))
+    assert '--text-column "greeting+text" reads both' in guess_task(tmp_path / "topics.csv").sentences()[0]
+    parts = FitConfig(data=str(tmp_path / "topics.csv"), text_column="topic+text")
+    assert read_labelled(parts).labels == ("x", "y", "z"), "no part of the text is the label"
 
 
 def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitted: tuple[Path, FitResult, str]) -> None:
@@ -305,7 +310,7 @@ def test_labels_that_say_nothing_make_no_model(tmp_path: Path, monkeypatch: pyte
     assert not found.learned
     assert found.model is None
     assert found.headline == "Label more texts first: no method does better than always saying a."
-    assert found.lines(None, None, "texts.csv")[-1] == "next: warmstart label texts.csv --labels a b --out labels"
+    assert found.lines(None, None, "texts.csv")[-1] == "next: warmstart label NEW.csv --task texts.csv --out labels"
 
 
 def test_a_folder_keeps_no_model_of_other_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,9 +103,11 @@ def test_a_saved_model_and_its_export_give_the_same_labels(tmp_path: Path) -> No
     saved = ws.load(ws.save_model(always(0.3, 0.6, 0.45, thresholds=(0.2, 0.7, 0.45)), tmp_path / "model"))
     assert ws.predict(saved, "tea")["labels"] == ["hot", "cold"]
     stack_to_onnx(saved, tmp_path / "onnx")
-    code = "import runpy; sys.modules['warmstart'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+    code = "import runpy; sys.modules['warmstart'] = None; "
+    code += "sys.argv[2:] = ['tea', ' ']; runpy.run_path(sys.argv[1], run_name='__main__')"
     run = run_python(code, str(tmp_path / "onnx/predict.py"))
     assert '"labels": ["hot", "cold"]' in run.stdout, run.stderr
+    assert '"labels": null' in run.stdout, "a blank text gets none"
 
 
 @pytest.mark.usefixtures("no_second_process")

@@ -89,6 +89,9 @@ def test_a_blank_text_gets_no_label(server: Server) -> None:
     """As from the command ``predict``; the texts beside it keep theirs."""
     found = asked(server, "/api/predict", {"model": "labels", "inputs": ["", TEXTS[0], " \n"]}).json()["predictions"]
     assert [one["label"] is None for one in found] == [one["abstained"] for one in found] == [True, False, True]
+    for name, what in (("many", "labels"), ("number", "number")):
+        found = asked(server, "/api/predict", {"model": name, "inputs": ["", TEXTS[0], " \n"]}).json()["predictions"]
+        assert [one[what] is None for one in found] == [True, False, True], name
 
 
 def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: dict[str, Any]) -> None:

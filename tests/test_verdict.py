@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,9 +18,10 @@ from warmstart.commands.adapt.page import adapt_verdict
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.config import Config
 from warmstart.data.audit import audit
+from warmstart.data.source import Source
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.report.templates import verdict_html
-from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, read_verdict, row_of, steps_after, use_sentence
+from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, label_command, read_verdict, row_of, steps_after, use_sentence
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
@@ -74,6 +76,14 @@ def test_a_model_that_loses_is_not_recommended() -> None:
     assert [row.name for row in found.rows] == ["TF-IDF", "this model", "always the most frequent label"]
     assert found.steps[0].command == "warmstart race mails.csv --save recommended"
     assert NOT_CLEAR in found.use
+
+
+def test_a_table_is_labelled_on_only_if_some_of_its_texts_have_no_label() -> None:
+    """Else new texts are, beside it; those of another file that was read (``--unlabelled``) are not its own."""
+    some, none = replace(cats(), unlabelled_texts=("a boat",)), replace(cats(), unlabelled=(Source(path="pool.txt"),))
+    assert label_command("t.csv", some) == f"warmstart label t.csv --labels {' '.join(cats().labels)} --out labels"
+    assert label_command("t.csv", none) == "warmstart label NEW.csv --task t.csv --out labels"
+    assert label_command("t.yaml", some) == "warmstart label --task t.yaml --out labels"
 
 
 def test_the_run_keeps_what_its_page_shows(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = 
     note = _note(baseline, budget, chosen)
     if baseline.reads_pool:
         limited = len(kept) < len(pool)
-        note += f"; read {len(kept):,} {f'of {len(pool):,} ' if limited else ''}texts without labels"
+        note += f"; read {len(kept):,} {f'of {len(pool):,} ' if limited else ''}text{'s' * (len(pool) != 1)} without labels"
         note += f", no more because {baseline.limited_because}" * limited
     return BaselineRun(test, found[best][0], chosen, tried, note, reading, predict)
 

@@ -275,8 +275,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The first screen; ``folder`` is that of the run, if the model was saved, and ``data`` names the labelled texts."""
         mistakes, fails = self.failures if self.learned else ((), ())
         title = f"Label {self.outlook.replace('more labels:', 'more:').rstrip('.') or 'more'}"
-        command = label_command(data, self.task.labels, more=self.unlabelled > 0)
-        label = [NextStep("label", title, command)] if self.task.single_label else []
+        label = [NextStep("label", title, label_command(data, self.task))] if self.task.single_label else []
         rows = self.rows
         return Verdict(
             about_task(self.task.name, self.task.labels),
@@ -371,7 +370,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     def lines(self, saved: Path | None, report: Path | None, data: str) -> list[str]:
         """What a terminal shows, at most twelve lines."""
-        more = f", {self.unlabelled:,} texts without labels" if self.unlabelled else ""
+        more = f", {self.unlabelled:,} text{'s' * (self.unlabelled != 1)} without labels" if self.unlabelled else ""
         first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
         rows = self.rows[self.learned :]
         width = max(len(row.name) for row in rows)
@@ -385,7 +384,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The last of them: where the model is, and what to do next."""
         if not saved:
             single = self.task.single_label
-            return [f"next: {label_command(data, self.task.labels) if single else f'label more, then warmstart fit {data}'}"]
+            return [f"next: {label_command(data, self.task) if single else f'label more, then warmstart fit {data}'}"]
         return [f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
 
     def to_dict(self) -> dict[str, Any]:

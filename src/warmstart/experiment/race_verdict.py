@@ -150,4 +150,4 @@ def _steps(result: Comparison, folder: Path | None, config: Config | None, *, ke
         if result.recommended.method.combines and result.student and not result.student_costs:
             yield NextStep("race", "Keep one network in its place", f"{again} --save {result.student.name}")
     if result.task.single_label:
-        yield NextStep("label", "Label more", label_command(str(getattr(config, "task", "task.yaml")), result.task.labels))
+        yield NextStep("label", "Label more", label_command(str(getattr(config, "task", "task.yaml")), result.task))

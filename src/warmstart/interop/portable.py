@@ -187,5 +187,6 @@ if __name__ == "__main__":
     for given, line in zip(sys.argv[1:], probabilities(sys.argv[1:]), strict=True):
         shown = dict(zip(names, line.tolist(), strict=True)) if names else {"number": float(line[0])}
         if thresholds:
-            shown = {"labels": [name for name, one in zip(names, line >= thresholds, strict=True) if one], "probabilities": shown}
+            reached = [name for name, one in zip(names, line >= thresholds, strict=True) if one]
+            shown = {"labels": reached if given.strip() else None, "probabilities": shown}
         print(json.dumps({"text": given, **shown}, ensure_ascii=False))  # noqa: T201

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
 from warmstart.system.limits import MANIFEST_BYTES
 from warmstart.system.storage import atomic_write, json_or_none
+
+if TYPE_CHECKING:
+    from warmstart.data.task import Task
 
 VERDICT_FILE = "verdict.json"
 ACCURACY = "accuracy"
@@ -197,11 +200,11 @@ def failures(
     return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
 
 
-def label_command(data: str, labels: Sequence[str], *, more: bool = True) -> str:
-    """The command that labels more texts: of a task, of a table (if ``more`` of its texts have no label), or else new ones."""
-    if (task := Path(data).suffix in (".yaml", ".yml")) or not more:
-        return f"warmstart label {'' if task else 'NEW.csv '}--task {shlex.quote(data)} --out labels"
-    return f"warmstart label {shlex.quote(data)} --labels {shlex.join(labels)} --out labels"
+def label_command(data: str, task: Task) -> str:
+    """The command that labels more texts: of a manifest, of a table of which some have no label, or else new ones."""
+    if (manifest := Path(data).suffix in (".yaml", ".yml")) or not task.unlabelled_texts:
+        return f"warmstart label {'' if manifest else 'NEW.csv '}--task {shlex.quote(data)} --out labels"
+    return f"warmstart label {shlex.quote(data)} --labels {shlex.join(task.labels)} --out labels"
 
 
 def steps_after(folder: Path | None, *first: NextStep) -> tuple[NextStep, ...]:

@@ -36,15 +36,15 @@ class LabelPrediction(_Sure):
     probabilities: dict[str, float]
     """of the ``top`` most probable labels"""
     unknown: bool = False
-    """whether the text is like none of the labels, as at most 5 of 100 texts of known labels are; left out by models that
-    cannot tell"""
+    """whether the text is like none of the labels, as on average at most 5 of 100 texts of known labels are; left out by models
+    that cannot tell"""
 
 
 class LabelsPrediction(_Sure):
     """Any number of labels for a text."""
 
-    labels: list[str]
-    """those with a probability of at least a half"""
+    labels: list[str] | None
+    """those with a probability of at least a half, or that reach their thresholds; null: the text is blank"""
     probabilities: dict[str, float]
     """of the ``top`` most probable labels, each for itself"""
 
@@ -52,7 +52,8 @@ class LabelsPrediction(_Sure):
 class NumberPrediction(AnswerForm):
     """A number for a text."""
 
-    number: float
+    number: float | None
+    """null: the text is blank"""
 
 
 class ChoicePrediction(_Sure):

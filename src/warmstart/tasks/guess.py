@@ -103,7 +103,8 @@ class Guess:
             second = f" and '{self.source['second']}'" if "second" in self.source else ""
             found.append(f"The text is read from column '{text}'{second}, the label from '{label}'.")
             if self.unread:
-                found[-1] += f" Not read: {', '.join(self.unread)}; --text-column '{self.unread[0]}+{text}' reads both."
+                reads = f'--text-column "{"+".join((*self.unread, text))}" reads {"both" if len(self.unread) == 1 else "them all"}'
+                found[-1] += f" Not read: {', '.join(self.unread)}; {reads}."
         if self.classes:
             more = f", and {len(self.classes) - _SHOWN_LABELS} more" if len(self.classes) > _SHOWN_LABELS else ""
             found.append(f"Each folder is a label: {', '.join(self.classes[:_SHOWN_LABELS])}{more}.")
@@ -220,7 +221,7 @@ def _guess_columns(table: pl.DataFrame, place: Path, text: str | None, label: st
     )
     text = text or (pair[0] if pair else _known(folded, TEXT_NAMES, [name for name in table.columns if name != label]))
     if label is None:
-        free = [name for name in table.columns if name not in (text, *(pair or ()))]
+        free = [name for name in table.columns if name not in (text, *(text or "").split("+"), *(pair or ()))]
         label = _known(folded, LABEL_NAMES, free) or _fewest_values(table, free, place)
     text = text or _longest_texts(table, [name for name in table.columns if name != label], place)
     named = {"text": text, "label": label} | ({"second": pair[1]} if pair else {})

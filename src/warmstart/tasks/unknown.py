@@ -27,7 +27,7 @@ def unknown_sentence(count: int, texts: int, share: float) -> str:
     marked = "is marked as unknown: it is" if count == 1 else "are marked as unknown: they are"
     return (
         f"{count:,} of {texts:,} text{'s' * (texts != 1)} {marked} like those of none of the labels. "
-        f"Of texts that belong to a label, at most {percent(share, trim=True)} are marked so"
+        f"Of texts that belong to a label, on average at most {percent(share, trim=True)} are marked so"
     )
 
 

@@ -102,7 +102,7 @@ def adapt_verdict(result: AdaptResult, folder: Path | None = None, task: str = "
     race = f"warmstart race {shlex.quote(task)}"
     steps = (
         NextStep("race", f"Compare every method{' and keep the best' * loses}", f"{race}{' --save recommended' * loses}"),
-        *([NextStep("label", "Label more", label_command(task, result.task.labels))] if result.task.single_label else []),
+        *([NextStep("label", "Label more", label_command(task, result.task))] if result.task.single_label else []),
     )
     return Verdict(
         about_task(result.task.name, result.task.labels),

@@ -14,7 +14,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.commands.evaluate.page import pairs_section
-from warmstart.commands.evaluate.result import against_result, disagreements_result, pairs_result
+from warmstart.commands.evaluate.result import TAKEN, against_result, disagreements_result, pairs_result
 from warmstart.config import Advanced, Effectless, FileInput, TaskInput
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
@@ -186,9 +186,10 @@ def _judge(config: EvaluateConfig, path: str) -> StudyResult:
     if config.text and not documents:
         raise DataError(f"--text must hold at least one document that is not empty, but has none: {', '.join(config.text)}")
     folder = Run.open(config.out or PAIRS_FOLDER, config).folder
-    others = {_names(config.model, config.against)[1]: other for other in rest} if config.against else {}
+    name, rival = _names(config.model, config.against) if config.against else ("The model", "")
+    others = {f"{rival} (against)" if rival in TAKEN else rival: other for other in rest}
     measured = measure_pairs(bundle, pairs, documents, others, per_token=config.per_token)
-    result = pairs_result(Path(path).name, measured)
+    result = pairs_result(Path(path).name, measured, name)
     accuracy, low, high = (result.figures[name] for name in ("accuracy", "low", "high"))
     tiles = [("accuracy", percent(accuracy)), ("95% interval", percent_range(low, high))]
     return finish_study(result, [pairs_section(measured)], config, folder, models=models, tiles=tiles)

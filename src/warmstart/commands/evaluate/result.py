@@ -44,17 +44,19 @@ SCORES = {
 }
 """what each kind of sentence score is called"""
 _RIVALS = {TRIGRAM: "a trigram of the text"}
+TAKEN = {TRIGRAM, "model", "phenomenon", "group", "pairs", "accuracy", "low", "high"}
+"""names in the tables and the chart of pairs, which no other model has"""
 
 
-def pairs_result(name: str, measured: PairsMeasured) -> StudyResult:
-    """All findings about the pairs of a file or folder, called ``name``."""
+def pairs_result(name: str, measured: PairsMeasured, model: str = "The model") -> StudyResult:
+    """All findings about the pairs of a file or folder, called ``name``; ``model`` is what the model judged is called."""
     mean, low, high = mean_accuracy(measured.groups)
     above, below = count_significant(measured.groups)
     figures = {"accuracy": mean, "low": low, "high": high, "groups_above_chance": above, "groups_below_chance": below}
     figures |= {f"{name}_accuracy": mean_accuracy(groups).value for name, groups in measured.rivals.items()}
     return StudyResult(
         f"Minimal pairs: {name}",
-        pairs_findings(measured),
+        pairs_findings(measured, model),
         {"groups": _groups_table(measured), "pairs": _table(measured)},
         figures,
         pairs_tables(measured)[0],
@@ -82,7 +84,7 @@ def _limit(groups: list[PairGroup]) -> str:
     return f" In groups without a significant difference, {detection_text(sizes, unit=' points from chance')}."
 
 
-def pairs_findings(measured: PairsMeasured) -> list[str]:
+def pairs_findings(measured: PairsMeasured, model: str = "The model") -> list[str]:
     """Overall accuracy, the groups that differ from chance, and the comparison with each rival."""
     groups, count = measured.groups, len(measured.pairs)
     score = SCORES[measured.kind]
@@ -99,7 +101,7 @@ def pairs_findings(measured: PairsMeasured) -> list[str]:
         verdict = {1: "better than", -1: "worse than", 0: "not significantly different from"}[difference.sign]
         ends = (difference.low, difference.high)
         findings.append(
-            f"The model is {verdict} {_RIVALS.get(name, name)}, which reaches {percent(mean_accuracy(rival).value)}: "
+            f"{model} is {verdict} {_RIVALS.get(name, name)}, which reaches {percent(mean_accuracy(rival).value)}: "
             f"{points_interval(difference.mean, *ends)}{limit_clause(*ends)}."
         )
     return findings
