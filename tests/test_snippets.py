@@ -20,6 +20,7 @@ from warmstart.adapters import insert_adapter
 from warmstart.adapters.lora import LoraConfig
 from warmstart.cli import parse
 from warmstart.commands import COMMANDS
+from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.errors import WarmstartError
 from warmstart.finetuning import finetune
 from warmstart.flags import all_flags
@@ -100,8 +101,11 @@ def inputs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
         save(language_bundle(tokenizer), place / "runs" / "lm" / "bundle")
         (place / "runs" / "lm" / "config.yaml").write_text("text: [books/]")
         save(generating_bundle(tokenizer), place / "runs" / "writer" / "bundle")
-        for name in ("small-1", "small-2", "large-1", "large-2"):
-            shutil.copytree(place / "runs" / "writer", place / "runs" / name)
+        shutil.copytree(place / "runs" / "writer", place / "runs" / "small-1")
+        judge = EvaluateConfig(model=f"{place}/runs/small-1", pairs=f"{place}/blimp", out=f"{place}/runs/judged")
+        evaluate(judge)
+        for name in (f"pairs-{size}-{seed}" for size in ("small", "large") for seed in range(1, 6)):
+            shutil.copytree(place / "runs" / "judged", place / "runs" / name)
         adapted = Bundle(classifier(tokenizer), tokenizer, ("other", "cat"))
         save(adapted, place / "runs" / "topics" / "bundle")
         to_onnx(adapted, place / "exported" / "topics-onnx")
