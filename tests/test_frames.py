@@ -81,6 +81,17 @@ def test_each_split_may_be_a_frame(tmp_path: Path) -> None:
     assert sorted(file.name for file in (tmp_path / "t").iterdir()) == ["task.ledger.jsonl", "task.yaml", "train.ndjson"]
 
 
+def test_several_columns_of_a_frame_are_one_text(tmp_path: Path) -> None:
+    """As they are of a file; the one that is missing is named."""
+    mails = {"subject": ["Re", None, "Fwd"] * 4, **COLUMNS}
+    task = ws.make_task(tmp_path / "t", mails, test=3, text="subject+body", label="topic")
+    joined = [f"{subject}\n{body}" if subject else body for subject, body in zip(mails["subject"], BODY, strict=True)]
+    assert sorted([*task.train.texts, *task.test.texts]) == sorted(joined)
+    assert ws.Task.from_table(mails, text="subject+body", label="topic", test=3).train.texts[0] in joined
+    wrong = "train: the frame has no column 'subjct'; did you mean 'subject'"
+    refused(DataError, wrong, ws.make_task, tmp_path / "u", mails, text="subjct+body", label="topic")
+
+
 def test_other_types_have_lists_numbers_and_pairs(tmp_path: Path) -> None:
     """Missing values are what they are in a table."""
     several = pl.DataFrame({"text": ["a", "b", "c", "d"], "label": [["x"], ["x", "y"], [], ["y"]]})

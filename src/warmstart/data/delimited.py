@@ -37,7 +37,7 @@ def read_delimited(text: str, file: Path, form: str, delimiter: str | None = Non
 
     Raises ``DataError`` with the line at which a row has another number of fields, or a quote is not closed.
     """
-    text = (text if "\n" in text else text.replace("\r", "\n")).rstrip("\x1a\0").strip("\r\n")
+    text = in_lines(text)
     delimiter = delimiter or found_delimiter(text, form)
     lines_before = int(_named_delimiter(text) is not None)
     text = text.partition("\n")[2] if lines_before else text
@@ -47,6 +47,11 @@ def read_delimited(text: str, file: Path, form: str, delimiter: str | None = Non
     if not quoted and (table := _read_plain(text, delimiter, header=header)) is not None:
         return table
     return _read_quoted(text, file, delimiter, quoted=quoted, header=header, lines_before=lines_before)
+
+
+def in_lines(text: str) -> str:
+    """The text of a table with its lines ended by LF or CRLF, without what stands around it."""
+    return (text if "\n" in text else text.replace("\r", "\n")).rstrip("\x1a\0").strip("\r\n")
 
 
 def _named_delimiter(text: str) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +53,25 @@ def write_texts(texts: Iterable[Any], file: str | Path) -> Path:
 def frame_rows(frame: Any, needed: Sequence[str], wanted: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The rows of a frame as plain values: its columns ``needed``, and those of ``wanted`` that it has.
 
-    Numbers of a ``ClassLabel`` become names. Raises ``DataError`` for a column that is missing, and for what is no frame.
+    A name of several columns (``subject+body``) stands for their texts one under the other, as in a file. Numbers of a
+    ``ClassLabel`` become names. Raises ``DataError`` for a column that is missing, and for what is no frame.
     """
     if isinstance(frame, Sequence) and not isinstance(frame, str | bytes) and all(isinstance(row, Mapping) for row in frame):
         frame = {name: [row.get(name) for row in frame] for name in dict.fromkeys(name for row in frame for name in row)}
     names = _names(frame)
-    if missing := [name for name in needed if name not in names]:
+    parts = {name: [name] if name in names else name.split("+") for name in needed}
+    if missing := [part for several in parts.values() for part in several if part not in names]:
         raise DataError(f"the frame has no column '{missing[0]}'; {suggest(missing[0], names)}")
-    chosen = [name for name in dict.fromkeys((*needed, *wanted)) if name in names]
+    chosen = [name for name in dict.fromkeys((*chain(*parts.values()), *wanted)) if name in names]
     columns = [_with_names(frame, name, [plain_value(value) for value in frame[name]]) for name in chosen]
     if len({len(column) for column in columns}) > 1:
         raise DataError(
             f"the columns {', '.join(chosen)} must be equally long, but have {', '.join(str(len(one)) for one in columns)} values"
         )
-    return [dict(zip(chosen, values, strict=True)) for values in zip(*columns, strict=True)]
+    rows = [dict(zip(chosen, values, strict=True)) for values in zip(*columns, strict=True)]
+    for name in {*needed} - {*names}:
+        rows = [row | {name: "\n".join(str(row[one]) for one in parts[name] if row[one] not in (None, ""))} for row in rows]
+    return rows
 
 
 def _names(frame: Any) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.delimited import DELIMITERS, found_delimiter, read_delimited
+from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
 from warmstart.data.saved_dataset import features_in_parquet, features_of, with_names_of_labels
 from warmstart.data.source import ENDINGS, PROSE, Format, Source
@@ -26,7 +26,7 @@ STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """with which an Arrow stream ends; without it rows may be missing"""
 _ARROW_FILE = b"ARROW1"
 """with which Arrow's other format begins, that of random access"""
-
+_NAMING_TEXT = "'text: …' in a manifest, or --text-column on the command line"
 
 ALIKE = ("encoding", "delimiter", "header", "sheet", "sqlite_table", "text", "second", "alternatives", "pieces")
 """settings of a ``Source`` that also hold for the next file of the same kind"""
@@ -60,9 +60,9 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     If ``source.text`` names several columns (``subject+body``), the table has one more, of their texts one under the other.
     """
     table, names = _read_table(source, file, form), source.text.split("+")
-    if len(names) == 1 or source.text in table.columns or any(name not in table.columns for name in names):
+    if source.text in table.columns or not any(name in table.columns for name in names):
         return table
-    parts = zip(*(_strings(table[name], file) for name in names), strict=True)
+    parts = zip(*(_strings(_column(table, name, _NAMING_TEXT, file), file) for name in names), strict=True)
     return table.with_columns(pl.Series(source.text, ["\n".join(filter(None, part)) for part in parts], dtype=pl.String))
 
 
@@ -103,7 +103,8 @@ def dialect_of(source: Source, file: Path) -> tuple[str, str]:
     with open_bytes(file) as binary:
         marked = not is_utf8(file) or binary.read(3) == codecs.BOM_UTF8
     with open_text(file, source.encoding) as lines:
-        return delimiter_of(source) or found_delimiter(lines.read(), "csv"), "\ufeff" if marked else ""
+        found = delimiter_of(source) or found_delimiter(in_lines(lines.read()), "csv")
+    return "," if found == NO_DELIMITER else found, "\ufeff" if marked else ""
 
 
 def delimiter_of(source: Source) -> str | None:
@@ -151,7 +152,7 @@ def _column(table: pl.DataFrame, name: str, how: str, file: Path) -> pl.Series:
 
 def text_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
     """The column of texts."""
-    return _strings(_column(table, source.text, "'text: …' in a manifest, or --text-column on the command line", file), file)
+    return _strings(_column(table, source.text, _NAMING_TEXT, file), file)
 
 
 def label_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
