@@ -80,22 +80,55 @@ def test_a_table_becomes_a_model_that_predicts(fitted: tuple[Path, FitResult, st
     before, after = polars.read_csv(place / "texts.csv"), polars.read_csv(place / "labelled.csv")
     assert after.select(before.columns).equals(before), "the table goes back with all its columns"
     assert {"label", "probability"} <= {*after.columns} - {*before.columns}, after.columns
+    assert main(["predict", str(place / "run"), str(place / "labelled.csv"), "--out", str(place / "again.csv")]) == 0
+    again = polars.read_csv(place / "again.csv")
+    assert again.select(after.columns).equals(after), "also if it holds predictions"
+    assert {"predicted_label", "predicted_probability"} <= {*again.columns} - {*after.columns}, again.columns
     (place / "sheet.csv").write_bytes('\ufeffNr;label;body\r\n7;?;"a cat\nin a river"\r\n;;\r\n'.encode())
     assert main(["predict", str(place / "run"), str(place / "sheet.csv"), "--out", str(place / "back.csv")]) == 0
     assert (place / "back.csv").read_bytes().startswith("\ufeffNr;label;body;predicted_label;probability".encode())
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("one.csv", "body\na cat\n", "body,label,"),
+        ("mac.csv", "id;body\r1;a cat, a river\r", "id;body;label;"),
+        ("taken.csv", "label,predicted_label,body\nx,y,a cat\n", "label,predicted_label,body,predicted_predicted_label,"),
+    ],
+)
+def test_a_table_is_given_back_as_it_is_written(fitted: tuple[Path, FitResult, str], name: str, before: str, after: str) -> None:
+    """With its delimiter, a comma if it has one column; no column of it is replaced."""
+    place = fitted[0]
+    (place / name).write_text(before, newline="")
+    assert main(["predict", str(place / "run"), str(place / name), "--out", str(place / "given.csv")]) == 0
+    assert (place / "given.csv").read_text().startswith(after)
+
+
+def test_lists_of_a_table_are_given_back_as_those_predicted_are(fitted: tuple[Path, FitResult, str]) -> None:
+    place = fitted[0]
+    (place / "lists.ndjson").write_text(json.dumps({"body": "a cat", "words": ["the", "cat"], "numbers": [1, 2]}) + "\n")
+    assert main(["predict", str(place / "run"), str(place / "lists.ndjson"), "--out", str(place / "lists.csv")]) == 0
+    (row,) = polars.read_csv(place / "lists.csv").iter_rows(named=True)
+    assert (row["words"], row["numbers"]) == ("the|cat", "[1, 2]")
+
+
 def test_each_file_of_a_folder_is_a_text(
     fitted: tuple[Path, FitResult, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder is named without a slash, and each prediction has the name of its file."""
+    """A folder is named without a slash, and each prediction has the name of its file, of an empty one and a very long one too."""
     monkeypatch.chdir(fitted[0])
-    Path("post").mkdir()
-    for name in ("a.txt", "b.txt"):
-        Path("post", name).write_text("a cat\n\nin a river\n")
+    monkeypatch.setattr("warmstart.data.read.MAX_CHARACTERS", 20)
+    texts = {"empty.txt": "", "inbox/1.txt": "a cat\n\nin a river", "sent/1.txt": "a dog sleeps\nin a river\nall day"}
+    for name, text in texts.items():
+        Path("post", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("post", name).write_text(text + "\n" * bool(text))
     assert main(["predict", "run", "post"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(row["file"], row["text"]) for row in rows] == [("a.txt", "a cat\n\nin a river"), ("b.txt", "a cat\n\nin a river")]
+    assert {row["file"]: row["text"] for row in rows} == texts
+    assert [row["label"] is None for row in rows] == [True, False, False]
+    assert main(["predict", "run", "post/sent"]) == 0
+    assert json.loads(capsys.readouterr().out)["file"] == "1.txt", "of the only one too"
 
 
 def test_texts_that_have_changed_are_told() -> None:
@@ -106,11 +139,14 @@ def test_texts_that_have_changed_are_told() -> None:
         found = 0
         for _ in range(1000):
             held, new = np.sort(draws.normal(size=200)), draws.normal(-shift, size=500)
-            found += drift_sentence((1 + np.searchsorted(held, new, side="right")) / 201, 200) is not None
+            found += drift_sentence(range(500), (1 + np.searchsorted(held, new, side="right")) / 201, 200) is not None
         return found / 1000
 
     assert told(0) < 0.02
     assert told(0.5) > 0.95
+    likely, strange = ["a cat", "a dog", ["a", "cow"]], [["a", "zebra"]] * 200 + [" "] * 200
+    assert drift_sentence([*likely, *strange], np.array([0.5] * 3 + [0.01] * 400), 200) is None, "each counts once, a blank not"
+    assert drift_sentence([""], np.array([0.01]), 200) is None
 
 
 def test_several_columns_are_one_text(tmp_path: Path) -> None:
@@ -127,6 +163,8 @@ def test_several_columns_are_one_text(tmp_path: Path) -> None:
     assert '--text-column "greeting+text" reads both' in guess_task(tmp_path / "topics.csv").sentences()[0]
     parts = FitConfig(data=str(tmp_path / "topics.csv"), text_column="topic+text")
     assert read_labelled(parts).labels == ("x", "y", "z"), "no part of the text is the label"
+    with pytest.raises(DataError, match="has no column 'Betref'; did you mean 'Betreff'"):
+        read_labelled(FitConfig(data=str(tmp_path / "mails.csv"), text_column="Betref+Text"))
 
 
 def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitted: tuple[Path, FitResult, str]) -> None:

@@ -16,9 +16,11 @@ from warmstart.errors import DataError
 from warmstart.model.bundle import Calibration
 from warmstart.stack.files import save_stack
 from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.known import KnownTexts
 from warmstart.stack.readout import LinearReadout
 from warmstart.stack.rows import WordRows
 from warmstart.stack.stack import Member, Stack
+from warmstart.tasks.unknown import texts_compared
 
 TEXTS = ("the cat", "a zebra", "the dog")
 
@@ -64,6 +66,16 @@ def test_no_text_is_refused_that_is_as_unsure_as_a_tenth_of_the_known_ones(tmp_p
         place = str(save_stack(replace(animals(held_out=True), calibration=some), tmp_path / "model"))
     marked = [predict(PredictConfig(model=place, texts=TEXTS, unknown_share=share))[1]["unknown"] for share in (0.05, 0.2)]
     assert marked == [False, True]
+
+
+def test_as_many_texts_speak_of_change_as_the_model_compares_with() -> None:
+    """Those that a member keeps, if one does, for the others were not asked; else those held out."""
+    model = animals(held_out=True)
+    (member,) = model.members
+    assert isinstance(member.model, FittedBaseline)
+    known = replace(member, model=replace(member.model, known=KnownTexts(np.eye(2), np.linspace(0, 1, 7))))
+    assert (texts_compared(model), texts_compared(replace(model, members=(known,)))) == (40, 7)
+    assert texts_compared(animals(held_out=False)) == 0
 
 
 def test_texts_of_labels_that_the_model_does_not_know_are_counted_apart(

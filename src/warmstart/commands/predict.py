@@ -15,7 +15,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless, FileInput
-from warmstart.data.read import given_file, source_files, source_format
+from warmstart.data.read import files_as_texts, given_file, source_format
 from warmstart.data.source import TABLE_FORMATS, Source, TableFlags
 from warmstart.data.tables import dialect_of, read_table, reading_alike
 from warmstart.data.token_store import documents_of
@@ -32,7 +32,7 @@ from warmstart.tasks.answers import answer_questions, answer_threshold
 from warmstart.tasks.predict import confidences_of, is_blank
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
-from warmstart.tasks.unknown import NONE_OF_THESE, UNKNOWN_SHARE, drift_sentence, unknown_sentence
+from warmstart.tasks.unknown import NONE_OF_THESE, UNKNOWN_SHARE, drift_sentence, texts_compared, unknown_sentence
 
 
 class PredictConfig(TableFlags):
@@ -80,10 +80,11 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
         console.print(known)
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
-    if source and len(files := source_files(source)) == len(rows) > 1:
-        rows = [{"file": file.name} | row for file, row in zip(files, rows, strict=True)]
-    elif config.file:  # what a table of results is joined on
-        rows = [{"row": number} | row if number > 0 else row for number, row in enumerate(rows, 1 - len(config.texts))]
+    if source:  # what a table of results is joined on
+        given, files = len(config.texts), files_as_texts(source)
+        names = [file.relative_to(source.path).as_posix() for file in files] or range(1, 1 + len(rows) - given)
+        key = "file" if files else "row"
+        rows[given:] = [{key: name} | row for name, row in zip(names, rows[given:], strict=True)]
     if blank := sum(is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
@@ -105,9 +106,10 @@ def _table(rows: Sequence[dict[str, Any]], delimiter: str, source: Source | None
     mark = ""
     if source is not None and (file := Path(source.path)).is_file() and (form := source_format(source, file)) in TABLE_FORMATS:
         before = read_table(source.model_copy(update={"text": "text"}), file, form)
-        new = {name: f"predicted_{name}" if name in before.columns else name for row in cells for name in row}
+        new = {name: _free(name, before.columns) for row in cells for name in row}
         cells = [
-            kept | {new[name]: value for name, value in row.items() if name not in ("row", "text")}
+            dict(_cell(*one, single=False) for one in kept.items())
+            | {new[name]: value for name, value in row.items() if name not in ("row", "text")}
             for kept, row in zip(before.iter_rows(named=True), cells, strict=True)
         ]
         if form == "csv" and delimiter == ",":
@@ -119,13 +121,18 @@ def _table(rows: Sequence[dict[str, Any]], delimiter: str, source: Source | None
     return mark + out.getvalue()
 
 
+def _free(name: str, taken: Sequence[str]) -> str:
+    """A name that is not taken: also by the predictions of another model."""
+    return _free(f"predicted_{name}", taken) if name in taken else name
+
+
 def _cell(name: str, value: Any, *, single: bool) -> tuple[str, Any]:
     """What stands in a table: of the probabilities of one label the largest, words with | between, None as nothing."""
     if single and isinstance(value, dict):
         return "probability", max(value.values())
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return name, "|".join(value)
-    return name, json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    return name, json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list) else value
 
 
 def _answers_questions(bundle: Bundle | Stack) -> TypeGuard[Bundle]:
@@ -156,8 +163,7 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     unknown = np.zeros(len(texts), dtype=bool) if typicality is None else typicality <= config.unknown_share
     if unknown.any():
         console.print(unknown_sentence(int(unknown.sum()), len(texts), config.unknown_share))
-    held_out = len(bundle.calibration.held_out) if bundle.calibration else 0
-    if typicality is not None and held_out and (changed := drift_sentence(typicality, held_out)):
+    if typicality is not None and (changed := drift_sentence(texts, typicality, texts_compared(bundle))):
         console.print(changed)
     for text, row, confidence, strange in zip(texts, predictions, confidences, unknown.tolist(), strict=True):
         abstains = is_blank(text) or (threshold is not None and confidence < threshold.threshold)

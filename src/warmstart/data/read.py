@@ -72,9 +72,11 @@ def read_documents(source: Source) -> Iterator[str]:
 
 
 def read_rows(source: Source) -> list[str]:
-    """Every text of a source; of plain text every line is one, also blank ones but the last, if a text is not a file."""
+    """Every text of a source; of plain text every line is one, also blank ones but the last, or every file, also an empty one."""
+    if whole := files_as_texts(source):
+        return [_whole_text(source, file) for file in whole]
     files = source_files(source)
-    if source.document == "file" or any(source_format(source, file) != "text" for file in files):
+    if any(source_format(source, file) != "text" for file in files):
         return list(read_documents(source))
     found = list[str]()
     for file in files:
@@ -83,6 +85,13 @@ def read_rows(source: Source) -> list[str]:
         while found and not found[-1].strip():
             found.pop()
     return found[: source.limit]
+
+
+def files_as_texts(source: Source) -> list[Path]:
+    """The files of a source each of which ``read_rows`` gives as one text, in their order; none if texts are not files."""
+    files = source_files(source)
+    whole = source.document == "file" and all(source_format(source, file) in PROSE for file in files)
+    return files[: source.limit] if whole else []
 
 
 def count_documents(source: Source) -> Iterator[tuple[str, int]]:
@@ -257,6 +266,12 @@ def open_prose(source: Source, file: Path, form: Format) -> Iterator[TextIO]:
             yield lines
     else:
         yield io.StringIO(docx_text(file) if form == "docx" else pdf_text(file))
+
+
+def _whole_text(source: Source, file: Path) -> str:
+    """All lines of a file."""
+    with open_prose(source, file, source_format(source, file)) as lines:
+        return "\n".join(_text_lines(source, lines))
 
 
 def sentences(text: str) -> list[str]:

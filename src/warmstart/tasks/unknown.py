@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
 from warmstart.stats.formatting import first_of, of_100, percent, percent_interval
 from warmstart.stats.proportions import wilson_interval
-from warmstart.tasks.predict import Read, read
+from warmstart.tasks.predict import Read, is_blank, read
 
 NONE_OF_THESE = "none of these"
 UNKNOWN_SHARE = 0.05
@@ -31,13 +33,14 @@ def unknown_sentence(count: int, texts: int, share: float) -> str:
     )
 
 
-def drift_sentence(typicality: np.ndarray, compared: int) -> str | None:
-    """That texts are, together, less typical than texts like the ``compared`` held-out ones would be; None if chance explains it.
+def drift_sentence(texts: Sequence[Any], typicality: np.ndarray, compared: int) -> str | None:
+    """That N texts are, together, less typical (N,) than texts like the ``compared`` ones would be; None if chance explains it.
 
-    The p-values of unchanged texts have the mean 0.5; their mean over both samples is the statistic of Mann and Whitney (1947).
+    Each text counts once, and a blank one not at all. The p-values of unchanged texts have the mean 0.5; their mean over both
+    samples is the statistic of Mann and Whitney (1947).
     """
-    deviation = np.sqrt((1 / max(compared, 1) + 1 / len(typicality)) / 12)
-    if (0.5 - typicality.mean()) / deviation < CHANGED:
+    once = {str(text): value for text, value in zip(texts, typicality, strict=True) if not is_blank(text)}
+    if not once or (0.5 - np.mean([*once.values()])) / np.sqrt((1 / max(compared, 1) + 1 / len(once)) / 12) < CHANGED:
         return None
     return (
         "The texts are, together, less like those that the model learned from than chance explains: they may have changed, and "
@@ -51,7 +54,7 @@ def split_off_unknown(model: Bundle | Stack, task: Task) -> tuple[Task, Split]:
     A task of which the model knows every label, or none, stays whole, and so does any for a model that recognises no such text.
     """
     known = np.array([name in model.labels for name in task.labels])
-    if not task.single_label or not _recognises(model) or known.all() or not known[task.test.labels].any():
+    if not task.single_label or not texts_compared(model) or known.all() or not known[task.test.labels].any():
         return task, task.test.take(NO_TEXTS)
     kept = known[task.test.labels]
     test = task.test.take(np.flatnonzero(kept))
@@ -73,8 +76,8 @@ def recognised_sentence(model: Bundle | Stack, known: Read, unknown: Split, name
     )
 
 
-def _recognises(model: Bundle | Stack) -> bool:
-    """Whether its predictions say how typical a text is."""
-    members = model.members if isinstance(model, Stack) else ()
-    compares = any(isinstance(one.model, FittedBaseline) and one.model.known for one in members)
-    return compares or bool(model.calibration and model.calibration.held_out)
+def texts_compared(model: Bundle | Stack) -> int:
+    """How many texts say how typical another is, by the model; 0: its predictions do not say that."""
+    members = [one.model for one in model.members] if isinstance(model, Stack) else []
+    known = [len(one.known.left_out) for one in members if isinstance(one, FittedBaseline) and one.known]
+    return known[0] if known else len(model.calibration.held_out) if model.calibration else 0
