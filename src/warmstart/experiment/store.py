@@ -108,10 +108,10 @@ def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
         values = unsealed(file.read_bytes())
         _check_predictions(file.with_suffix(".npz"), values.pop(PREDICTIONS, None))
         trial = Trial.build(values.pop("trial"), str(file))
-        lists = {name: tuple(values[name]) for name in ("resampled", "resampled_validation", "split_sizes", "diverged_rates")}
+        lists = ("resampled", "resampled_validation", "split_sizes", "diverged_rates", "candidates")
         gain = tuple(values["gain"]) if values["gain"] else None
         rows = {name: tuple(map(tuple, values[name])) for name in ("tried", "members")}
-        return trial, TrialResult(**values | lists | rows | {"gain": gain})
+        return trial, TrialResult(**values | {name: tuple(values[name]) for name in lists} | rows | {"gain": gain})
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return None
 
