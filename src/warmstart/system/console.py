@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
-from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from warmstart.stats.comparison import MethodTable
 
 NOTEBOOK_WIDTH = 110
