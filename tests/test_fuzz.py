@@ -117,7 +117,7 @@ def fuzzed(**inputs: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
-FORMATS = ["text", "csv", "tsv", "ndjson", "parquet", "arrow", "sqlite", "docx", "pdf", "pattern"]
+FORMATS = ["text", "csv", "tsv", "ndjson", "parquet", "arrow", "sqlite", "docx", "pdf", "eml", "pattern"]
 
 
 @fuzzed(content=BYTES, form=st.sampled_from(FORMATS), encoding=st.sampled_from(

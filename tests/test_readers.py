@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from email.message import EmailMessage
 from pathlib import Path
 
 import polars as pl
@@ -82,6 +83,24 @@ def test_a_word_document_from_a_stranger_is_held_to_limits(tmp_path: Path, monke
     entities = '<!DOCTYPE w [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]>'
     with pytest.raises(DataError, match="without a document type"):
         texts_of(docx(tmp_path / "laughs.docx", (), body="<w:p><w:r><w:t>&b;</w:t></w:r></w:p>", head=entities))
+
+
+def test_a_mail_is_its_subject_and_body(tmp_path: Path) -> None:
+    """Encoded parts are decoded, of several bodies the plain one is read, of HTML the words; attachments and headers are not."""
+    mail = EmailMessage()
+    mail["Subject"], mail["From"] = "Où est ma facture ?", "a@b.example"
+    mail.set_content("Bonjour,\nelle n'est pas arrivée.\n", cte="base64")
+    mail.add_alternative("<p>not read</p>", subtype="html")
+    mail.add_attachment(b"not read", maintype="application", subtype="pdf", filename="a.pdf")
+    (tmp_path / "1.eml").write_bytes(bytes(mail))
+    page = "<style>p {}</style><title>no</title>A &amp; b<p>x\n y<br>z</p>"
+    (tmp_path / "2.eml").write_text(f"Subject: HTML\nContent-Type: text/html\n\n<html>{page}</html>", encoding="utf-8")
+    (tmp_path / "3.eml").write_text("Date: today\n\nété\n", encoding="utf-8")
+    assert texts_of(tmp_path, document="file") == [
+        "Où est ma facture ?\n\nBonjour,\nelle n'est pas arrivée.",
+        "HTML\n\nA & b\nx y\nz",
+        "été",
+    ]
 
 
 def test_pages_of_a_pdf_are_texts(tmp_path: Path) -> None:

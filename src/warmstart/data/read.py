@@ -4,7 +4,7 @@
     count_documents(source)  ->  the same, each with its number of words
     read_examples(source)    ->  texts and their labels, for a task
 
-- Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables, .docx and .pdf are read whole.
+- Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables, .docx, .pdf and .eml are read whole.
 - ``.gz``, ``.xz``, ``.bz2``, ``.zst`` and ``.zip`` files are decompressed; a byte order mark is dropped; lines end in LF or CRLF.
 - A file that cannot be read as it should be is refused with its name, the position and what to do; no part of it is used.
 
@@ -26,6 +26,7 @@ import regex
 
 from warmstart.data.annotations import annotated_table, annotated_texts, holds_annotations
 from warmstart.data.files import COMPRESSED, codec_of, open_bytes, open_text, without_compression
+from warmstart.data.mail import mail_text
 from warmstart.data.pdf import pdf_text
 from warmstart.data.saved_dataset import dataset_files
 from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
@@ -220,7 +221,7 @@ def _is_there(text: str) -> bool:
 
 
 _PATH = re.compile(
-    rf"(?i)\S+({'|'.join(map(re.escape, (*ENDINGS, *COMPRESSED, '.txt', '.text', '.md', '.eml', '.yaml', '.yml')))}|[/\\])"
+    rf"(?i)\S+({'|'.join(map(re.escape, (*ENDINGS, *COMPRESSED, '.txt', '.text', '.md', '.yaml', '.yml')))}|[/\\])"
     r"|\S*[/\\]\S*\.[a-z]+"
 )
 """the path of a file, or of a folder with a slash at its end"""
@@ -265,7 +266,7 @@ def open_prose(source: Source, file: Path, form: Format) -> Iterator[TextIO]:
         with open_text(file, source.encoding) as lines:
             yield lines
     else:
-        yield io.StringIO(docx_text(file) if form == "docx" else pdf_text(file))
+        yield io.StringIO({"docx": docx_text, "pdf": pdf_text, "eml": mail_text}[form](file))
 
 
 def _whole_text(source: Source, file: Path) -> str:

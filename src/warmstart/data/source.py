@@ -10,7 +10,7 @@ from warmstart.config import Advanced, Config, FileInput, InFile
 
 Document = Literal["paragraph", "sentence", "line", "file"]
 Format = Literal[
-    "text", "csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "sqlite", "docx", "pdf", "annotations", "pattern"
+    "text", "csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "sqlite", "docx", "pdf", "eml", "annotations", "pattern"
 ]
 
 ENDINGS: dict[str, Format] = {
@@ -30,14 +30,13 @@ ENDINGS: dict[str, Format] = {
     ".db": "sqlite",
     ".docx": "docx",
     ".pdf": "pdf",
+    ".eml": "eml",
 }
 """ending of a file, without .gz, .xz, .bz2, .zst or .zip -> its format if ``format`` is auto; any other ending is text"""
-PROSE: tuple[Format, ...] = ("text", "docx", "pdf")
+PROSE: tuple[Format, ...] = ("text", "docx", "pdf", "eml")
 """formats without columns: documents are cut out of running text"""
 TABLE_FORMATS: tuple[Format, ...] = ("csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "sqlite")
 """formats of tables: one text per row"""
-BINARY: tuple[Format, ...] = ("parquet", "arrow", "xlsx", "sqlite", "docx", "pdf")
-"""formats that say themselves how their characters are encoded"""
 
 
 class TableFlags(Config):
@@ -80,8 +79,8 @@ class Source(Config):
     """a file, or a folder or glob (books/*.txt) whose files are all read, in the order of their names (hidden ones are skipped)"""
     format: Literal["auto", Format] = "auto"
     """auto: pattern if one is given, else by the ending (.csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .parquet, .arrow, .feather,
-    .sqlite, .sqlite3, .db, .docx, .pdf; any other is text). annotations: exports of Label Studio, doccano, Prodigy and spaCy in
-    .json and .jsonl, which auto recognises by how they begin"""
+    .sqlite, .sqlite3, .db, .docx, .pdf, .eml; any other is text). annotations: exports of Label Studio, doccano, Prodigy and spaCy
+    in .json and .jsonl, which auto recognises by how they begin"""
     encoding: str = "utf-8"
     """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
     delimiter: str | None = None
@@ -111,8 +110,8 @@ class Source(Config):
     as_label: str | None = None
     """one label for the whole source, for tasks with one file or folder per class"""
     document: Document = "paragraph"
-    """what is one text in a plain text file, a .docx or a .pdf: a paragraph (lines without a blank line between), a sentence, a
-    line, or the file"""
+    """what is one text in a plain text file, a .docx, a .pdf or an .eml: a paragraph (lines without a blank line between), a
+    sentence, a line, or the file"""
     pieces: bool = False
     """the lines of a plain text file are SentencePiece pieces with spaces between (▁Un ▁rom an); they are joined to words"""
     limit: int | None = Field(default=None, gt=0)
