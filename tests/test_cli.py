@@ -234,6 +234,17 @@ def test_a_budget_of_words_counts_what_is_held_out(text: Path, tmp_path: Path) -
     assert 40 < sum(store.words for store in stores) <= 60
 
 
+def test_a_refused_text_leaves_its_folder_to_the_next_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the message advises works in the same folder, and with a tokenizer of the new text."""
+    (tmp_path / "a.txt").write_text("She holds.\n" * 2)
+    words = ["pretrain", str(tmp_path / "a.txt"), "--out", str(tmp_path / "run"), "--held-out", "none", "--steps", "2", *QUICK]
+    assert main(words) == 2
+    assert "add text, or choose a smaller --max-length" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "a.txt").write_text("Quick brown foxes jump over lazy dogs.\n" * 9)
+    assert main([*words, "--max-length", "8"]) == 0
+    assert len(load_bundle(tmp_path / "run" / "bundle").tokenizer.encode(["Quick brown foxes"])[0]) < 17
+
+
 def test_settings_come_from_yaml_presets_and_flags(tmp_path: Path) -> None:
     """A flag beats the file, the file beats the preset, the preset beats the default."""
     file = tmp_path / "c.yaml"

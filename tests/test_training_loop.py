@@ -206,6 +206,20 @@ def checkpoint(step: int, identity: str = "a") -> Checkpoint:
     return Checkpoint(step, 1.5 * step, {"w": torch.full((3,), float(step))}, identity, Arithmetic("bfloat16", "onednn"))
 
 
+def test_a_short_run_writes_one_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an interval in the settings they are a minute apart; the last step always has one, and the log is the same."""
+    written, logs = list[int](), list[list[int]]()
+    monkeypatch.setattr(loop, "save_checkpoint", lambda folder, state, sharded: written.append(state.step))
+    for seconds, expected in ((60.0, [20]), (0.0, [*range(2, 21, 2)])):
+        (tmp_path / str(seconds)).mkdir()
+        monkeypatch.setattr(loop, "FIRST_CHECKPOINT", seconds)
+        monkeypatch.setattr(loop, "CHECKPOINT_SHARE", 1e9)
+        written.clear()
+        logs.append([row["step"] for row in train(make_language_model(), job(20), TrainConfig(), tmp_path / str(seconds)).log])
+        assert written == expected
+    assert logs[0] == logs[1]
+
+
 def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
     """Older ones go only after a newer one is whole; other data or settings never go on from them."""
     for step in (1, 2, 3):

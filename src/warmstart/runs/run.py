@@ -22,7 +22,8 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from pydantic import Field
 
 from warmstart import __version__
 from warmstart.config import Advanced, Config, Effectless, command_name, read_yaml, result_key
-from warmstart.errors import ConfigError, StorageError
+from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.model.history import Provenance
 from warmstart.runs.made_of import made_of
 from warmstart.runs.record import RUN_FILE, is_complete, read_record_of, write_record
@@ -48,6 +49,8 @@ from warmstart.training.distributed import world
 LONGEST_SETTING = 60
 """characters of a setting in an error message"""
 _SUFFIX = ".step"
+_NO_RESULTS = (SETTINGS, RUN_FILE, LOCK)
+"""files of a folder that may be that of another run: with these alone one stopped before it had any result"""
 
 
 class ThreadsConfig(Config):
@@ -93,6 +96,17 @@ class Run:
                 "there; choose another --out"
             )
         return cls(path, made)
+
+    @contextmanager
+    def emptied_if_refused(self) -> Iterator[None]:
+        """If a text or a setting is refused before there is a checkpoint, remove what was made, so that --out may be used again."""
+        try:
+            yield
+        except (ConfigError, DataError):
+            if world().leads and not any((self.folder / name).exists() for name in ("checkpoints", "bundle")):
+                for made in [one for one in self.folder.iterdir() if one.name not in _NO_RESULTS]:
+                    shutil.rmtree(made) if made.is_dir() else made.unlink()
+            raise
 
     def within(self, name: str) -> Run:
         """The same, of whose steps all names begin with ``name``."""
@@ -165,9 +179,7 @@ def _goes_on(path: Path, config: Config) -> bool:
     complete, kept = is_complete(path), _kept_settings(path, config)
     if not complete and kept is not None and result_key(kept) == result_key(config):
         return True
-    # settings alone are no results: a run that stopped before it had any may be started again
-    own = (SETTINGS, RUN_FILE, LOCK)
-    if path.exists() and not (path.is_dir() and all(file.name in own or is_leftover(file.name) for file in path.iterdir())):
+    if path.exists() and not (path.is_dir() and all(file.name in _NO_RESULTS or is_leftover(file.name) for file in path.iterdir())):
         advice = "" if complete else _advice(path, config, kept)
         raise ConfigError(f"{path} exists and is not empty; choose another --out, or remove it{advice}")
     return False

@@ -48,7 +48,7 @@ class TrainConfig(Config):
     evaluate_every: InFile[int] = Field(0, ge=0)
     """steps between held-out evaluations; 0: ten evaluations in a run"""
     checkpoint_every: InFile[int] = Field(0, ge=0)
-    """steps between checkpoints; 0: ten checkpoints in a run"""
+    """steps between checkpoints; 0: ten checkpoints in a run, or fewer, a minute apart"""
 
     @model_validator(mode="after")
     def _one_budget(self) -> TrainConfig:

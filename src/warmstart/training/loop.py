@@ -49,7 +49,7 @@ ASSUMED_STEPS = 2000
 
 
 FIRST_CHECKPOINT, CHECKPOINT_SHARE = 60.0, 0.05
-"""of a job with ``more``: seconds until its first checkpoint, and the largest fraction of its time that checkpoints take"""
+"""where the settings name no interval: the fewest seconds between checkpoints, and the largest fraction of its time they take"""
 
 
 class Resumable(Protocol):
@@ -195,7 +195,7 @@ class _Run:
                 if self.job.evaluate and (finished or self._due(self.config.evaluate_every)):
                     self._evaluate(self.job.evaluate)
                     self.stopped = self.job.should_stop is not None and self.job.should_stop(self._progress())
-                if self.folder and (checkpoint or self._late()):
+                if self.folder and self._writes(checkpoint, finished=finished):
                     self._write_checkpoint(self.folder)
                 if error := agreed_exception(reason(), self.world.largest):
                     raise self._stopped_by(error)
@@ -280,10 +280,10 @@ class _Run:
         """Whether this step ends with a checkpoint, by its number."""
         return not self._by_clock and (finished or self._due(self.config.checkpoint_every))
 
-    def _late(self) -> bool:
-        """Whether it ends with one that no number says; the lines of the log do not depend on it."""
-        if not self._by_clock:
-            return self.stopped
+    def _writes(self, due: bool, *, finished: bool) -> bool:
+        """Whether a checkpoint is written, which is ``due`` by its number; the lines of the log do not depend on the clock."""
+        if not self._by_clock and (finished or self.stopped or not due or self.config.checkpoint_every):
+            return due or self.stopped
         late = self.world.largest(int(time.monotonic() >= self.next_checkpoint))  # clocks differ, a checkpoint is of all
         return bool(late and self.world.sum(self.loss_sum).isfinite())
 

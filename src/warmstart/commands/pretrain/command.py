@@ -22,14 +22,14 @@ from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
 from warmstart.config import Advanced, Effectless, FileInput, InFile, read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
-from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, domain_text
+from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, DomainSource, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.read import source_files
 from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
 from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.finetuning.domain import DomainRun, LabelledBatch, WithTask, domain_source
+from warmstart.finetuning.domain import DomainRun, JointTask, LabelledBatch, WithTask, domain_source
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.heads.per_token import DetectionHead
 from warmstart.interop.load import load_model
@@ -159,7 +159,8 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
         {f"the setting {name}": value for name, value in setting_paths(config.model_copy(update={"cache": None}).to_dict())}
     )
     ready = here.in_turns(lambda: _prepare(config))
-    result = pretrain_on(ready.stores, ready.tokenizer, config, ready.folder, ready.origin, ready.domain)
+    with Run(ready.folder).emptied_if_refused():
+        result = pretrain_on(ready.stores, ready.tokenizer, config, ready.folder, ready.origin, ready.domain)
     here.first_alone(lambda: _finish(result, config, ready.folder))
     return result
 
@@ -196,9 +197,21 @@ def _prepare(config: PretrainConfig) -> _Ready:
     origin = load_model(config.init_from) if config.init_from else None
     if origin is not None and not config.resume:
         console.print(_learning_rates(config.train))
-    folder = Run.open(config.out, config.model_copy(update={"resume": None}), extend=bool(config.resume)).folder
+    run = Run.open(config.out, config.model_copy(update={"resume": None}), extend=bool(config.resume))
+    with run.emptied_if_refused():
+        return _tokenize(config, sources, run.folder, origin, (chosen_from, joint))
+
+
+def _tokenize(
+    config: PretrainConfig,
+    sources: list[Source],
+    folder: Path,
+    origin: Bundle | None,
+    of_task: tuple[DomainSource | None, JointTask | None],
+) -> _Ready:
+    """The tokenizer and the tokens of the text, which with --for is chosen first."""
     cache = Path(config.cache) if config.cache else folder / "text"
-    plain, domain = config, None
+    plain, domain, (chosen_from, joint) = config, None, of_task
     shards = _shards(config, cache, origin)
     if not shards:
         sources = [text_here(source, cache) for source in sources]
