@@ -49,9 +49,10 @@ def test_labels_are_imported_and_exported_without_a_server(
     assert run(tmp_path, pool, "--labels", "a", "b", "--import", pool.with_name("labels.ndjson")) == 0
     said = capsys.readouterr().err
     assert "1 texts are repeated, and are taken once." in said
-    assert "12 answers of 1 people are imported." in said
+    assert "12 answers of 1 person are imported." in said
     assert "12 of 12 texts are labelled, with 2 labels; 0 disagreements." in said
-    assert "--export-test random writes a test split" in said
+    assert "fit learns from all labelled texts" in said
+    assert "--export-test random" not in said  # nothing was chosen by a model
     assert len(load_task(tmp_path / "out").train) == 10
     assert not (tmp_path / "p" / LOCK).exists()
     assert run(tmp_path, "--price", "0.5", "--guidelines", "Look twice.", "--labels", "a", "c", "--form", "ndjson") == 0
@@ -110,6 +111,8 @@ def test_a_random_test_split_says_what_it_is(pool: Path, tmp_path: Path, capsys:
             component = "random" if text < LEAST_TEST else "diverse"
             draw = project.draw(text=text, person="anna", queue="new", component=component)
             project.answer(draw.id, "anna", 1 + text % 2, 1.0)
+    assert run(tmp_path) == 0
+    assert "--export-test random writes a test split" in " ".join(capsys.readouterr().err.split())
     assert run(tmp_path, "--export-test", "random") == 0
     assert "task.yaml: 10 train and 50 test texts." in (said := capsys.readouterr().err)
     assert "10.0% of the pool were labelled otherwise" in said
@@ -148,6 +151,20 @@ def test_a_task_gives_labels_and_its_test_texts_are_never_shown(
     assert run(tmp_path, "--task", tmp_path / "task.yaml") == 0
     with Project.open(tmp_path / "p") as project:
         assert len(project.answers()) == 6
+
+
+def test_rows_of_a_table_without_a_label_are_still_to_be_labelled(tmp_path: Path) -> None:
+    """The others are labelled, but those that score, which nobody is shown; the project goes on and is exported as any other."""
+    rows = [f"known {number} of this kind,{'xy'[number % 2]}\n" for number in range(10)] + [f"new {i} to all,\n" for i in range(4)]
+    (tmp_path / "mails.csv").write_text("text,label\n" + "".join(rows))
+    assert run(tmp_path, "--task", tmp_path / "mails.csv") == 0
+    with Project.open(tmp_path / "p") as project:
+        assert (project.name, len(project.texts), len(project.labelled())) == ("mails", 12, 8)
+        assert [label.name for label in project.labels()] == ["x", "y"]
+        tested = {*load_task(tmp_path / "out").test.texts}
+        assert len(tested) == 2
+        assert not tested & {*project.texts}
+    assert run(tmp_path, "--task", tmp_path / "mails.csv") == 0
 
 
 def test_a_tagging_task_gives_words(tmp_path: Path) -> None:

@@ -23,9 +23,10 @@ from warmstart.data.pool import task_pool
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
 from warmstart.errors import ConfigError, DataError
-from warmstart.labelling.exporting import LEAST_TEST, TEST_FRACTION, as_bytes, export, formula_texts, random_texts
+from warmstart.labelling.exporting import LEAST_TEST, as_bytes, export, formula_texts, random_texts
 from warmstart.labelling.importing import import_files, take_rows
 from warmstart.labelling.project import Project
+from warmstart.labelling.reading import TEST_FRACTION
 from warmstart.labelling.training import Training, after_labelling
 from warmstart.tasks.load import load_task
 

@@ -46,7 +46,8 @@ class LabelConfig(AccessSettings, TableFlags):
     type: Literal["classification", "tagging"] | None = None
     """classification: a label for each text (default); tagging: one for each word"""
     task: str | None = None
-    """manifest of a task: its name, type and labels; its training texts are labelled already, its test texts are never shown"""
+    """manifest of a task, or a table: its name, type and labels; its training texts are labelled already, its test texts are never
+    shown, and rows of a table without a label are still to be labelled"""
     guidelines: str | None = None
     """how to label: a file, or the words themselves"""
     price: float | None = Field(None, gt=0)
@@ -129,8 +130,7 @@ def _project(config: LabelConfig) -> Project:
     from warmstart.labelling.database import BACKUP, DATABASE
     from warmstart.labelling.importing import take_rows
     from warmstart.labelling.project import Project
-    from warmstart.labelling.reading import read_pool, task_answers
-    from warmstart.tasks.load import load_task
+    from warmstart.labelling.reading import read_pool, task_answers, task_to_label
 
     there = any((Path(config.out) / name).exists() for name in (DATABASE, BACKUP))
     if there and config.export and (server := holder_of(Path(config.out) / LOCK)):
@@ -140,7 +140,7 @@ def _project(config: LabelConfig) -> Project:
     project = Project.open(config.out) if there else None
     try:
         manifest = config.task or (project.task if project and config.pool else None)
-        task = load_task(manifest) if manifest else None
+        task = task_to_label(manifest) if manifest else None
         rows = task_answers(task) if task and config.task else []
         found = read_pool(config.pool, task, config.reading) if config.pool or not project else None
         if found:
@@ -212,11 +212,11 @@ def _settings(config: LabelConfig) -> dict[str, Any]:
 def _held_out(project: Project) -> list[str]:
     """The test and validation texts of the project's task, which nobody may label here."""
     from warmstart.data.task import plain_text
-    from warmstart.tasks.load import load_task
+    from warmstart.labelling.reading import task_to_label
 
     if not project.task:
         return []
-    return [plain_text(text) for split in load_task(project.task).held_out().values() for text in split.texts]
+    return [plain_text(text) for split in task_to_label(project.task).held_out().values() for text in split.texts]
 
 
 def _check_settings(project: Project, config: LabelConfig, task: Task | None) -> None:
@@ -295,9 +295,14 @@ def _export(project: Project, config: LabelConfig) -> None:
         )
     elif "test" not in written:
         console.print(
-            "A fifth of the labelled texts is held out for test. If some were chosen because the model was unsure of them, scores "
-            "are not those of new texts; --export-test random writes a test split of texts that were drawn at random."
+            "fit learns from all labelled texts, each left out in turn to say how good it is; other commands hold out a fifth of "
+            "them for test."
         )
+        if any(draw.component not in ("", "random") for draw in project.draws()):
+            console.print(
+                "Some were chosen because the model was unsure of them or they are unlike others, so scores are not those of new "
+                "texts; --export-test random writes a test split of texts that were drawn at random."
+            )
     console.print(f"next: {learning_command(project.type, written['task'])}")
 
 
@@ -333,8 +338,9 @@ def pool_sentences(found: PoolTexts) -> list[str]:
 
 def import_sentence(summary: ImportSummary) -> str:
     """What was imported."""
+    people = len(summary.people)
     parts = [
-        f"{summary.answers:,} answers of {len(summary.people)} people are imported",
+        f"{summary.answers:,} answers of {people} {'person' if people == 1 else 'people'} are imported",
         f"{summary.skipped:,} of them skipped texts" if summary.skipped else "",
         f"{summary.new_texts:,} texts are new" if summary.new_texts else "",
         f"new labels: {_listed(summary.new_labels)}" if summary.new_labels else "",

@@ -155,9 +155,10 @@ def text_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
     return _strings(_column(table, source.text, _NAMING_TEXT, file), file)
 
 
-def label_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
-    """The column of labels. Raises ``DataError`` if one is missing."""
-    return without_gaps([label.strip() for label in _strings(_column(table, source.label, "'label: …'", file), file)], file, "row")
+def label_column(table: pl.DataFrame, source: Source, file: Path, *, gaps: bool = False) -> list[str]:
+    """The column of labels. Raises ``DataError`` if one is missing; with ``gaps`` it is ``""`` instead."""
+    labels = [label.strip() for label in _strings(_column(table, source.label, "'label: …'", file), file)]
+    return labels if gaps else without_gaps(labels, file, "row")
 
 
 def _strings(column: pl.Series, file: Path) -> list[str]:

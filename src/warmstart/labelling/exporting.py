@@ -26,12 +26,11 @@ from warmstart.data.files import text_lines
 from warmstart.data.test_ledger import copy_ledgers
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.project import Project
+from warmstart.labelling.reading import TEST_FRACTION, task_to_label
 from warmstart.system.storage import atomic_folder
 
 LabelForm = Literal["csv", "ndjson"]
 TestSplit = Literal["fraction", "random"]
-TEST_FRACTION = 0.2
-"""of the labelled texts, held out where there is nothing better"""
 VALIDATION_FRACTION, LEAST_TO_CHOOSE = 0.2, 300
 """of the labelled texts, held out to choose settings, where there is no validation split; of fewer all are learned from"""
 LEAST_TEST = 50
@@ -122,9 +121,7 @@ def random_texts(project: Project) -> list[int]:
 
 def task_splits(manifest: str) -> dict[str, list[dict[str, Any]]]:
     """The rows of the test and validation texts of a task. Raises ``DataError`` or ``ConfigError`` if it cannot be read."""
-    from warmstart.tasks.load import load_task
-
-    task = load_task(manifest)
+    task = task_to_label(manifest)
     rows = {}
     for name, split in task.held_out().items():
         rows[name] = [

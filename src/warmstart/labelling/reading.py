@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from warmstart.data.annotation_values import Annotation
 from warmstart.data.annotations import annotated_texts
 from warmstart.data.pool import pool_unlike
-from warmstart.data.read import open_prose, source_files, source_format
+from warmstart.data.read import open_prose, read_examples, source_files, source_format
 from warmstart.data.source import PROSE, Source
-from warmstart.data.tables import read_table, reading_alike, text_column
+from warmstart.data.tables import label_column, read_table, reading_alike, reading_of, text_column
 from warmstart.data.task import Task, plain_text
 from warmstart.errors import ConfigError
 from warmstart.labelling.project import MOST_TEXT_BYTES, check_text
+from warmstart.tasks.guess import guess_task
+from warmstart.tasks.load import load_task
+from warmstart.tasks.rows import task_table
 
 TASK_PERSON = "task"
 """whose answers the labels of a task are"""
+TEST_FRACTION = 0.2
+"""of the labelled texts, held out where there is nothing better"""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,24 @@ class PoolTexts:
     """texts that are equal to a test or validation text of the task, or nearly the same"""
 
 
+def task_to_label(path: str | Path) -> Task:
+    """The task of a manifest or a table; rows of a table that have no label are its pool, texts that are still to be labelled."""
+    place = Path(path)
+    guess = guess_task(place) if place.is_file() and place.suffix not in (".yaml", ".yml") else None
+    if guess is None or guess.type != "classification" or not guess.columns or "second" in guess.source or guess.validation:
+        return load_task(place)
+    source = Source(path=str(place), **guess.source)
+    table = task_table(source, place)
+    rows = list(zip(text_column(table, source, place), label_column(table, source, place, gaps=True), strict=True))
+    if all(label for _, label in rows):
+        return load_task(place)
+    given = [row for row in rows if row[1]]
+    test = read_examples(source.model_copy(update={"path": str(guess.test)})) if guess.test else TEST_FRACTION
+    left = [text for text, label in rows if not label]
+    task = Task.from_lists(*zip(*given, strict=True), test=test, unlabelled=left, name=place.stem)
+    return replace(task, manifest=place, reading=reading_of(source))
+
+
 def read_pool(paths: Sequence[str], task: Task | None = None, reading: Mapping[str, Any] | None = None) -> PoolTexts:
     """The texts of files, without those like a test or validation text of the task; without files, the task's own pool.
 
@@ -45,6 +68,8 @@ def read_pool(paths: Sequence[str], task: Task | None = None, reading: Mapping[s
     given = [Source.build({"path": path, "document": "line"} | reading_alike(alike, path, reading or {})) for path in paths]
     sources = given or list(task.unlabelled if task else ())
     found = [text for source in sources for file in source_files(source) for text in _texts(source, file)]
+    if task and not given:
+        found += [text for one in task.unlabelled_texts for text in _checked(one, f"{one[:80]!r} of '{task.name}'")]
     different = tuple(dict.fromkeys(found))
     if task is None:
         return PoolTexts(different, len(found) - len(different))
