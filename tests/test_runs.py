@@ -98,6 +98,12 @@ def test_every_folder_has_its_state(runs: Path, capsys: pytest.CaptureFixture[st
     assert [values["lm"][key] for key in ("loss", "done", "planned", "holder")] == [2.5, 20, 40, None]
 
 
+def test_what_a_run_is_about_is_what_it_scores(tmp_path: Path) -> None:
+    """Of minimal pairs these, and not the text of the trigram that they are also judged by."""
+    (tmp_path / SETTINGS).write_text(yaml.safe_dump({"model": "lm", "task": None, "pairs": "blimp", "text": ["books/"]}))
+    assert RunState(tmp_path, "run").subject == "blimp"
+
+
 def test_a_row_says_what_a_run_came_to(runs: Path) -> None:
     """Command, text, steps of those planned, last held-out loss, time of training, bytes."""
     result = list_runs(RunsConfig(folder=str(runs)))
