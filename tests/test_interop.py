@@ -438,6 +438,10 @@ def test_own_models_go_out_where_a_family_fits(tmp_path: Path) -> None:
         with torch.no_grad():
             wanted = auto.from_pretrained(out).eval()(ids, attention_mask=mask.long()).logits
             torch.testing.assert_close(model(ids, mask)[mask], wanted[mask], atol=1e-4, rtol=1e-4)
+        [prompt] = [[tokenizer.specials.begin, *row] for row in tokenizer.encode(SENTENCES[:1])]  # as generate reads it
+        read = transformers.AutoTokenizer.from_pretrained(out)(SENTENCES[0]).input_ids
+        assert read == (prompt if causal else [*prompt, tokenizer.specials.eos])
+        assert from_huggingface(out).tokenizer.specials == tokenizer.specials
 
 
 def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def to_huggingface(bundle: Bundle, folder: str | Path, check: Callable[[Path], o
     files = {
         "config.json": json.dumps(settings, indent=2).encode(),
         "model.safetensors": serialise(tensors, {"format": "pt"}),
-        **_tokenizer_files(bundle, rows, framed=not family.causal, typed=typed, pooled=pooled),
+        **_tokenizer_files(bundle, rows, framed=not family.causal, typed=typed, pooled=pooled, own=not origin),
     }
     if isinstance(head := bundle.model.head.config, EmbeddingHeadConfig):
         files |= pooling_files(head, bundle.model.backbone.config)
@@ -201,10 +201,11 @@ def _rows(bundle: Bundle, origin: Mapping[str, Any]) -> int:
     return before if len(added) > 1 and bool((added == added[0]).all()) else len(table)
 
 
-def _tokenizer_files(bundle: Bundle, rows: int, *, framed: bool, typed: bool, pooled: bool) -> dict[str, bytes]:
+def _tokenizer_files(bundle: Bundle, rows: int, *, framed: bool, typed: bool, pooled: bool, own: bool) -> dict[str, bytes]:
     """``tokenizer.json`` and ``tokenizer_config.json``; with ``framed`` it frames texts as our pipeline does.
 
-    With ``pooled`` it always does, since a state of each text is read, and has a token to pad with.
+    With ``pooled`` it always does, since a state of each text is read, and has a token to pad with. Otherwise texts begin, for our
+    ``own`` model, with the token that every prompt of it does; an imported one keeps what its library does.
     """
     tokenizer = bundle.tokenizer
     spec = json.loads(tokenizer.to_json())
@@ -212,6 +213,8 @@ def _tokenizer_files(bundle: Bundle, rows: int, *, framed: bool, typed: bool, po
     specials = tokenizer.specials
     if (framed and specials.bos is None) or (pooled and not framed) or tokenizer.prefix:
         spec["post_processor"] = template(tokenizer, specials.eos, typed=typed)
+    elif own and specials.bos is None:
+        spec["post_processor"] = template(tokenizer, None, typed=typed)
     roles = {"pad": specials.pad, "unk": specials.unk, "eos": specials.eos, "sep": specials.eos, "mask": specials.mask}
     roles |= {"bos": specials.begin, "cls": specials.begin}
     names = {f"{role}_token": tokenizer.token(i) for role, i in roles.items() if i < rows}

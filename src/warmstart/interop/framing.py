@@ -14,15 +14,16 @@ from warmstart.tokenizer.specials import PREFIX
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
-def template(tokenizer: Tokenizer, last: int, *, typed: bool, prefix: Sequence[int] | None = None) -> dict[str, Any]:
+def template(tokenizer: Tokenizer, last: int | None, *, typed: bool, prefix: Sequence[int] | None = None) -> dict[str, Any]:
     """A post-processor that frames texts and pairs as ``data.encode.encode`` does; ``last`` is the token that they end with.
 
-    With ``typed`` the second text of a pair has token type 1. ``prefix`` are the tokens of the words before every text; None: those
-    of the tokenizer.
+    None: with no token, as a prompt that is continued. With ``typed`` the second text of a pair has token type 1. ``prefix`` are
+    the tokens of the words before every text; None: those of the tokenizer.
     """
     prefix = tokenizer.prefix if prefix is None else tuple(prefix)
     specials = tokenizer.specials
-    names = {id_: tokenizer.token(id_) for id_ in (specials.begin, specials.eos, last)}
+    end = [] if last is None else [last]
+    names = {id_: tokenizer.token(id_) for id_ in (specials.begin, specials.eos, *end)}
 
     def token(id_: int, kind: int = 0) -> dict[str, Any]:
         return {"SpecialToken": {"id": names[id_], "type_id": kind}}
@@ -32,8 +33,15 @@ def template(tokenizer: Tokenizer, last: int, *, typed: bool, prefix: Sequence[i
     one, other = ({"Sequence": {"id": text, "type_id": int(typed and text == "B")}} for text in "AB")
     return {
         "type": "TemplateProcessing",
-        "single": [token(specials.begin), *before, one, token(last)],
-        "pair": [token(specials.begin), *before, one, *map(token, tokenizer.between), other, token(last, int(typed))],
+        "single": [token(specials.begin), *before, one, *map(token, end)],
+        "pair": [
+            token(specials.begin),
+            *before,
+            one,
+            *map(token, tokenizer.between),
+            other,
+            *(token(id_, int(typed)) for id_ in end),
+        ],
         "special_tokens": {name: {"id": name, "ids": [id_], "tokens": [name]} for id_, name in names.items()}
         | (words if before else {}),
     }
