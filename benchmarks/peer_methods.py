@@ -58,7 +58,7 @@ def baseline(name: str) -> Method:
         task = Task("few", tuple(map(str, classes)), Split(train.texts, labels), none, none)
         budget = label_budget(task, None, "cross-validation", seed)
         run = run_baseline(BASELINES[name], budget, (), (lambda texts: embed(bundle, [*texts]).numpy()) if bundle else None)
-        return lambda texts: classes[run.predict(run.reading.rows(texts)).argmax(axis=1)]
+        return lambda texts: classes[run.model()(run.reading.rows(texts)).argmax(axis=1)]
 
     return method
 
@@ -115,7 +115,7 @@ def trainer(train: Split, seed: int) -> Predict:
         rows = [{**one, "labels": int(label)} for one, label in zip(read(train.texts), labels, strict=True)]
         run = Trainer(model=model, args=arguments, train_dataset=rows, processing_class=tokenizer)
         run.train()
-    return lambda texts: classes[run.predict(read(texts)).predictions.argmax(axis=1)]
+    return lambda texts: classes[run.model()(read(texts)).predictions.argmax(axis=1)]
 
 
 def fasttext(train: Split, seed: int) -> Predict:

@@ -119,7 +119,7 @@ def test_contract(life: str) -> None:
         assert baseline.reads_pool == (f"read {len(pool)} texts without labels" in result.note), name
         score = task_type_of(task).scores(budget.choosing, result.choosing, task).score("accuracy")
         best = next((setting for setting, found in result.tried.items() if found == max(result.tried.values())), None)
-        assert result.setting is None or (result.setting, result.tried[result.setting]) == (best, score), name
+        assert not result.tried or (result.setting, result.tried[result.setting]) == (best, score), name
 
 
 def test_words_that_give_a_class_away_are_found() -> None:

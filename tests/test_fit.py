@@ -29,6 +29,7 @@ from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.finetuning.calibration import confidence_and_correct
+from warmstart.finetuning.estimate import Estimator
 from warmstart.model.files import save
 from warmstart.runs.state import RunState
 from warmstart.stats.abstention import find_threshold
@@ -241,7 +242,7 @@ def test_an_encoder_is_fine_tuned_once_if_there_is_time(
 def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Words and the smallest encoder have five repetitions before a larger one has its first, which is named as missing here."""
+    """The smallest encoder, then words, and five repetitions of both before a larger one has its first, which is missing here."""
     save(language_bundle(tokenizer, width=64), tmp_path / "large")
     save(language_bundle(tokenizer), tmp_path / "small")
     order, original = list[str](), execution.result_of
@@ -254,6 +255,7 @@ def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
     monkeypatch.setattr("warmstart.experiment.fit.SOON", 1)
     encoders = (str(tmp_path / "large"), str(tmp_path / "small"))
     found = fit_data(FitConfig(data=str(table(tmp_path)), encoders=encoders, schemes=(), out=str(tmp_path / "run")))
+    assert order[0] == "small"
     assert {*order[: order.index("large")]} == {"", "small"}
     assert [len(one.scores) for one in found.candidates if one.name.endswith("small")] == [5]
     assert {name.partition(" · ")[2] for name in found.missing} == {"large"}
@@ -262,8 +264,9 @@ def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
 
 
 def test_a_quick_encoder_has_a_turn_in_any_time(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One repetition, as words have; an encoder that takes long has none."""
+    """One repetition, as words have; an encoder that takes long has none, and no step of its training is measured."""
     save(language_bundle(tokenizer), tmp_path / "lm")
+    monkeypatch.delattr(Estimator, "_step_seconds")
     config = FitConfig(data=str(table(tmp_path)), encoders=(str(tmp_path / "lm"),), minutes=0.0001, out=str(tmp_path / "run"))
     assert {len(one.scores) for one in fit_data(config).candidates if one.family == "frozen"} == {1}
     monkeypatch.setattr("warmstart.experiment.fit.SOON", 1)

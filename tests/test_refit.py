@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.tasks import race_config, write_race_inputs
+from warmstart.baselines import choice
 from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.errors import ConfigError, ModelError, UncheckedWarning
@@ -68,6 +69,16 @@ def test_every_method_predicts_from_its_folder_what_was_scored(raced: Raced, tmp
         np.testing.assert_array_equal(typical, read(fitted.model, task.test.texts).typicality)
         assert (typical is not None) >= (method.family == "frozen"), method.name
         assert "It predicts what was scored: " in fitted.sentence
+
+
+def test_a_baseline_takes_one_more_fit(raced: Raced, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the setting that its trial chose; no fold is run again."""
+    _, context, runs = raced
+    fit, settings = choice._Learner.fit, list[float]()
+    monkeypatch.setattr(choice._Learner, "fit", lambda self, indices, one: settings.append(one) or fit(self, indices, one))
+    trial = next(one for one in runs.trials if one.method.name.startswith("TF-IDF"))
+    refit(trial.method, runs, context)
+    assert settings == [runs.results[trial].setting]
 
 
 def test_a_network_takes_one_more_fit(raced: Raced, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ first is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,48 +37,59 @@ class BaselineRun:
     """predictions for the test split, in the form that the task type scores"""
     choosing: Any
     """predictions for ``budget.choosing``, by models that did not learn from those texts"""
-    setting: float | None
-    """the setting that was chosen; None if there is nothing to choose"""
+    setting: float
+    """the one that was chosen; that of ``NOTHING_TO_CHOOSE`` if there is none"""
     tried: dict[float, float]
-    """setting -> the task's metric on ``budget.choosing``; empty if there is nothing to choose"""
+    """setting -> the task's metric on ``budget.choosing``; empty if nothing was chosen"""
     note: str
     """what the baseline does or chose, and what else it read"""
     reading: Reading
     """how inputs became rows"""
-    predict: Predict
-    """the model that predicted the test split"""
+    model: Callable[[], Predict]
+    """the model that predicts the test split, fitted once it is asked for"""
 
 
-def run_baseline(baseline: Baseline, budget: LabelBudget, pool: Sequence[str] = (), vectors: Vectors | None = None) -> BaselineRun:
+def run_baseline(
+    baseline: Baseline,
+    budget: LabelBudget,
+    pool: Sequence[str] = (),
+    vectors: Vectors | None = None,
+    setting: float | None = None,
+) -> BaselineRun:
     """Choose the setting of a baseline within the budget, learn from its labels, and predict the test split of ``budget.whole``.
 
     ``pool`` holds texts without labels, which only baselines with ``reads_pool`` read; ``vectors`` gives (N, D) vectors of inputs,
-    for those with ``needs_vectors``. Raises ``DataError`` if there are too few labels for two folds.
+    for those with ``needs_vectors``. With a ``setting`` that an earlier run chose, nothing is predicted but the test split. Raises
+    ``DataError`` if there are too few labels for two folds.
     """
     task, kept = budget.whole, _sampled(pool, baseline.pool_limit, budget.seed) if baseline.reads_pool else ()
     readable = Readable(task, budget.task.train.texts, kept, vectors if baseline.needs_vectors else None, budget.seed)
     try:
         reading = baseline.read(readable)
     except NoWordsError:
-        constant = run_baseline(MAJORITY, budget)
+        constant = run_baseline(MAJORITY, budget, setting=None if setting is None else 0.0)
         return replace(constant, note=f"{NO_WORDS}; {constant.note}")
     learner = _Learner(baseline, budget, reading)
     several = () if task.single_label else baseline.multilabel_candidates
     candidates = several or baseline.candidates or NOTHING_TO_CHOOSE
-    found = {setting: learner.choose(setting) for setting in candidates}
+    found = {one: learner.choose(one) for one in candidates} if setting is None else {}
     tried = dict[float, float]()
-    if len(candidates) > 1:
-        tried = {setting: scores_left_out(task, budget.choosing, made).score(task.metric) for setting, (made, _) in found.items()}
-    best = max(candidates, key=lambda setting: tried.get(setting, 0.0))
-    predict = learner.fit(np.arange(len(budget.train)), best) if budget.cross_validated else found[best][1]
-    test = predict(reading.rows(task.test.texts)) if len(task.test) else found[best][0][:0]
-    chosen = best if tried else None
-    note = _note(baseline, budget, chosen)
+    if len(found) > 1:
+        tried = {one: scores_left_out(task, budget.choosing, made).score(task.metric) for one, (made, _) in found.items()}
+    best = max(candidates, key=lambda one: tried.get(one, 0.0)) if setting is None else setting
+    note = _note(baseline, budget, best if tried else None)
     if baseline.reads_pool:
         limited = len(kept) < len(pool)
         note += f"; read {len(kept):,} {f'of {len(pool):,} ' if limited else ''}text{'s' * (len(pool) != 1)} without labels"
         note += f", no more because {baseline.limited_because}" * limited
-    return BaselineRun(test, found[best][0], chosen, tried, note, reading, predict)
+    choosing, last = found.get(best, (np.empty(0), None))
+
+    @cache
+    def model() -> Predict:
+        return last if last and not budget.cross_validated else learner.fit(np.arange(len(budget.train)), best)
+
+    test = model()(reading.rows(task.test.texts)) if len(task.test) else choosing[:0]
+    return BaselineRun(test, choosing, best, tried, note, reading, model)
 
 
 class _Learner:
@@ -128,7 +140,7 @@ def fitted_baseline(run: BaselineRun, vectors: Bundle | None = None) -> FittedBa
 
     Raises ``ModelError`` with the reason if the baseline cannot be saved.
     """
-    rows, readout = run.reading.saved, run.predict
+    rows, readout = run.reading.saved, run.model()
     if not isinstance(readout, LinearReadout | NeighbourReadout | ConstantReadout | PerLabelReadout):
         raise ModelError(f"this baseline has nothing to save: {run.note}")
     if isinstance(readout, ConstantReadout):

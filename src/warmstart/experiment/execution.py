@@ -243,6 +243,7 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
         seconds=time.perf_counter() - started + features.seconds_saved,
         seconds_saved=features.seconds_saved,
         note="; ".join(part for part in (run.note, left_out, hurts) if part),
+        setting=run.setting,
         refused=bool(harm),
         **_chosen(budget, trial, run.choosing),
     )
@@ -260,11 +261,16 @@ def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun, vectors: 
     return scores[1].scores[0] - scores[0].scores[0] if worse_out_of_fold(*scores) else 0.0
 
 
-def baseline_within(trial: Trial, context: SweepContext, share: float = 1.0) -> tuple[LabelBudget, BaselineRun, Pool]:
-    """The labels of a trial, its baseline run within them, and the pool that it read. A ``share`` of each fold's labels learns."""
+def baseline_within(
+    trial: Trial, context: SweepContext, share: float = 1.0, setting: float | None = None
+) -> tuple[LabelBudget, BaselineRun, Pool]:
+    """The labels of a trial, its baseline run within them, and the pool that it read. A ``share`` of each fold's labels learns.
+
+    With a ``setting`` that the trial chose before, only the model is fitted.
+    """
     budget, baseline = replace(trial_budget(trial, context), share=share), BASELINES[trial.method.scheme or trial.method.name]
     pool = pool_of(context, split_seed_of(trial)).without(budget) if baseline.reads_pool else Pool(())
-    return budget, run_baseline(baseline, budget, pool.texts, _vectors(trial, context)), pool
+    return budget, run_baseline(baseline, budget, pool.texts, _vectors(trial, context), setting), pool
 
 
 def _vectors(trial: Trial, context: SweepContext) -> Vectors | None:

@@ -28,7 +28,7 @@ from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.several_labels_result import SeveralLabelsResult
 from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
-from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
+from warmstart.experiment.sweep import Sweep, estimate_methods, open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial
 from warmstart.finetuning.calibration import confidence_and_correct, threshold_from
 from warmstart.finetuning.schemes import make_scheme
@@ -55,6 +55,8 @@ MOST_WRONG, CONFIDENCE = 0.05, 0.95
 """of the answers that a fit gives without a person, so many may be wrong; and how sure that is"""
 SHARE_OF_CURVE = 0.1
 """of the time for trials: what more labels would bring is not said if it takes longer"""
+LEAST_READINGS = 12
+"""of all texts: a network in five folds costs at least as much, since a step is three and four fifths learn each time"""
 SOON, TOKENS_PER_WORD = 1e12, 1.4
 """operations of an encoder that take some 15 seconds on two cores: so many are spent however short the time is"""
 MANY_DIFFERENT, MANY_NAMED = 0.5, 0.9
@@ -72,7 +74,8 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
     if several:
         config = config.model_copy(update={"schemes": tuple(one for one in config.schemes if not make_scheme(one).contrast)})
     alone = replace(task, test=task.test.take(NO_TEXTS))
-    sweep = open_sweep(config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()}), alone, command)
+    config = config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()})
+    sweep = open_sweep(config, alone, command, measured=False)
     sweep, runs, missing = _run_cheapest_first(sweep)
     candidates = out_of_fold(sweep, runs)
     budget = sweep.budget(None)
@@ -152,21 +155,23 @@ def _check_several(task: Task) -> None:
 def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
     """The sweep of the methods for which there was time, their trials, and the names of the others.
 
-    Words have one repetition whatever the time, as have the vectors of each encoder that reads in seconds. They and those of the
-    smallest have all of theirs before a larger one reads a text. Then each network reads the labelled texts, then those without
-    labels. Last, each that can is trained in one repetition, the cheapest first, if that is expected to end in time.
+    The vectors of the smallest encoder come first, since they are often the best. Words have one repetition whatever the time, as
+    have the vectors of each encoder that reads in seconds. They and those of the smallest have all of theirs before a larger one
+    reads a text. Then each network reads the labelled texts, then those without labels. Last, each that can is trained in one
+    repetition, the cheapest first, if that is expected to end in time.
     """
     alone = sorted((one for one in sweep.methods if not one.combines), key=lambda one: (one.fine_tunes, _reads_much(one)))
     smallest = min((one.backbone_parameters for one in alone if one.family == "frozen"), default=0)
     tokens = TOKENS_PER_WORD * sum(len(str(text).split()) for text in sweep.task.train.texts)
     ready = [one for one in alone if not one.fine_tunes and not _reads_much(one)]
-    first = tuple(one for one in ready if 2 * one.backbone_parameters * tokens < SOON)
-    cheap = [one for one in ready if one in first or one.backbone_parameters <= smallest]
-    once = sweep.config.model_copy(update={"seeds": 1}), sweep.context.model_copy(update={"deadline": None})
-    run_sweep(replace(sweep, methods=first, config=once[0], context=once[1]), None)
-    for part in (cheap, [one for one in alone if keeps_backbone(one)]):
-        run_sweep(replace(sweep, methods=tuple(part)), None, racing=True)
-    _train_in_time(replace(sweep, config=once[0]), [one for one in alone if not keeps_backbone(one)])
+    soon = tuple(one for one in ready if 2 * one.backbone_parameters * tokens < SOON)
+    small = tuple(one for one in ready if one.family == "frozen" and one.backbone_parameters <= smallest)
+    once = replace(sweep, config=sweep.config.model_copy(update={"seeds": 1}))
+    run_sweep(replace(once, methods=small), None)
+    run_sweep(replace(once, methods=soon, context=sweep.context.model_copy(update={"deadline": None})), None)
+    for part in ({*small, *soon}, {one for one in alone if keeps_backbone(one)}):
+        runs = run_sweep(replace(sweep, methods=tuple(one for one in alone if one in part)), None, racing=True)
+    _train_in_time(once, [one for one in alone if not keeps_backbone(one)], runs)
     sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": time.time()}))  # only a stack runs after it
     runs = run_sweep(replace(sweep, methods=tuple(alone)), None)
     found = [method for method in alone if any(trial in runs.results for trial in runs.of(method))]
@@ -174,11 +179,19 @@ def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]
     return whole, run_sweep(whole, None, racing=True), tuple(method.name for method in alone if method not in found)
 
 
-def _train_in_time(sweep: Sweep, methods: Sequence[Method]) -> None:
-    """The trials of networks that are expected to end before the deadline, the cheapest first."""
-    costs = {one: seconds for one in methods if (seconds := sweep.estimate.seconds_of(one)) is not None}
+def _train_in_time(sweep: Sweep, methods: Sequence[Method], frozen: SweepRuns) -> None:
+    """The trials of networks that are expected to end before the deadline, the cheapest first.
+
+    Steps are measured of those alone whose ``frozen`` vectors took little enough of what is left.
+    """
+    deadline, reading = sweep.context.deadline or math.inf, dict[str, float]()
+    for trial, result in frozen.results.items():
+        reading[trial.method.backbone] = min(result.seconds, reading.get(trial.method.backbone, math.inf))
+    near = [one for one in methods if time.time() + LEAST_READINGS * reading.get(one.backbone, math.inf) < deadline]
+    estimate = estimate_methods(sweep.config, sweep.task, near, sweep.context)
+    costs = {one: seconds for one in near if (seconds := estimate.seconds_of(one)) is not None}
     for method in sorted(costs, key=lambda one: costs[one]):
-        if time.time() + costs[method] <= (sweep.context.deadline or math.inf):
+        if time.time() + costs[method] <= deadline:
             run_sweep(replace(sweep, methods=(method,)), None)
 
 

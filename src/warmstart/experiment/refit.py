@@ -134,13 +134,13 @@ def _fitted(trial: Trial, result: TrialResult, context: SweepContext, taught: En
     threads = torch.get_num_threads()
     torch.set_num_threads(result.threads or threads)
     try:
-        return _fit_network(trial, result, context, taught) if trial.method.fine_tunes else _fit_baseline(trial, context)
+        return _fit_network(trial, result, context, taught) if trial.method.fine_tunes else _fit_baseline(trial, result, context)
     finally:
         torch.set_num_threads(threads)
 
 
-def _fit_baseline(trial: Trial, context: SweepContext) -> FittedBaseline:
-    budget, run, _ = baseline_within(trial, context)
+def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> FittedBaseline:
+    budget, run, _ = baseline_within(trial, context, setting=result.setting)
     if trial.method.family != "frozen":
         return fitted_baseline(run)
     bundle, _, _ = prepared(trial, context)

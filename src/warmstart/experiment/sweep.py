@@ -90,10 +90,11 @@ class Sweep:
         return rank(self.methods, runs)
 
 
-def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | None = None) -> Sweep:
+def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | None = None, *, measured: bool = True) -> Sweep:
     """Read, audit and check all that the trials need, and open the folder. Only ``pool`` and ``dapt`` train anything yet.
 
-    ``given`` is the task if it is in memory already, ``command`` the settings of the command, if it is another than a race.
+    ``given`` is the task if it is in memory already, ``command`` the settings of the command, if it is another than a race. What
+    training will cost is known only if it is ``measured``, which takes as long as some steps of each backbone.
     """
     started = time.time()
     check_backend(config.backend)
@@ -112,7 +113,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
         backbones = tuple(str(own) if path == OWN_BACKBONE else path for path in config.backbones)
         completed = config.model_copy(update={"backbones": backbones})
         methods = [with_own_pretraining(method, own) for method in _methods(completed, task)]
-    estimate = _estimate(config, task, methods, context)
+    estimate = estimate_methods(config, task, methods if measured else (), context)
     methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
@@ -146,7 +147,7 @@ def estimate_only(config: RaceConfig) -> SweepEstimate:
     config, task, methods = check_sweep(config)
     if OWN_BACKBONE in config.backbones:
         console.print("The backbone that would be pretrained on the task's own text, and its trials, are not in the estimate.")
-    return _estimate(config, task, methods, _context(config, task, ScoringRun(command="estimate")))
+    return estimate_methods(config, task, methods, _context(config, task, ScoringRun(command="estimate")))
 
 
 def check_sweep(config: RaceConfig, given: Task | None = None) -> tuple[RaceConfig, Task, list[Method]]:
@@ -246,7 +247,7 @@ def _print_read_before(config: RaceConfig, methods: Sequence[Method], context: S
             console.print(f"{backbone}: {found}.")
 
 
-def _estimate(config: RaceConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
+def estimate_methods(config: RaceConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
     """What the trials without a result will cost, printed if there are any."""
     trials = [trial for labels in config.numbers_of_labels for trial in _planned(config, methods, labels, context)]
     estimate = estimate_sweep(trials, config.tune, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])

@@ -160,6 +160,8 @@ class TrialResult:
     """its loss became NaN or infinite at every learning rate: the figures are those of the constant prediction"""
     note: str = ""
     """settings that the method chose for itself"""
+    setting: float | None = None
+    """of a baseline: the one that it chose, 0 if there is nothing to choose"""
     refused: bool = False
     """texts without labels hurt it: without them it is significantly better on the texts that choose"""
     seconds_saved: float = 0.0
