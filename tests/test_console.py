@@ -39,7 +39,7 @@ def test_a_sentence_in_a_cell_is_broken_and_columns_after_it_stay(monkeypatch: p
 
 
 def test_a_long_command_shows_in_a_terminal_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line, of the latest message, cut where the terminal ends; nothing stays, and elsewhere nothing is shown."""
+    """One line, of the latest message, cut where the terminal ends; nothing stays there, and a log has what each step was."""
     shown = list[str]()
     monkeypatch.setattr(Status, "update", lambda _, text: shown.append(str(text)))
     for terminal in (False, True):
@@ -48,7 +48,8 @@ def test_a_long_command_shows_in_a_terminal_what_it_is_at(monkeypatch: pytest.Mo
         with quietly("trying methods"):
             console.console.print("1 of 9: words; 3 seconds left")
             console.console.print("2 of 9: words and more words")
-        assert file.getvalue() == ""
+            console.console.step("words: 1.0 s")
+        assert file.getvalue() == ("" if terminal else "trying methods\nwords: 1.0 s\n")
         console.console.print("after")
         assert "after" in file.getvalue()
     assert shown == ["1 of 9: words", "2 of 9: words and…"]

@@ -69,9 +69,12 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def run_trials(
-    trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate, slurm: SlurmConfig
+    trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate, slurm: SlurmConfig, *, first: bool = False
 ) -> dict[Trial, TrialResult]:
-    """The results of the trials; those that the time did not allow are missing. ``estimate`` learns how long they took."""
+    """The results of the trials; those that the time did not allow are missing. ``estimate`` learns how long they took.
+
+    The ``first`` of each method is a step for a log.
+    """
     results = {trial: found for trial in trials if (found := find_result(trial, context))}
     todo = [trial for trial in trials if trial not in results]
     if results:
@@ -87,6 +90,8 @@ def run_trials(
                 estimate.finish(trial, result)
                 left = f"; {estimate.left}" if estimate.planned.total() > 0 else ""
                 console.print(f"{len(results) - known} of {len(todo)}: {trial}: {outcome(result)}{left}")
+                if first:
+                    console.step(f"{trial.method.name}: {outcome(result)}")
     return results
 
 

@@ -318,7 +318,7 @@ def run_sweep(sweep: Sweep, labels: int | None, *, racing: bool = False) -> Swee
     1994).
     """
     trials, seeds = _first_trials(sweep.config, sweep.methods, labels)
-    results = run_trials(trials, sweep.context, sweep.estimate, sweep.config.slurm)
+    results = run_trials(trials, sweep.context, sweep.estimate, sweep.config.slurm, first=True)
     deadline = sweep.context.deadline
     stopped = _cannot_win(results) if racing or (deadline and time.time() + sweep.estimate.seconds > deadline) else ()
     alive = [(trial, found) for trial, found in results.items() if labels is not None or not found.diverged]

@@ -39,11 +39,20 @@ class _Console(Console):
 
     latest: Status | None = None
     """shows the latest line while nothing is printed"""
+    logs = False
+    """whether each step is printed meanwhile, since no terminal shows the latest"""
 
     def print(self, *objects: Any, **options: Any) -> None:
         if self.latest and objects:
             self.latest.update(_one_line(objects[0]))
         super().print(*(harmless(one) if isinstance(one, str) else one for one in objects), **options)
+
+    def step(self, line: str) -> None:
+        """Print what took long, for a log, while all else is quiet."""
+        if self.logs:
+            self.quiet = False
+            self.print(line)
+            self.quiet = True
 
 
 def make_console() -> _Console:
@@ -68,14 +77,19 @@ console = make_console()
 
 @contextmanager
 def quietly(first: str = "") -> Iterator[None]:
-    """Nothing is printed, as what a race tells of each trial; with a ``first`` line a terminal shows the latest one meanwhile."""
-    before, console.quiet = console.quiet, True
+    """Nothing is printed, as what a race tells of each trial.
+
+    With a ``first`` line a terminal shows the latest one meanwhile, and a log has it and each ``step``.
+    """
+    before, console.quiet = (console.quiet, console.logs), True
     status = Console(stderr=True).status(_one_line(first)) if first and console.is_terminal else nullcontext()
+    console.logs = bool(first) and not console.is_terminal and not before[0]
+    console.step(first)
     try:
         with status as console.latest:
             yield
     finally:
-        console.quiet, console.latest = before, None
+        (console.quiet, console.logs), console.latest = before, None
 
 
 def _one_line(text: object) -> Text:
