@@ -274,6 +274,22 @@ TABLES = (
         for name, length, minutes in (("french-reviews", "", 40), ("french-reviews-gpu", "--length gpu ", 10))
     ),
     Table(
+        "french-reviews-e5",
+        (ALTEGRAD,),
+        (
+            "warmstart race recipes/tasks/cls_books_text.yaml --backbones e5 --schemes probe --no-scratch --drop-leaks --seeds 3 "
+            "--out runs/tables/french-reviews-e5",
+        ),
+        reproduction(
+            "the lab, from its own sentences",
+            Row("stack of frozen e5 and words", "0.79 to 0.80", "1", "stack", "1,600 + 400"),
+            Row("frozen e5, a learned mix of its layers", "", "1", "scalar-mix", "1,600 + 400"),
+            Row("frozen e5, its last layer", "", "1", "probe", "1,600 + 400"),
+            Row("TF-IDF + logistic regression", "", "1", "TF-IDF + logistic regression", "1,600 + 400"),
+        ),
+        minutes=15,
+    ),
+    Table(
         "questions",
         (NAACL2019,),
         ("warmstart recipe recipes/questions.yaml --out runs/tables/questions",),
@@ -298,6 +314,23 @@ TABLES = (
             Row("perplexity per token", "", "lm", "perplexity"),
         ),
         minutes=10,
+    ),
+    Table(
+        "film-reviews-encoders",
+        (ECE1786,),
+        tuple(
+            f"warmstart adapt {model} recipes/tasks/sst2_first.yaml --epochs {epochs} --learning-rate {rate} --no-scratch "
+            f"--out runs/tables/film-reviews-{model}"
+            for model, epochs, rate in (("minilm", 4, "1e-4"), ("e5", 4, "1e-4"), ("smollm2", 2, "5e-5"))
+        ),
+        reproduction(
+            "the assignment, GPT-2",
+            Row("film reviews, MiniLM", "0.83 to 0.88", "1", "pretrained", "864 + 96"),
+            Row("film reviews, e5", "0.83 to 0.88", "2", "pretrained", "864 + 96"),
+            Row("film reviews, SmolLM2-135M", "0.83 to 0.88", "3", "pretrained", "864 + 96"),
+            Row("film reviews, TF-IDF + logistic regression", "", "1", "TF-IDF + logistic regression", "864 + 96"),
+        ),
+        minutes=15,
     ),
     Table(
         "pairs",

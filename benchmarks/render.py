@@ -168,29 +168,38 @@ class Row(NamedTuple):
 
 
 def reproduction(who: str, *rows: Row) -> Render:
-    """A recipe's figures beside those of the original."""
+    """Figures of a recipe's steps, or of commands by their number, beside those of the original."""
 
     def render(results: Sequence[Result]) -> str:
-        (result,) = results
-        steps, cells = result["steps"], []
-        for row in rows:
-            cells.append((row.name, row.theirs, *_figure(steps[row.step], row.figure), row.labels))
-        header = ("", who, "here", "minutes", "labels")
-        compared = [name for name, step in steps.items() if step.get("comparison")]
-        sentences = [f"`{name}`: {line}" for name in compared for line in steps[name]["comparison"]["findings"]]
-        took = ", ".join(f"`{name}` {step['minutes']:.1f}" for name, step in steps.items())
-        parts = [table(header, cells), points(sentences), paragraph(f"Minutes of the steps: {took}.")]
-        return "\n\n".join(part for part in parts if part)
+        steps: dict[str, Mapping[str, Any]] = {}
+        for number, result in enumerate(results, 1):
+            steps |= result.get("steps") or {str(number): result}
+        cells = [(row.name, row.theirs, *_figure(steps[row.step], row.figure), row.labels) for row in rows]
+        called = {row.step: f"{row.name}: " if len(results) > 1 else "" for row in reversed(rows)}  # commands, by their first row
+        sentences = [
+            f"{f'`{name}`: ' if 'minutes' in step else called[name]}{line}"
+            for name, step in steps.items()
+            if _methods(step)
+            for line in step.get("comparison", {}).get("findings") or lasting(step)
+        ]
+        took = ", ".join(f"`{name}` {step['minutes']:.1f}" for name, step in steps.items() if "minutes" in step)
+        parts = [table(("", who, "here", "minutes", "labels"), cells), points(sentences)]
+        return "\n\n".join([*parts, paragraph(f"Minutes of the steps: {took}.")] if took else parts)
 
     return render
 
 
+def _methods(step: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, float | None], float]]:
+    """Score and seconds of every method of a race, of an adaptation, or of what a recipe's bundle says of one."""
+    compared = step.get("comparison") or step
+    rows = compared.get("methods") or compared.get("rows") or ()
+    return {row.get("name") or row["method"]: (row.get("over_both") or row, row["seconds"]) for row in rows}
+
+
 def _figure(step: Mapping[str, Any], figure: str) -> tuple[str, str]:
     """The figure of a step, and the minutes behind it: of one run for a method, else of the step."""
-    methods = {method["name"]: method for method in (step.get("comparison") or {}).get("methods", ())}
-    if figure in methods:
-        method = methods[figure]
-        return score(method), f"{method['seconds'] / 60:.1f} a run" if method["seconds"] else "-"
+    if found := _methods(step).get(figure):
+        return score(found[0]), f"{found[1] / 60:.1f} a run" if found[1] else "-"
     value = step["last_loss"] if figure == "last_loss" else step.get("held_out", {}).get(figure)
     return ("not measured", "") if value is None else (f"{value:,.2f}", f"{step['minutes']:.1f}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from benchmarks.command import measure, words_of
 from benchmarks.table import DOCS, Table, blocks
 
 from warmstart.cli import read_command
+from warmstart.stats.comparison import MethodResult, MethodTable
 
 PAGES = {page: (DOCS / page).read_text(encoding="utf-8") for one in TABLES for page in one.pages}
 MEASURED = re.compile(r"\d%|\(-?[\d.,]+ to [\d.,+-]+\)")
@@ -111,3 +113,11 @@ def test_a_result_that_exists_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     measure("warmstart audit other.yaml", lines_of(table)[1][1], tmp_path, render=True)
     assert [words[0] for words in calls] == ["race", "audit", "race", "audit"]
     assert table.block(measured).endswith("2 results\n\nhere, 2026-11-22, 2.0 minutes, `python -m benchmarks t`")
+
+
+def test_an_adaptation_can_stand_in_a_table() -> None:
+    """What `adapt` prints is kept with its figures, as costs and races are."""
+    rows = tuple(MethodResult(name, (score, score)) for name, score in (("pretrained", 0.9), ("majority", 0.5)))
+    kept = command.values_of(SimpleNamespace(comparison=MethodTable("accuracy", rows)))
+    assert kept["printed"]["header"][0] == "method"
+    assert [row[0] for row in kept["printed"]["rows"]] == ["pretrained", "majority"]
