@@ -20,7 +20,7 @@ import torch
 from hypothesis import settings
 
 from helpers.browser import CHROMIUM
-from helpers.bundles import checked_here, saved_here
+from helpers.bundles import checked_here
 from helpers.models import SENTENCES, VOCABULARY
 from helpers.skips import pytest_make_collect_report as pytest_make_collect_report
 from helpers.skips import pytest_runtest_makereport as pytest_runtest_makereport
@@ -130,16 +130,10 @@ def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def saves_are_checked_here(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A fresh process for each save costs seconds; test_bundle.py and test_stack.py hold that it is really started."""
-    with nullcontext() if request.module.__name__.rpartition(".")[2] in ("test_bundle", "test_stack") else saved_here():
-        yield
-
-
-@pytest.fixture
-def no_second_process() -> Iterator[None]:
-    """Nor one for each export; tests/test_readback.py holds that it is started."""
-    with checked_here():
+def models_are_checked_here(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A fresh process for each save and export costs seconds; these three hold that it is really started."""
+    started = request.module.__name__.rpartition(".")[2] in ("test_bundle", "test_stack", "test_readback")
+    with nullcontext() if started else checked_here():
         yield
 
 

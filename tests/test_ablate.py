@@ -266,7 +266,6 @@ def trained(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> P
         return save(Bundle(model.eval(), tokenizer, history=history), tmp_path_factory.mktemp("trained") / "lm")
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_command_ranks_components_and_prunes(
     trained: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -362,7 +361,6 @@ def test_a_wrongly_pruned_model_is_not_saved(trained: Path, text: Path, tmp_path
     assert not (tmp_path / "run" / "bundle").exists()
 
 
-@pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("name", ["classification", "regression", "tagging"])
 def test_adapted_models_are_evaluated_on_their_task(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """By its metric in points on test texts, compared with the full model on the same texts; pruned too."""

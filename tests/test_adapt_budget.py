@@ -31,8 +31,6 @@ from warmstart.stats.calibration import fit_temperature
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 
 @pytest.fixture
 def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:

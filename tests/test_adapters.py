@@ -59,7 +59,6 @@ def output_of(backbone: Backbone) -> torch.Tensor:
         return backbone(IDS).last_hidden_state
 
 
-@pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("config", CASES, ids=str)
 def test_every_adapter_keeps_its_contract(config: Config, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Inserted from a seed, copied, saved with its settings, used with a KV cache, and removed without a trace."""

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from helpers.bundles import checked_here
 from warmstart.cli import main
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.evaluate.result import against_result
@@ -94,9 +93,8 @@ def task(tmp_path: Path) -> str:
 
 def test_labels_may_stand_in_another_order(tmp_path: Path, task: str) -> None:
     """Of models with the same labels; the page has the sentence as its headline, and the ledger counts both."""
-    with checked_here():
-        one = word_model(tmp_path / "one", ("a dog", "cat"), "cat", "kitten")
-        other = word_model(tmp_path / "other", ("cat", "a dog"), "cat")
+    one = word_model(tmp_path / "one", ("a dog", "cat"), "cat", "kitten")
+    other = word_model(tmp_path / "other", ("cat", "a dog"), "cat")
     found = evaluate(EvaluateConfig(model=one, task=task, against=other, out=str(tmp_path / "out")))
     assert isinstance(found, StudyResult)
     assert found.findings[0] == "one is right on 100 of 100 such texts, other on 75: one is better by 25 (21 to 29)."
@@ -109,8 +107,7 @@ def test_all_labelled_texts_of_a_table_are_scored(
     tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """But for those that one of the models has learned from."""
-    with checked_here():
-        one = word_model(tmp_path / "one", ("a dog", "cat"), "cat", "kitten")
+    one = word_model(tmp_path / "one", ("a dog", "cat"), "cat", "kitten")
     table = str(Path(task).with_name("test.csv").rename(tmp_path / "held.csv"))
     assert evaluate(EvaluateConfig(model=one, task=table)).to_dict()["accuracy"] == 1
     assert "480 test texts" in capsys.readouterr().err
@@ -124,8 +121,7 @@ def test_all_labelled_texts_of_a_table_are_scored(
 
 def test_other_metrics_and_groups_are_compared_by_resamples(tmp_path: Path, task: str) -> None:
     """Of texts or groups; the accuracy of grouped texts keeps its sentence."""
-    with checked_here():
-        models = [word_model(tmp_path / name, ("a dog", "cat"), *known) for name, known in (("one", ["cat"]), ("two", ["kitten"]))]
+    models = [word_model(tmp_path / name, ("a dog", "cat"), *known) for name, known in (("one", ["cat"]), ("two", ["kitten"]))]
     manifest = Path(task).read_text()
     Path(task).write_text(manifest + "metric: macro_f1\n")
     settings = {"model": models[0], "task": task, "against": models[1], "out": str(tmp_path / "out")}
@@ -145,9 +141,8 @@ def test_other_metrics_and_groups_are_compared_by_resamples(tmp_path: Path, task
 
 
 def test_models_of_other_labels_are_refused(tmp_path: Path, task: str) -> None:
-    with checked_here():
-        one = word_model(tmp_path / "one", ("a dog", "cat"), "cat")
-        other = word_model(tmp_path / "other", ("bird", "cat"), "cat")
+    one = word_model(tmp_path / "one", ("a dog", "cat"), "cat")
+    other = word_model(tmp_path / "other", ("bird", "cat"), "cat")
     assert main(["evaluate", one, task, "--against", other]) == 2
 
 
@@ -171,11 +166,10 @@ def test_so_many_texts_tell_in_four_of_five_cases() -> None:
 
 def test_only_disagreements_are_labelled(tmp_path: Path) -> None:
     """The command writes them in random order; run again, it reads the labels."""
-    with checked_here():
-        one, other = (
-            word_model(tmp_path / "one", ("a dog", "cat"), "cat", "kitten"),
-            word_model(tmp_path / "two", ("cat", "a dog"), "cat"),
-        )
+    one, other = (
+        word_model(tmp_path / "one", ("a dog", "cat"), "cat", "kitten"),
+        word_model(tmp_path / "two", ("cat", "a dog"), "cat"),
+    )
     pool, todo = tmp_path / "pool.txt", tmp_path / "todo.csv"
     pool.write_text("".join(f"the {animal}, number {i}\n" for i in range(50) for animal in ("cat", "kitten", "dog", "hound")))
     settings = {"model": one, "task": str(pool), "against": other, "disagreements": str(todo)}

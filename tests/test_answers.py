@@ -148,7 +148,6 @@ def test_a_setting_that_answers_do_not_heed_is_refused(
     assert f"{flags[0]} does nothing for a task whose answers are generated; remove it" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It learns four people by heart, is saved and loaded, answers, and abstains below a threshold and for unknown people."""
     text = tmp_path / "people.txt"
@@ -185,7 +184,6 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     )
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_bidirectional_model_cannot_answer(
     letters: Tokenizer, manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

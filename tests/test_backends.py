@@ -22,7 +22,7 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.system.locks import releasing_locks
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process", "no_pages", "few_baselines")
+pytestmark = pytest.mark.usefixtures("no_pages", "few_baselines")
 SMALL = {"schemes": [], "seeds": 1, "learning_rates": [5e-3], "threads": 1, "scratch": False}
 
 

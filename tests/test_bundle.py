@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers.bundles import HEAD_CASES, bundle_with
+from helpers.bundles import HEAD_CASES, bundle_with, checked_here
 from helpers.models import make_backbone, make_language_model
 from helpers.mutants import edit
 from warmstart.adapters import insert_adapter
@@ -275,7 +275,6 @@ RIGHT = torch.tensor([[True, True, False, False], [True, True, True, True]])
 LEFT = RIGHT.flip(1)
 
 
-@pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("kind", HEADS)
 def test_every_head_keeps_its_contract(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Loaded again it gives the same logits to the bit; it trains on random rows, and its FLOPs are torch's count."""
@@ -284,7 +283,8 @@ def test_every_head_keeps_its_contract(kind: str, tokenizer: Tokenizer, tmp_path
     for number, config in enumerate(cases):
         history = (OtherRecord(name="test", details={"kept": [1, 2]}),)
         before = replace(bundle_with(tokenizer, config, causal=number % 2 == 0), history=history)
-        after = load_bundle(save(before, tmp_path / str(number)))
+        with checked_here():
+            after = load_bundle(save(before, tmp_path / str(number)))
         with torch.no_grad():
             ids = torch.tensor([[5, 9, 2, 7]])
             assert torch.equal(before.model(ids), after.model(ids)), config

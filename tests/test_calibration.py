@@ -201,7 +201,7 @@ def test_a_perfect_model_shows_the_error_of_chance() -> None:
 
 
 @pytest.fixture
-def adapted(tmp_path: Path, tokenizer: Tokenizer, no_second_process: None) -> Path:
+def adapted(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     save_task(cats(), tmp_path / "task")
     save(language_bundle(tokenizer), tmp_path / "lm")
     return tmp_path

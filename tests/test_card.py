@@ -49,8 +49,6 @@ from warmstart.stats.formatting import percent
 from warmstart.stats.splits import ONE_SPLIT
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 
 def test_it_says_what_an_adaptation_found(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Labels, intervals beside baselines, findings of the audit, the command, and too few seeds as a limit."""

@@ -37,7 +37,7 @@ PRETRAIN = [
     "--steps", "12", "--batch", "2", "--held-out", "0.1",
     *in_file(train={"checkpoint_every": 4, "evaluate_every": 6}),
 ]  # fmt: skip
-pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("no_second_process")]
+pytestmark = pytest.mark.chaos
 
 
 @pytest.fixture

@@ -34,9 +34,6 @@ EACH_STEP = in_file(train={"checkpoint_every": 1})
 QUICK = [*TINY, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "8", "--batch", "4"]
 
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
-
 @pytest.fixture
 def task(tmp_path: Path) -> Path:
     """A task of two labels, in a table with a manifest."""

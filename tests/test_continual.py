@@ -34,8 +34,6 @@ from warmstart.stats.splits import THIS_SPLIT
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 
 def test_each_task_is_read_by_its_own_head() -> None:
     """The loss is the cross-entropy under that head alone, and no other head gets a gradient."""

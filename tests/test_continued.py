@@ -160,7 +160,6 @@ def test_too_little_text_is_refused(tokenizer: Tokenizer) -> None:
         continue_pretraining(language_bundle(tokenizer, "causal"), label_budget(few, None, "holdout", 0), QUICK)
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_adapt_continues_pretraining_first(
     task: Task, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,7 +187,7 @@ def test_adapt_continues_pretraining_first(
     assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.usefixtures("no_second_process", "no_pages")
+@pytest.mark.usefixtures("no_pages")
 def test_a_race_continues_pretraining_once(
     task: Task, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +227,7 @@ def pretrained(task: Task, **settings: Any) -> PretrainRecord:
     return record_of(pretrain_on_own_text(budget, texts_to_read(budget), OwnBackboneConfig.build(SMALL | settings)))
 
 
-@pytest.mark.usefixtures("no_second_process", "no_pages")
+@pytest.mark.usefixtures("no_pages")
 def test_a_race_pretrains_once_and_says_what_it_cost(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """All its methods share one backbone, beside a given one; the next call finds it."""
     manifest = save_task(cats(), tmp_path / "task")

@@ -311,7 +311,6 @@ def corpus(folder: Path) -> Path:
     return file
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_labels_can_be_learned_in_the_same_steps(tmp_path: Path) -> None:
     """Beside crops, as beside any other batch; and the bundle is continued as a masked one."""
     rows = [f"{line}\t{'even' if n % 2 else 'odd'}" for n, line in enumerate(corpus(tmp_path).read_text().splitlines())]

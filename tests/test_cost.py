@@ -269,7 +269,6 @@ def test_the_settings_of_a_pretraining_run_are_read(tmp_path: Path, tokenizer: T
     assert (given.optimizer, given.batch, given.schedule) == ("adamw", 16, "cosine")
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_cost_of_a_saved_model(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """With its own head or a new one; settings that contradict it are refused, and a head without a loss is not measured."""
     bundle = bundle_with(tokenizer, LMHeadConfig())

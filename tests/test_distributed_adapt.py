@@ -43,7 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def place(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, no_second_process: None) -> Path:
+def place(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model, a task and a pool."""
     monkeypatch.chdir(tmp_path)
     save(language_bundle(tokenizer), tmp_path / "lm")

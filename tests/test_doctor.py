@@ -68,7 +68,6 @@ def test_what_is_sound_and_harmless_changes_of_it_pass_every_check(saved: Path, 
 
 
 @pytest.mark.chaos
-@pytest.mark.usefixtures("no_second_process")
 def test_a_model_broken_in_code_is_caught_by_name_and_not_saved(sound: dict[str, Bundle], tmp_path: Path) -> None:
     """By a quick check before, or when it is read again and differs from its settings."""
     for mutant in IN_CODE:
@@ -125,7 +124,6 @@ def test_no_false_alarm_over_five_seeds(tokenizer: Tokenizer, tmp_path: Path) ->
         assert not [*alarms(seed, tokenizer), *alarms_imported(seed, tmp_path)]
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_command_prints_a_table_or_json(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 0 for a sound model; 2 for a broken one, with the name of the check and what to do."""
     assert main(["doctor", str(saved / "labels")]) == 0
@@ -152,7 +150,6 @@ def test_the_command_reads_a_folder_of_transformers(tmp_path: Path, capsys: pyte
     assert "hash" not in printed
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_model_that_does_not_predict_what_was_scored_is_named(saved: Path, tmp_path: Path) -> None:
     """Even if it agrees with all that is stored with it: the labels of test texts are other ones, by name."""
     bundle = load_bundle(saved / "labels")
@@ -176,7 +173,6 @@ def test_a_model_that_does_not_predict_what_was_scored_is_named(saved: Path, tmp
             warn_of_other_predictions(folder, task, scored)
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_adapt_tells_of_a_model_that_was_broken_before_it_was_saved(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -136,7 +136,6 @@ def test_the_ranking_does_not_depend_on_chunks(corpus: Path, tmp_path: Path, mon
     assert (whole.values == LEFT_OUT).sum() == 1
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_resumed_run_ends_with_the_same_bits(
     manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,7 +152,6 @@ def test_a_resumed_run_ends_with_the_same_bits(
     assert "the task's text or TEXT changed since the run began" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_text_may_be_a_column_of_any_name(manifest: Path, corpus: Path, tmp_path: Path) -> None:
     """The task's texts, and what is held out of them, are found all the same."""
     table = tmp_path / "corpus.tsv"
@@ -164,7 +162,6 @@ def test_text_may_be_a_column_of_any_name(manifest: Path, corpus: Path, tmp_path
     assert record.domain
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_labels_are_read_only_if_they_are_asked_for(manifest: Path, tmp_path: Path) -> None:
     """Other labels change nothing without ``--labels``; with it they do, and the history says how many were looked at."""
     other = replace(cats(), train=replace(cats().train, labels=1 - cats().train.labels))

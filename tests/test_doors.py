@@ -211,7 +211,7 @@ ODD = "été à Paris {};cat\nle chien dort {};dog\n"
 
 
 def test_the_next_file_is_read_as_the_training_texts_were(
-    tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A model remembers columns, delimiter, header and encoding; a flag or a file in UTF-8 says more. Each row keeps its number."""
     train = "".join(ODD.format(number, number) for number in range(12))
@@ -372,7 +372,6 @@ def test_a_report_of_many_classes_stays_small() -> None:
 def test_a_thousand_classes(
     tmp_path: Path,
     tokenizer: Tokenizer,
-    no_second_process: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

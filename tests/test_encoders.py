@@ -41,7 +41,6 @@ from warmstart.runs.made_of import input_hashes
 from warmstart.tasks import TASK_TYPES
 from warmstart.tokenizer.charsmap import compiled_charsmap
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "\u2581", "\u2581query", ":", "\u2581a", "b", "c", "\u2581cat", "\u00e9", "1", "/", "2"]
 TABLE = {"\uff21": "a", "\u00bd": "1/2", "\u0001": "", "\t": " "}
 NAMES = {

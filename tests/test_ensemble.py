@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers.bundles import checked_here, classifier, language_bundle
+from helpers.bundles import classifier, language_bundle
 from helpers.tasks import cats, tune, write_task
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
@@ -44,8 +44,6 @@ from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.predict import uncalibrated_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 
 def word_stack(labels: tuple[str, ...] = ("other", "cat"), sign: float = 1.0) -> Stack:
     """A teacher that knows the answer: the word cat decides."""
@@ -58,10 +56,9 @@ def word_stack(labels: tuple[str, ...] = ("other", "cat"), sign: float = 1.0) ->
 def made(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A language model, a task and a teacher."""
     folder = tmp_path_factory.mktemp("made")
-    with checked_here():
-        save(language_bundle(tokenizer), folder / "lm")
-        save_task(cats(), folder / "task")
-        save_stack(word_stack(), folder / "teacher")
+    save(language_bundle(tokenizer), folder / "lm")
+    save_task(cats(), folder / "task")
+    save_stack(word_stack(), folder / "teacher")
     return folder
 
 

@@ -93,7 +93,6 @@ def test_the_best_of_several_seeds_is_kept(make: Callable[..., TextClassifier]) 
     assert (model.bundle_.history[-1].task.train, model.bundle_.history[-1].task.validation) == (54, 6)
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_saving_is_a_bundle_and_no_pickle(make: Callable[..., TextClassifier], tmp_path: Path) -> None:
     """Saved, loaded, the same probabilities; what loads it is any bundle with labels."""
     model = make(scheme="lora").fit(TEXTS, Y)
@@ -214,7 +213,6 @@ def test_unlabelled_text_is_read_first(make: Callable[..., TextClassifier], monk
     assert len(read) == 2
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_regressor_learns_numbers(origin: Bundle, tmp_path: Path) -> None:
     """In the units of its targets; cross-validation and grid search take it; saved, it says the same."""
     numbers = 1000 + 10 * (Y == "cat") + np.arange(len(Y)) % 3
@@ -233,7 +231,6 @@ def test_a_regressor_learns_numbers(origin: Bundle, tmp_path: Path) -> None:
         model.fit(TEXTS, np.where(Y == "cat", np.nan, 1.0))
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_tagger_learns_tags(origin: Bundle, tmp_path: Path) -> None:
     """One tag a word, in the words' order; words beyond the longest row have none; what does not match is refused."""
     words = [text.rstrip(".").split() for text in TEXTS]

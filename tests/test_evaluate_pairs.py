@@ -96,7 +96,6 @@ def test_paradigms_of_one_phenomenon_are_joined() -> None:
     assert by_phenomenon(groups_of([1, 0], [1])) == by_phenomenon(groups[1:]) == []
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_command_judges_the_model_and_a_trigram(
     tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -243,9 +243,7 @@ def test_texts_that_cannot_be_explained_are_left_out_and_counted(tokenizer: Toke
 
 
 @pytest.mark.journeys
-def test_the_command_writes_a_page(
-    tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_page(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     """One text is explained, and the methods are tested over a file; an unknown label leaves no folder behind."""
     folder, out = save(classifier_of(tokenizer), tmp_path / "model"), tmp_path / "out"
     (tmp_path / "texts.txt").write_text("\n".join([*SENTENCES, "", "cat " * 90]))

@@ -26,8 +26,6 @@ from warmstart.serve.one_file.weights import pack_tensors, quantise_rows, unpack
 from warmstart.system.storage import SEAL, sealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 
 @pytest.fixture
 def cups(tokenizer: Tokenizer, tmp_path: Path) -> Path:

@@ -47,7 +47,7 @@ from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
 
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
 
-pytestmark = [*IN_A_BROWSER, pytest.mark.usefixtures("no_second_process")]
+pytestmark = IN_A_BROWSER
 SAME_ARITHMETIC = 2e-5
 """of a probability: the page adds in float64 what torch adds in float32, with the same rounded weights"""
 ROUNDING = 0.02

@@ -40,7 +40,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 if not CHROMIUM:
     pytest.importorskip("playwright.sync_api")
 
-pytestmark = [*IN_A_BROWSER, pytest.mark.usefixtures("no_second_process")]
+pytestmark = IN_A_BROWSER
 SAME_ARITHMETIC = 5e-5
 """of a probability, with the same rounded weights"""
 ROUNDING = 0.02

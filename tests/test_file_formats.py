@@ -33,7 +33,6 @@ def keys(file: Path) -> set[str]:
     return {key for values in found for key in values}
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_pretraining_run(tmp_path: Path) -> None:
     """Its log with its metrics, its model, its checkpoint, its tokens."""
     (tmp_path / "text.txt").write_text("\n\n".join(f"{sentence} {i}" for i in range(40) for sentence in SENTENCES))
@@ -53,7 +52,7 @@ def test_a_pretraining_run(tmp_path: Path) -> None:
         assert {key for file in files if file.name == "store.json" for key in keys(file)} <= NAMED
 
 
-@pytest.mark.usefixtures("no_second_process", "no_pages")
+@pytest.mark.usefixtures("no_pages")
 def test_a_race(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files, the ledger of its test split, and a model that is no network."""
     monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)

@@ -19,7 +19,7 @@ from warmstart.stats.calibration import apply_temperature, fit_temperature, loss
 from warmstart.stats.several_labels import given_and_found, without_label
 from warmstart.tasks.thresholds import thresholds_of
 
-pytestmark = pytest.mark.usefixtures("few_baselines", "no_second_process")
+pytestmark = pytest.mark.usefixtures("few_baselines")
 NAMES = ("hot", "sweet", "cold")
 WORDS = {"hot": ("steam", "boils"), "sweet": ("sugar", "honey"), "cold": ("ice", "snow")}
 

@@ -28,7 +28,7 @@ from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_che
 from warmstart.training.log import MetricsLog
 
 FLIPS = round(200 * float(os.environ.get("CHAOS", "1")))
-pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("no_second_process")]
+pytestmark = pytest.mark.chaos
 
 
 def of_checkpoint(folder: Path, tokenizer: Tokenizer) -> Any:

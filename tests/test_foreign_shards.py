@@ -177,7 +177,6 @@ def test_what_they_do_not_say_must_be_named(tmp_path: Path, tokenizer: Tokenizer
     refused(ConfigError, said, read, file, tmp_path / "text.txt", tokenizer=tokenizer)
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_pretraining_on_nanogpt_shards(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     """The loss per token of held-out shards is known, that per word is not; an empty folder is an error."""
     tokenizer.save(tmp_path / "tokenizer.json")

@@ -22,7 +22,6 @@ from warmstart.interop.gguf_file import read_gguf
 from warmstart.model.files import load_bundle
 
 gguf = pytest.importorskip("gguf")
-pytestmark = pytest.mark.usefixtures("no_second_process")
 KINDS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1")
 PARTS = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",

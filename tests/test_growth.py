@@ -207,7 +207,6 @@ class LevelTask(TaskType):
 '''
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_new_task_type_goes_from_its_manifest_to_an_exported_model(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,7 +264,6 @@ def embeddings(options: Config) -> Scheme:
 '''
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_new_scheme_adapts_combines_and_races(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -304,7 +302,6 @@ def last_label(sample: Sample, setting: float) -> Predict:
 '''
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_new_baseline_is_compared_with_the_others(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``adapt`` runs it for the task types that it serves; report and model card name it. One for races only is left out."""
     add_module("baselines", "last_label", BASELINE, tmp_path / "baselines", monkeypatch)
@@ -349,7 +346,6 @@ def copy_batch(
 '''
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_new_objective_pretrains_and_is_evaluated_and_counted(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

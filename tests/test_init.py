@@ -18,7 +18,6 @@ from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.tasks.guess import MANY_TEXTS, guess_task
 from warmstart.tasks.load import load_task, read_spec
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
 TEXTS = ["The cat sleeps.", "A dog barks, loudly.", "Cats sleep all day.", "Dogs bark at night.", "My cat purrs.", "The dog runs."]
 LABELS = ["cat", "dog", "cat", "dog", "cat", "dog"]
 

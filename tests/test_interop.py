@@ -132,7 +132,7 @@ def check_export(name: str, before: Any, bundle: Bundle, folder: Path, out: Path
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_model_of_a_family_comes_in_and_goes_out(name: str, tmp_path: Path, no_second_process: None) -> None:
+def test_a_model_of_a_family_comes_in_and_goes_out(name: str, tmp_path: Path) -> None:
     """It says what theirs says, in padded batches and in pieces; a bundle of it needs nothing else; transformers reads it again."""
     theirs, folder = make_theirs(name), tmp_path / "hf"
     theirs.save_pretrained(folder)
@@ -284,7 +284,7 @@ def test_imported_models_adapt(tmp_path: Path) -> None:
         assert all(row.by_formula == row.counted for row in count_parameters(remove_adapters(model)).rows)
 
 
-def test_the_commands_tell_what_came(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_tell_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Import says what came, what was left and what a text begins with; a second import there is refused; doctor is content."""
     folder = folder_of("bert-bare", tmp_path / "hf")
     assert main(["import", str(folder), "--out", str(tmp_path / "m")]) == 0
@@ -537,7 +537,7 @@ def test_other_classifiers_are_refused(tmp_path: Path) -> None:
         refused(ModelError, said, from_huggingface, folder)
 
 
-def test_export_is_a_command(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It folds LoRA in, reads back what it wrote, and says how far outputs differ."""
     bundle = from_huggingface(folder_of("qwen3", tmp_path / "hf"))
     insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)

@@ -179,7 +179,6 @@ def zero_shot(*flags: str, model: Path, out: Path) -> int:
     return main(["import", str(model), *flags, "--out", str(out)])
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_zero_shot_saves_what_a_race_calls_label_names(
     tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,7 +207,6 @@ def test_zero_shot_refuses_labels_that_mean_nothing(tmp_path: Path, capsys: pyte
     assert not (tmp_path / "zero").exists()
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_zero_shot_warns_of_a_backbone_that_was_not_trained_to_compare_texts(
     tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:

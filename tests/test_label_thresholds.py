@@ -97,7 +97,6 @@ def test_a_model_gives_labels_at_its_thresholds() -> None:
     assert ws.predict(always(0.3, 0.6, 0.45, thresholds=(0.2, 0.7, 0.45)), "tea")["labels"] == ["hot", "cold"]
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_saved_model_and_its_export_give_the_same_labels(tmp_path: Path) -> None:
     """The script that needs no warmstart too."""
     saved = ws.load(ws.save_model(always(0.3, 0.6, 0.45, thresholds=(0.2, 0.7, 0.45)), tmp_path / "model"))
@@ -110,7 +109,6 @@ def test_a_saved_model_and_its_export_give_the_same_labels(tmp_path: Path) -> No
     assert '"labels": null' in run.stdout, "a blank text gets none"
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_race_scores_and_saves_the_same_thresholds(tmp_path: Path) -> None:
     """Chosen within the labels of a draw; the saved model has the score that the race states."""
     manifest = write_task(tmp_path / "task", "multilabel")

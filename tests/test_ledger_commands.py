@@ -25,7 +25,7 @@ from warmstart.tasks.load import load_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process", "few_baselines")
+pytestmark = pytest.mark.usefixtures("few_baselines")
 
 
 # ---------------------------------------------------------------------------------------------------- commands

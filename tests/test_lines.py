@@ -16,9 +16,6 @@ SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24",
 QUICK = [*SMALL, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "16"]
 
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
-
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_objective_by_command(objective: str, text: Path, tmp_path: Path) -> None:
     """It pretrains, its bundle is whole, and its held-out text can be evaluated again, if it predicts tokens."""

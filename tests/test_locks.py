@@ -29,7 +29,6 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_second_process_is_refused(
     holder: subprocess.Popen[str],
     tmp_path: Path,

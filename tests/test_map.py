@@ -258,7 +258,6 @@ def test_files_of_analogies(tmp_path: Path) -> None:
             read_analogies(file)
 
 
-@pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("kind", ["classifier", "typed"])
 def test_the_command_maps_any_model(
     kind: str, tokenizer: Tokenizer, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -289,7 +288,6 @@ def test_the_command_maps_any_model(
         assert part in page
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_without_a_text_the_vocabulary_is_mapped(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The embedding alone, with neighbours of any word; mistakes are found before a folder is made."""
     save(bundle_of(tokenizer), tmp_path / "m")

@@ -173,7 +173,6 @@ def test_the_threshold_holds_for_one_more_untrained_backbone() -> None:
     assert UntrainedControl([0.1, 0.9], NeuronCorrelation(0, 0.1, 0.1, 0.1), 20).threshold == 1
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_an_untrained_model_is_not_above_untrained_backbones(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Even on a long text with narrow intervals."""
     draw = np.random.default_rng(0)
@@ -193,7 +192,6 @@ def test_an_untrained_model_is_not_above_untrained_backbones(tokenizer: Tokenize
         assert "and for 0 it is also above 8 untrained backbones" in result.findings[0]
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_few_passages_are_an_error_or_a_warning(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Below 8 there are no intervals, below 30 they are too narrow. One token of the user's own is enough, none is an error."""
     save(bundle_of(tokenizer), tmp_path / "m")
@@ -216,7 +214,6 @@ def test_few_passages_are_an_error_or_a_warning(tokenizer: Tokenizer, tmp_path: 
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_command_reports_what_neurons_correlate_with(
     tokenizer: Tokenizer, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,8 +16,6 @@ from warmstart.model.files import save
 from warmstart.next_steps import next_steps
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 
 def commands(folder: Path) -> list[str]:
     """The suggested commands, each of which the command line can read."""

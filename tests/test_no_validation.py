@@ -21,7 +21,7 @@ from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process", "no_pages", "few_baselines")
+pytestmark = pytest.mark.usefixtures("no_pages", "few_baselines")
 
 
 def without_validation(folder: Path) -> Path:

@@ -151,7 +151,6 @@ def test_the_folder_is_enough(pooling: str, tokenizer: Tokenizer, tmp_path: Path
 
 
 @GRAPHS
-@pytest.mark.usefixtures("no_second_process")
 def test_the_command_says_what_each_form_is_worth(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Parity, a table of forms with their scores; another task, a taken place and flags that do not belong are refused."""
     manifest = write_task(tmp_path / "classification", "classification")
@@ -240,7 +239,6 @@ def made(tokenizer: Tokenizer, slope: float = 1.0) -> Stack:
 
 
 @pytest.mark.journeys
-@pytest.mark.usefixtures("no_second_process")
 def test_a_stack_goes_out(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the command, from the folder of a run; with networks and words, and without warmstart."""
     monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)

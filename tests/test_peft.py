@@ -109,9 +109,7 @@ def test_what_is_no_plain_lora_of_this_model_is_refused(tmp_path: Path) -> None:
         refused(ModelError, said, read_lora, bert, tmp_path / "a")
 
 
-def test_a_backbone_of_no_family_is_refused(
-    tokenizer: Tokenizer, tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_backbone_of_no_family_is_refused(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The error names the settings that do not fit and another format, with exit code 2, and nothing is written."""
     bundle = Bundle(make_language_model(vocab_size=tokenizer.vocab_size, positions="rotary", window=4, global_every=2), tokenizer)
     insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
@@ -123,7 +121,7 @@ def test_a_backbone_of_no_family_is_refused(
     assert not (tmp_path / "o").exists()
 
 
-def test_the_commands(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Import onto a bundle, export to peft."""
     theirs = peft.get_peft_model(make_theirs("llama"), peft.LoraConfig(r=2, target_modules=["q_proj"]))
     theirs.save_pretrained(tmp_path / "lora")

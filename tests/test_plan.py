@@ -22,7 +22,7 @@ from warmstart.stats.differences import picked
 from warmstart.stats.noise import Noise
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process", "no_pages")
+pytestmark = pytest.mark.usefixtures("no_pages")
 
 
 SMALL: dict[str, Any] = {"learning_rates": [5e-3], "seeds": 3, "labels": 20}

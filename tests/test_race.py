@@ -38,7 +38,7 @@ from warmstart.stats.formatting import file_size
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process", "few_baselines")
+pytestmark = pytest.mark.usefixtures("few_baselines")
 
 
 @pytest.fixture

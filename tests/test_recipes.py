@@ -25,9 +25,6 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))
 
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
-
 @pytest.mark.data
 @pytest.mark.journeys
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

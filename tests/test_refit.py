@@ -32,8 +32,6 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 Raced = tuple[RaceConfig, SweepContext, SweepRuns]
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 
 @pytest.fixture(scope="module")
 def raced(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_baselines: None) -> Iterator[Raced]:

@@ -280,7 +280,7 @@ def test_a_recipe_counts_its_steps(tmp_path: Path) -> None:
     assert (lab.command, lab.state, lab.done, lab.planned, lab.unit) == ("recipe", "stopped", 1, 2, "steps")
 
 
-@pytest.mark.usefixtures("no_second_process", "no_pages")
+@pytest.mark.usefixtures("no_pages")
 def test_a_race_counts_its_trials(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     """Done, planned, the score of its result; a trial whose file is damaged makes it damaged, and is named."""
     place = write_race_inputs(tmp_path, tokenizer)

@@ -59,7 +59,6 @@ def moves(names: str, key: str) -> bool:
     return key.startswith("head.") or any(re.search(MOVES[name], key) for name in chosen & MOVES.keys())
 
 
-@pytest.mark.usefixtures("no_second_process")
 @pytest.mark.parametrize("names", CASES)
 def test_every_scheme_lives_a_whole_life(names: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The loss falls, what should changes, nothing else by a bit, the bundle agrees, undo undoes; windows, teachers and soups."""

@@ -19,7 +19,6 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.model import swap_head
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
 TEXTS = ["She holds the cat.", "a", "Where was the river found, and by whom?" * 9]
 """the last one is cut"""
 

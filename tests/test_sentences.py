@@ -129,7 +129,6 @@ def test_results_say_this() -> None:
     assert [sentence for make, expected in SAID.values() for sentence in {*expected} - {*make()}] == []
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_doctor_says_this(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,7 @@ from warmstart.serve.guard import AccessRules  # noqa: E402
 from warmstart.serve.layer_probes import parts_of  # noqa: E402
 from warmstart.serve.served import ServedModel, ServedModels, open_models  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("socket_enabled", "no_second_process")  # sockets of the event loop with itself
+pytestmark = pytest.mark.usefixtures("socket_enabled")  # sockets of the event loop with itself
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
-pytestmark = pytest.mark.usefixtures("socket_enabled", "no_second_process")
+pytestmark = pytest.mark.usefixtures("socket_enabled")
 HEAD = b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 DEADLINE = 120
 """seconds in which a process must have done what it was asked"""

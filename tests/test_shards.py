@@ -444,7 +444,6 @@ def test_a_lost_shard_is_written_again(folder: Path, configured: Configured) -> 
     assert content(folder) == before
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_run_reads_shards_that_are_no_text(tmp_path: Path) -> None:
     """Whatever their bytes are; nobody looks for lines in them."""
     (tmp_path / "text.txt").write_text("\n\n".join(f"été façon {number} naïve" for number in range(60)), encoding="utf-8")

@@ -116,9 +116,7 @@ def inputs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.mark.journeys
 @pytest.mark.parametrize("page", [name for name, text in PAGES.items() if snippets(text)])
-def test_the_snippets_of_a_document_run(
-    page: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_second_process: None
-) -> None:
+def test_the_snippets_of_a_document_run(page: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in one namespace, in a folder that holds the files they name."""
     monkeypatch.chdir(shutil.copytree(inputs, tmp_path / "folder"))
     monkeypatch.setattr(finetune, "MIN_STEPS", 1)
@@ -156,9 +154,7 @@ def test_few_snippets_are_not_run() -> None:
 
 @pytest.mark.journeys
 @pytest.mark.parametrize("kind", [*HEADS, "generating"])
-def test_the_snippets_of_a_card_run(
-    kind: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_second_process: None
-) -> None:
+def test_the_snippets_of_a_card_run(kind: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python and command lines, for every kind of head, beside the bundle."""
     bundle = bundle_of(kind, tokenizer) if kind in HEADS else generating_bundle(tokenizer)
     save(bundle, tmp_path / "FOLDER")

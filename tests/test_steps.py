@@ -27,7 +27,6 @@ from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
 from warmstart.training import loop
 from warmstart.training.loop import _Run
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
 VALUES: dict[str, Any] = {
     "numbers": (1, 2.5, float("inf"), None, True, "words"),
     "table": [[1, 2], [3, 4]],

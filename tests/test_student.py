@@ -77,7 +77,7 @@ def test_a_student_is_another_where_its_stack_has_other_members() -> None:
 
 
 def test_a_race_saves_the_network_that_the_stack_taught(
-    tmp_path: Path, tokenizer: Tokenizer, few_baselines: None, no_second_process: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tokenizer: Tokenizer, few_baselines: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one bundle that predicts what was scored; it stands beside the methods that are compared. Without a pool there is none."""
     place = write_race_inputs(tmp_path, tokenizer)
@@ -112,7 +112,7 @@ def test_a_race_saves_the_network_that_the_stack_taught(
 
 
 def test_several_races_all_end_where_one_has_no_student_to_save(
-    tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What could not be saved is said after the last one, with the name of the task."""
     place = write_race_inputs(tmp_path, tokenizer)

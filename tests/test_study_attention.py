@@ -207,7 +207,6 @@ def test_weights_over_a_text_are_the_backbones_own(tokenizer: Tokenizer) -> None
         text_attention(bundle_of(tokenizer, depth=0), "a")
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_command_draws_and_measures(
     tokenizer: Tokenizer, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

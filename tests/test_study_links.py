@@ -43,7 +43,6 @@ def test_a_newer_link_replaces_the_older_one_and_links_survive_a_new_page(tmp_pa
     assert [link.title for link in read_links(tmp_path)] == ["Pairs", "Probes"]
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_study_of_a_runs_model_is_linked_from_the_runs_page(
     tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -184,7 +184,7 @@ SIZE = "--width 16 --heads 2 --depth 1 --feedforward 16 --max-length 32 --tokeni
 
 @pytest.mark.journeys
 def test_the_command_trains_measures_and_continues(
-    tmp_path: Path, text: Path, no_second_process: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two objectives, two seeds; an interrupted study trains no model again; other settings in its folder are refused."""
     rows = [
@@ -209,7 +209,7 @@ def test_the_command_trains_measures_and_continues(
 
 
 def test_with_equal_time_an_objective_reads_as_many_tokens_as_its_speed_allows(
-    text: Path, tmp_path: Path, no_second_process: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first reads the tokens of the budget, and speeds are measured once: a study that goes on keeps its budgets."""
     calls = list[object]()

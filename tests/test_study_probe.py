@@ -182,9 +182,7 @@ def test_models_and_tasks_have_distinct_names(
 
 
 @pytest.mark.journeys
-def test_the_command_writes_a_page(
-    tmp_path: Path, tokenizer: Tokenizer, no_second_process: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_page(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     """Two models side by side, one causal, one bidirectional; the scores of all probes as a table; errors say what is missing."""
     one = save(bundle_of(tokenizer), tmp_path / "one")
     other = save(bundle_of(tokenizer, causal=True), tmp_path / "other")

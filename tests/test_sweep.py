@@ -40,7 +40,7 @@ from warmstart.system.locks import releasing_locks
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process", "few_baselines")
+pytestmark = pytest.mark.usefixtures("few_baselines")
 
 
 @pytest.fixture

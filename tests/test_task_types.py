@@ -50,8 +50,6 @@ from warmstart.tasks.tagging import spans_of
 from warmstart.tasks.task_type import HeadSettings, take_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 
 @pytest.mark.parametrize("name", TASK_TYPES)
 def test_every_kind_learns(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:

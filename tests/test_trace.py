@@ -113,7 +113,6 @@ def test_the_terminal_and_the_page_show_every_step(bundle: Bundle, tmp_path: Pat
     assert page.count('class="step"') == len(traces[0].steps)
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_the_trace_by_command(bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Terminal, page and JSON from one command; a page without a trace is a mistake."""
     history = (PretrainRecord(generates=True),)

@@ -20,7 +20,6 @@ from warmstart.training.log import read_metrics
 from warmstart.training.trackers import SILENT, TRACKERS, Mirror, numbers
 
 Fakes = tuple[FakeWandb, FakeTrackio]
-pytestmark = pytest.mark.usefixtures("no_second_process")
 TINY = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32"]
 QUICK = [*TINY, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "8", "--batch", "4", "--steps", "20"]
 ROWS: list[dict[str, Any]] = [{"step": 1, "loss": 3.0, "note": "x"}, {"step": 2, "loss": 2.5, "held_out": {"loss": 2.75}}]

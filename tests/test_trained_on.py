@@ -23,8 +23,6 @@ from warmstart.tasks.load import save_task
 from warmstart.tasks.trained_on import changed_data, known_texts
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 
 def keys(start: int, stop: int) -> list[str | list[str]]:
     """Those of different texts."""

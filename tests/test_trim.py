@@ -116,7 +116,7 @@ def test_word_vectors_are_a_ridge_regression() -> None:
     assert np.isclose(cosine, np.mean(cosines))
 
 
-def test_a_static_model_is_the_mean_of_its_rows(tmp_path: Path, no_second_process: None) -> None:
+def test_a_static_model_is_the_mean_of_its_rows(tmp_path: Path) -> None:
     """Whatever the order of words and the other texts; near the encoder; saved and loaded; what was read stays known."""
     for number, kind in enumerate(["Unigram", "WordPiece"]):
         encoder = an_encoder(kind)
@@ -150,7 +150,7 @@ def test_what_cannot_be_word_vectors_is_refused(tokenizer: Tokenizer) -> None:
     assert static(whole, SENTENCES).bundle.tokenizer is tokenizer
 
 
-def test_the_command_reads_texts(tmp_path: Path, no_second_process: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reads_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On import, for the column of a table; it says how many tokens stay. An empty file, and two flags at once, are refused."""
     folder_of("bert-bare", tmp_path / "theirs")
     known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "dog", "river"]

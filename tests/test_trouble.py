@@ -29,8 +29,6 @@ from warmstart.model.files import load_bundle
 from warmstart.system.trouble import explain_trouble, more_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.usefixtures("no_second_process")
-
 TINY = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32", "--steps", "2"]
 QUICK = [*TINY, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "0", "--batch", "4"]
 TRAIN = ["--epochs", "0.2", "--batch", "8", "--seeds", "1"]

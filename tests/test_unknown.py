@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.bundles import checked_here
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.predict import PredictConfig, predict
 from warmstart.errors import DataError
@@ -35,8 +34,7 @@ def animals(*, held_out: bool) -> Stack:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    with checked_here():
-        return str(save_stack(animals(held_out=True), tmp_path / "model"))
+    return str(save_stack(animals(held_out=True), tmp_path / "model"))
 
 
 def test_a_text_of_none_of_the_labels_is_marked_and_keeps_its_label(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,8 +50,7 @@ def test_it_is_refused_if_asked(model: str, tmp_path: Path) -> None:
     out = tmp_path / "found.csv"
     predict(PredictConfig(model=model, texts=TEXTS, refuse_unknown=True, out=str(out)))
     assert [line.split(",")[0] for line in out.read_text().splitlines()] == ["label", "cat", "none of these", "dog"]
-    with checked_here():
-        plain = str(save_stack(animals(held_out=False), tmp_path / "plain"))
+    plain = str(save_stack(animals(held_out=False), tmp_path / "plain"))
     assert "unknown" not in predict(PredictConfig(model=plain, texts=TEXTS))[0]
     with pytest.raises(DataError, match="--refuse-unknown needs a model that gives one label"):
         predict(PredictConfig(model=plain, texts=TEXTS, refuse_unknown=True))
@@ -62,8 +59,7 @@ def test_it_is_refused_if_asked(model: str, tmp_path: Path) -> None:
 def test_no_text_is_refused_that_is_as_unsure_as_a_tenth_of_the_known_ones(tmp_path: Path) -> None:
     """The stated share decides."""
     some = Calibration(held_out=((0.4, True),) * 4 + ((0.99, True),) * 36)
-    with checked_here():
-        place = str(save_stack(replace(animals(held_out=True), calibration=some), tmp_path / "model"))
+    place = str(save_stack(replace(animals(held_out=True), calibration=some), tmp_path / "model"))
     marked = [predict(PredictConfig(model=place, texts=TEXTS, unknown_share=share))[1]["unknown"] for share in (0.05, 0.2)]
     assert marked == [False, True]
 

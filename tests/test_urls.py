@@ -239,7 +239,6 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         remote_files("memory://a")
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_pretraining_by_url(elsewhere: str, memory: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On text and on shards, with exit code 0; on what is not there, with 2 and one sentence."""
     small = ["--depth", "1", "--width", "16", "--heads", "2", "--max-length", "16", "--steps", "2"]

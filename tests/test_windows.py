@@ -179,7 +179,6 @@ def test_batch_mates_and_batches_change_nothing(tokenizer: Tokenizer, texts: lis
     np.testing.assert_allclose(logits.softmax(dim=-1).numpy(), alone, atol=1e-6)
 
 
-@pytest.mark.usefixtures("no_second_process")
 def test_a_saved_model_joins_windows(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """It predicts the same after loading, and its card says how; formats of others could not: they refuse it, and write nothing."""
     for windows in JOINED:

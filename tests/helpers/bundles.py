@@ -104,14 +104,6 @@ def bundle_with(tokenizer: Tokenizer, head: HeadConfig, *, causal: bool = False,
 @contextmanager
 def checked_here() -> Iterator[None]:
     """A fresh process for each save and export costs seconds: models are checked in this one, and stacks where they are loaded."""
-    with saved_here(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.commands.export.compare_in_library", lambda *_: Readback("transformers", why="this is a test"))
-        yield
-
-
-@contextmanager
-def saved_here() -> Iterator[None]:
-    """The same of saves alone."""
 
     def verify(place: Path) -> None:
         load_bundle(place)
@@ -119,4 +111,5 @@ def saved_here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._verify_in_fresh_process", verify)
         patch.setattr("warmstart.stack.files._verify_stack_in_fresh_process", lambda place: None)
+        patch.setattr("warmstart.commands.export.compare_in_library", lambda *_: Readback("transformers", why="this is a test"))
         yield

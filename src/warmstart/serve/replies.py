@@ -46,13 +46,11 @@ def predictions_for(model: ServedModel, inputs: Sequence[Any], top: int, thresho
             for one, least in zip(answers, lowest, strict=True)
         ]
     found = predict(model.model, inputs, top=top)
-    rows = [row | ({next(iter(row)): None} if is_blank(one) else {}) for one, row in zip(inputs, found, strict=True)]
-    if found.probabilities is None:
-        return rows
-    confidences = confidences_of(found.probabilities)
+    told = found.probabilities
+    confidences = [0.0] * len(inputs) if told is None else confidences_of(told).tolist()
     rows = [
-        row | ({"label": None} if confidence < least and "label" in row else {}) | _confidence(float(confidence), least)
-        for row, confidence, least in zip(rows, confidences, lowest, strict=True)
+        row | ({next(iter(row)): None} if confidence < least else {}) | ({} if told is None else _confidence(confidence, least))
+        for row, confidence, least in zip(found, confidences, lowest, strict=True)
     ]
     if found.typicality is None:
         return rows
