@@ -106,8 +106,9 @@ def print_comparison(title: str, comparison: MethodTable) -> None:
         console.print(sentence)
 
 
-def print_metrics(title: str, metrics: Mapping[str, float]) -> None:
-    """Print named metrics as a table."""
+def print_metrics(title: str, metrics: Mapping[str, float], likelihood: str | None = None) -> None:
+    """Print named metrics as a table; ``likelihood`` is that of the language model that they are about."""
+    title += ", per masked token" * (likelihood == "masked")
     print_table(title, [(name, f"{value:.5g}") for name, value in metrics.items()], ("metric", "value"))
 
 

@@ -204,8 +204,8 @@ def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigure
             bundle.model,
             PretrainingRows(store, bundle.tokenizer.vocabulary(), bundle.objective, bundle.model.backbone.config.max_length),
         )
-    scored = ", per masked token" if bundle.likelihood == "masked" else ""
-    print_metrics(f"{text}: {store.words:,} words including line ends, {store.predicted_tokens:,} tokens{scored}", figures)
+    title = f"{text}: {store.words:,} words including line ends, {store.predicted_tokens:,} tokens"
+    print_metrics(title, figures, bundle.likelihood)
     return NamedFigures(figures)
 
 

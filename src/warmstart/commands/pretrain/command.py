@@ -234,8 +234,8 @@ def _finish(result: PretrainResult, config: PretrainConfig, folder: Path) -> Non
     with model_is_saved(save(result.bundle, folder / "bundle")):
         if result.metrics:
             words = result.stores[1].words if result.stores[1] else None
-            scored = ", per masked token" if result.bundle.likelihood == "masked" else ""
-            print_metrics(f"held-out text{f': {words:,} words including line ends' if words else ''}{scored}", result.metrics)
+            title = f"held-out text{f': {words:,} words including line ends' if words else ''}"
+            print_metrics(title, result.metrics, result.bundle.likelihood)
             if result.little_held_out:
                 console.print(result.little_held_out)
         page = write_pretrain_page(result, config, folder)
