@@ -19,6 +19,7 @@ from helpers.fits import fit_result
 from helpers.tasks import cats, write_task
 from warmstart.cli import main
 from warmstart.commands.fit.command import FitConfig, fit_data, read_labelled
+from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
@@ -290,6 +291,26 @@ def test_test_texts_that_are_given_are_scored_once(tmp_path: Path, monkeypatch: 
     assert found.tested.value == pytest.approx(right)
 
 
+def test_rows_without_a_text_and_copies_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row without a text is left out, a copy is kept."""
+    words = "label,text\n" + "cat,She has a cat.\ndog,He sees a dog.\n" * 3 + "cat,\n"
+    (tmp_path / "texts.csv").write_text(words)
+    task = read_labelled(FitConfig(data=str(tmp_path / "texts.csv")))
+    assert "since they have no text: 1 of 7 rows of" in capsys.readouterr().err
+    assert audit(task).copies == ["4 texts of train (66.7%) repeat an earlier one, such as 'She has a cat.'."]
+
+
+def test_a_few_texts_without_labels_teach_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No method reads fewer of them than five."""
+    monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+    task = cats()
+    texts, labels = task.train.texts[:20], [task.labels[number] for number in task.train.labels[:20]]
+    for count in (1, 20):
+        found = ws.fit(texts, labels, unlabelled=task.train.texts[20 : 20 + count])
+        assert ("naive Bayes + EM" in {one.name for one in found.candidates}) == (count == 20)
+        assert ("too few to learn from" in found.lines(None, None, "x")[0]) == (count == 1)
+
+
 def test_more_texts_are_read_as_the_table_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of texts without labels by the same column, and lines of a text file; pairs and a manifest's --test are refused."""
     monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
@@ -496,7 +517,7 @@ def test_labels_that_no_text_has_yet_are_counted() -> None:
 
 
 def test_what_more_labels_would_bring_is_said_where_it_is_known(fitted: tuple[Path, FitResult, str]) -> None:
-    """Of a round number of them; not with a range that says nothing."""
+    """Of a round number of them; not with a range that says nothing. Where the time was too short, that is said."""
     found = fitted[1]
     assert found.more
     assert (found.more[0], found.more[1].low <= found.more[1].value <= found.more[1].high) == (20, True)
@@ -504,6 +525,8 @@ def test_what_more_labels_would_bring_is_said_where_it_is_known(fitted: tuple[Pa
     assert known.outlook == "20 more labels: about 3 of 100 more right (likely 0 to 5)."
     assert replace(found, more=(20, Estimate(0.001, 0, 0.05))).outlook.startswith("20 more labels: hardly any of 100 more right")
     assert wide.outlook == ""
+    late = replace(found, more=None, late=True, missing=("contrast",)).no_time
+    assert late == "The time was too short for contrast and to say what more labels would add; --minutes gives more."
 
 
 def test_folds_with_a_share_of_the_labels_predict_the_same_texts() -> None:

@@ -166,6 +166,11 @@ class Audit(Shown, view="report.notebook:audit_view"):
         """The first few of them that are more than notes, as sentences."""
         return tuple(finding.sentence for finding in self.findings() if finding.severity != "note")[:MOST_WARNINGS]
 
+    @property
+    def copies(self) -> list[str]:
+        """How many texts of each split repeat an earlier one, as sentences."""
+        return [_copies(split) for split in self.splits if split.duplicates]
+
     def _in_label_names(self) -> Iterator[Finding]:
         for names in self.same_labels[:MOST_NAMED]:
             listed = " and ".join(f"{name!r} ({sum(split.classes[name] for split in self.splits)})" for name in names)
@@ -252,17 +257,20 @@ def _in_texts(split: SplitAudit) -> Iterator[Finding]:
         verb = "is" if split.empty == 1 else "are"
         yield Finding("warning", f"{_number_of(split.empty, 'text')} of {split.examples:,} in {split.name} {verb} empty.")
     if split.duplicates:
-        yield Finding(
-            "note",
-            f"{_number_of(split.duplicates, 'text')} of {split.name} ({percent(split.duplicates / split.examples)}) "
-            f"{'repeats' if split.duplicates == 1 else 'repeat'} an earlier one, such as {_short(split.duplicate)}.",
-        )
+        yield Finding("note", _copies(split))
     needed = FEW_EXAMPLES if split.name == "train" else 1
     if rare := [(label, count) for label, count in split.classes.items() if count < needed]:
         named = ", ".join(f"{label!r} ({count})" for label, count in sorted(rare, key=lambda one: one[1])[:MOST_NAMED])
         more = f" and {len(rare) - MOST_NAMED:,} others" if len(rare) > MOST_NAMED else ""
         problem = f"Labels with fewer than {FEW_EXAMPLES} examples" if split.name == "train" else "Labels without an example"
         yield Finding("warning", f"{problem} in {split.name}: {named}{more}.")
+
+
+def _copies(split: SplitAudit) -> str:
+    return (
+        f"{_number_of(split.duplicates, 'text')} of {split.name} ({percent(split.duplicates / split.examples)}) "
+        f"{'repeats' if split.duplicates == 1 else 'repeat'} an earlier one, such as {_short(split.duplicate)}."
+    )
 
 
 def _in_tokens(name: str, tokens: TokenCounts, max_length: int | None, windows: WindowSettings | None) -> Iterator[Finding]:

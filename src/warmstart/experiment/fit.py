@@ -20,7 +20,7 @@ from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig, duration_seconds
-from warmstart.experiment.fit_result import FitResult, OutOfFold
+from warmstart.experiment.fit_result import FitResult, OutOfFold, least_unlabelled
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import keeps_backbone, reads_pool, stack_of
 from warmstart.experiment.more_labels import more_labels
@@ -76,10 +76,12 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
     alone = replace(task, test=task.test.take(NO_TEXTS))
     config = config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()})
     sweep = open_sweep(config, alone, command, measured=False)
-    sweep, runs, missing = _run_cheapest_first(sweep)
-    candidates = out_of_fold(sweep, runs)
     budget = sweep.budget(None)
     pool = task_pool(alone, config.pool).without(budget)
+    if len(pool) < least_unlabelled(task):
+        sweep = replace(sweep, methods=tuple(one for one in sweep.methods if not reads_pool(one)))
+    sweep, runs, missing = _run_cheapest_first(sweep)
+    candidates = out_of_fold(sweep, runs)
     tests = (one.no_signal for one in runs.results.values() if one.no_signal is not None)
     kind = SeveralLabelsResult if several else FitResult
     found = kind(task, len(pool), candidates, budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
@@ -88,13 +90,16 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
     method = next(one for one in sweep.methods if one.name == found.best.name)
     counted = task.metric == ACCURACY
     until = time.time() + SHARE_OF_CURVE * duration_seconds(config.budget or "3m")
-    more = more_labels(_cheapest_like(found, sweep), sweep, runs, until) if counted else None
+    try:
+        more, late = more_labels(_cheapest_like(found, sweep), sweep, runs, until) if counted else None, False
+    except TimeoutError:
+        more, late = None, True
     done = refit(method, runs, sweep.context)
     held_out = done.model.calibration or Calibration() if several else _held_out(done, sweep, runs)
     model = replace(done.model, calibration=held_out)
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
     sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
-    return replace(found, model=model, more=more, alone=sure, tested=tested)
+    return replace(found, model=model, more=more, late=late, alone=sure, tested=tested)
 
 
 def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
@@ -156,18 +161,18 @@ def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]
     """The sweep of the methods for which there was time, their trials, and the names of the others.
 
     The vectors of the smallest encoder come first, since they are often the best. Words have one repetition whatever the time, as
-    have the vectors of each encoder that reads in seconds. They and those of the smallest have all of theirs before a larger one
-    reads a text. Then each network reads the labelled texts, then those without labels. Last, each that can is trained in one
-    repetition, the cheapest first, if that is expected to end in time.
+    have the vectors of each encoder that reads in seconds, or has read. They and those of the smallest have all of theirs before a
+    larger one reads a text. Then each network reads the labelled texts, then those without labels. Last, each that can is trained
+    in one repetition, the cheapest first, if that is expected to end in time.
     """
     alone = sorted((one for one in sweep.methods if not one.combines), key=lambda one: (one.fine_tunes, _reads_much(one)))
     smallest = min((one.backbone_parameters for one in alone if one.family == "frozen"), default=0)
     tokens = TOKENS_PER_WORD * sum(len(str(text).split()) for text in sweep.task.train.texts)
     ready = [one for one in alone if not one.fine_tunes and not _reads_much(one)]
-    soon = tuple(one for one in ready if 2 * one.backbone_parameters * tokens < SOON)
     small = tuple(one for one in ready if one.family == "frozen" and one.backbone_parameters <= smallest)
     once = replace(sweep, config=sweep.config.model_copy(update={"seeds": 1}))
-    run_sweep(replace(once, methods=small), None)
+    read = run_sweep(replace(once, methods=small), None).results
+    soon = tuple(one for one in ready if 2 * one.backbone_parameters * tokens < SOON or (read and one in small))
     run_sweep(replace(once, methods=soon, context=sweep.context.model_copy(update={"deadline": None})), None)
     for part in ({*small, *soon}, {one for one in alone if keeps_backbone(one)}):
         runs = run_sweep(replace(sweep, methods=tuple(one for one in alone if one in part)), None, racing=True)

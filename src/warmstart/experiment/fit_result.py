@@ -52,8 +52,15 @@ ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
 KNOWN_WELL = 5
 """texts of a label from which it is said that none of them is recognised"""
+FEW_UNLABELLED = 5
+"""texts without labels below which nothing is learned from them"""
 MANY_UNSEEN = 0.03
 """share of new texts whose label no labelled text has, from which it is said"""
+
+
+def least_unlabelled(task: Task) -> int:
+    """Texts without labels from which methods can learn: as many as label names, so that each may have one."""
+    return max(FEW_UNLABELLED, len(task.labels))
 
 
 class OutOfFold(NamedTuple):
@@ -84,7 +91,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     task: Task
     """all labelled texts are in its training split; test texts only if they were given"""
     unlabelled: int
-    """texts without labels that were read"""
+    """texts without labels; methods learn from them if there are enough (``least_unlabelled``)"""
     candidates: tuple[OutOfFold, ...]
     """in the order in which they ran, the cheapest first"""
     left_out: Split
@@ -98,6 +105,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """how sure the model must be to answer without a person"""
     more: tuple[int, Estimate] | None = None
     """a number of further labels, and the accuracy that they are expected to add"""
+    late: bool = False
+    """whether the time was too short to know that"""
     tested: Estimate | None = None
     """the task's metric on the test texts that were given"""
     model: Bundle | Stack | None = field(default=None, repr=False, compare=False)
@@ -266,10 +275,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def no_time(self) -> str:
-        """Which methods had no time, as a complete sentence; empty if all had."""
-        if not self.missing:
-            return ""
-        return f"The time was too short for {first_of(self.missing, SHOWN_MISSING, 'others')}; --minutes gives more."
+        """What had no time, methods or what more labels would add, as a complete sentence; empty if all had."""
+        short = [f"for {first_of(self.missing, SHOWN_MISSING, 'others')}"] if self.missing else []
+        short += ["to say what more labels would add"] if self.late else []
+        return f"The time was too short {' and '.join(short)}; --minutes gives more." if short else ""
 
     def verdict(self, folder: Path | None = None, data: str = "TABLE") -> Verdict:
         """The first screen; ``folder`` is that of the run, if the model was saved, and ``data`` names the labelled texts."""
@@ -371,6 +380,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     def lines(self, saved: Path | None, report: Path | None, data: str) -> list[str]:
         """What a terminal shows, at most twelve lines."""
         more = f", {self.unlabelled:,} text{'s' * (self.unlabelled != 1)} without labels" if self.unlabelled else ""
+        more += ", too few to learn from" if 0 < self.unlabelled < least_unlabelled(self.task) else ""
         first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
         rows = self.rows[self.learned :]
         width = max(len(row.name) for row in rows)
@@ -378,7 +388,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         said = (*self.label_sentences, self.unclear, self.answers_alone, self.outlook, self.how, self.no_time)
         lines = [self.headline, *others, *filter(None, said)]
         lines += self.next_lines(saved, report, data)
-        return [first, *(f"mind: {sentence}" for sentence in self.warnings[: max(0, MOST_LINES - 1 - len(lines))]), *lines]
+        minds = [*self.warnings, *self.audit.copies]
+        return [first, *(f"mind: {sentence}" for sentence in minds[: max(0, MOST_LINES - 1 - len(lines))]), *lines]
 
     def next_lines(self, saved: Path | None, report: Path | None, data: str) -> list[str]:
         """The last of them: where the model is, and what to do next."""

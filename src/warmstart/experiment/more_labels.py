@@ -28,19 +28,19 @@ ROUND_NUMBERS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 def more_labels(method: Method, sweep: Sweep, runs: SweepRuns, until: float) -> tuple[int, Estimate] | None:
     """A number of further labels, at most as many as there are, and the points of accuracy that they add, with a 90% interval.
 
-    None if the method is no cheap one, if it learned nothing from more labels, or if ``until`` (seconds since 1970) is over before
-    all is known.
+    None if it learned nothing from more labels. ``method`` is a cheap one. Raises ``TimeoutError`` if it had time for one
+    repetition, or if ``until`` (seconds since 1970) is over before all is known.
     """
     trials = [trial for trial in runs.of(method) if trial in runs.results]
-    if method.family not in ("baseline", "frozen") or len(trials) < 2:
-        return None
+    if len(trials) < 2:
+        raise TimeoutError
     scores, budget = dict[int, MethodScores](), trial_budget(trials[0], sweep.context)
     count = len(budget)
     for share in SHARES:
         right = list[np.ndarray]()
         for trial in trials:
             if time.time() > until:
-                return None
+                raise TimeoutError
             right.append(_right(trial, sweep.context, share))
         part = replace(budget, share=share)
         learn = round(float(np.mean([len(fold.learn) for fold in part.folds])))  # one of each class is more than a small share

@@ -206,6 +206,8 @@ def _rows(source: Source, file: Path, several: bool) -> list[_Row]:
         raise DataError(f"{file} must have the column '{missing[0]}', but has {', '.join(table.columns)}")
     pairs = zip(table[source.text].to_list(), table[source.label].to_list(), strict=True)
     given = [(str(text), label) for text, label in pairs if text is not None and str(text).strip()]
+    if len(given) < len(table):
+        console.print(f"Left out, since they have no text: {len(table) - len(given):,} of {len(table):,} rows of {file}.")
     cells = [(text, label, label is None or not str(label).strip()) for text, label in given]
     if several:
         drop = sum(empty for *_, empty in cells) > MOST_WITHOUT * len(cells)
