@@ -228,6 +228,18 @@ TABLES = (
         minutes=45,
     ),
     Table(
+        "birthplace-rotary",
+        (CS224N,),
+        ("warmstart recipe recipes/birthplace_rotary.yaml --out runs/tables/birthplace-rotary",),
+        reproduction(
+            "the course, exact match",
+            Row("rotary positions, from scratch", "", "answers", "from scratch", "1,800 + 200"),
+            Row("rotary positions, 75 epochs of span corruption", "", "answers", "pretrained", "1,800 + 200"),
+            Row("rotary positions, 180 epochs", "33%, 650 + 10 epochs", "answers_longer", "pretrained", "1,800 + 200"),
+        ),
+        minutes=200,
+    ),
+    Table(
         "naacl2019",
         (NAACL2019,),
         ("warmstart recipe recipes/naacl2019.yaml --length laptop --out runs/tables/naacl2019",),
