@@ -222,7 +222,7 @@ def test_a_race_stopped_after_continued_pretraining_continues(place: Path, monke
     """``dapt`` runs before any trial; a folder with its bundles only belongs to the race."""
     config = with_text(place, 60)
 
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("warmstart.experiment.sweep.run_trials", stop)
