@@ -115,7 +115,7 @@ def trainer(train: Split, seed: int) -> Predict:
         rows = [{**one, "labels": int(label)} for one, label in zip(read(train.texts), labels, strict=True)]
         run = Trainer(model=model, args=arguments, train_dataset=rows, processing_class=tokenizer)
         run.train()
-    return lambda texts: classes[run.model()(read(texts)).predictions.argmax(axis=1)]
+    return lambda texts: classes[run.predict(read(texts)).predictions.argmax(axis=1)]
 
 
 def fasttext(train: Split, seed: int) -> Predict:
