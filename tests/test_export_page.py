@@ -116,8 +116,9 @@ def test_a_page_with_anything_else_in_it_is_found_out(cups: Path, tmp_path: Path
 def test_a_page_of_another_model_is_found_out(
     cups: Path, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By its weights, or, where these are the same, by its digest. An existing file is not replaced."""
-    file = exported(cups, tmp_path / "cups.html")
+    """By its weights, or, where these are the same, by its digest. A file that is no page is not replaced."""
+    file, mine = exported(cups, tmp_path / "cups.html"), tmp_path / "mine.html"
+    mine.write_text("mine")
     bundle = bases(tokenizer)["labels"]
     renamed = save(replace(bundle, labels=("a", "b", "c")), tmp_path / "renamed")
     with torch.no_grad():
@@ -127,7 +128,7 @@ def test_a_page_of_another_model_is_found_out(
         (["doctor", file, "--bundle", other], "backbone.embedding.weight differs by"),
         (["doctor", file, "--bundle", renamed], "names the digest"),
         (["doctor", cups, "--bundle", cups], "--bundle is for pages"),
-        (["export", cups, "--to", "page", "--out", file], "exists; choose another file"),
+        (["export", cups, "--to", "page", "--out", mine], "must name a new file"),
         (["export", cups], "needs the folder to create"),
     ):
         assert main([*map(str, words)]) == 2, message

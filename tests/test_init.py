@@ -154,13 +154,17 @@ def test_a_table_that_is_no_task_is_refused(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_manifest_is_not_replaced_by_accident(tmp_path: Path) -> None:
-    """--force replaces it."""
+    """--force replaces it, but nothing else that has its name."""
     rows(text=TEXTS, label=LABELS).write_csv(tmp_path / "mails.csv")
     settings = {"table": str(tmp_path / "mails.csv"), "out": str(tmp_path / "task.yaml")}
     (tmp_path / "task.yaml").write_text("mine")
     with pytest.raises(ConfigError, match="--force"):
         write_manifest(InitConfig(**settings))
     assert (tmp_path / "task.yaml").read_text() == "mine"
+    with pytest.raises(ConfigError, match="must name a new file"):
+        write_manifest(InitConfig(**settings, force=True))
+    assert (tmp_path / "task.yaml").read_text() == "mine"
+    (tmp_path / "task.yaml").write_text("train: mine.csv")
     write_manifest(InitConfig(**settings, force=True))
     assert load_task(tmp_path).name == "mails"
     with pytest.raises(DataError, match="name a table"):

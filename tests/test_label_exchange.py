@@ -249,9 +249,9 @@ def test_exports_without_a_task_are_refused(project: Project, tmp_path: Path) ->
         export(project, tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="into a new folder, or over an earlier export"):
+    with pytest.raises(ConfigError, match="into a new folder, or over an earlier one that nobody has changed"):
         export(project, tmp_path / "mine")
-    with pytest.raises(ConfigError, match="into a new folder, or over an earlier export"):
+    with pytest.raises(ConfigError, match="into a new folder, or over an earlier one that nobody has changed"):
         export(project, project.folder)
     assert project.folder.exists()
 

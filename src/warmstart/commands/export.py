@@ -30,6 +30,7 @@ from warmstart.model.files import find_bundle
 from warmstart.stack.stack import Stack
 from warmstart.stats.formatting import file_size, model_name, percent
 from warmstart.system.console import console, print_table
+from warmstart.system.outputs import free_output
 from warmstart.system.storage import file_sha256
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.load import load_task
@@ -113,8 +114,11 @@ def _export_page(config: ExportConfig) -> Path:
     from warmstart.serve.one_file.contents import tells_unknown
     from warmstart.serve.one_file.document import write_model_page
 
-    model, name = load_predictor(config.model), model_name(config.model)
-    file = Path(config.out or f"{name}.html")
+    name = model_name(config.model)
+    file = free_output(config.out or f"{name}.html")
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"a page is HTML, so --out must end in .html, but is {file}; name another file")
+    model = load_predictor(config.model)
     gap = write_model_page(model, config.model, name, file)
     console.print(
         f"{file}: {file_size(file.stat().st_size)}, open it in any browser; read back, its rounded weights change outputs by "

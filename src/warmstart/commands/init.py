@@ -6,18 +6,19 @@ import json
 import shlex
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 from tyro.conf import Positional
 
-from warmstart.config import Effectless
+from warmstart.config import Effectless, read_yaml
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, nearest_path
 from warmstart.system.console import console, print_table
-from warmstart.system.storage import atomic_write
+from warmstart.system.outputs import free_output, write_output
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import Guess, guess_task, path_from
 from warmstart.tasks.load import TaskSpec, build_task, learning_command
@@ -55,6 +56,8 @@ def write_manifest(config: InitConfig) -> Task:
     out = Path(config.out)
     if out.exists() and not config.force:
         raise ConfigError(f"{out} must not exist yet, but does; name another with --out, or replace it with --force")
+    named = (config.table, config.test, config.validation, config.unlabelled)
+    free_output(out, [Path(one) for one in named if one], replaces=_is_manifest)
     if config.type is not None:
         TASK_TYPES.known(config.type)
     guess = guess_task(Path(config.table), config, config.type)
@@ -66,11 +69,17 @@ def write_manifest(config: InitConfig) -> Task:
     manifest = _manifest(config, guess, out.parent)
     task = _task(manifest, out)
     _show(task)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(out, _commented(manifest, task).encode())
+    write_output(out, _commented(manifest, task).encode())
     console.print(f"manifest: {out}")
     console.print(f"next: warmstart audit {shlex.quote(str(out))}\n      {learning_command(task.type, out)}")
     return task
+
+
+def _is_manifest(file: Path) -> bool:
+    """Whether a file is the manifest of a task."""
+    with suppress(ConfigError):
+        return "train" in read_yaml(file)
+    return False
 
 
 def _task(manifest: dict[str, Any], out: Path) -> Task:

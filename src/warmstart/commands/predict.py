@@ -19,20 +19,27 @@ from warmstart.data.read import files_as_texts, given_file, source_format
 from warmstart.data.source import TABLE_FORMATS, Source, TableFlags
 from warmstart.data.tables import dialect_of, read_table, reading_alike
 from warmstart.data.token_store import documents_of
-from warmstart.errors import DataError
+from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import threshold_for
 from warmstart.interop.load import load_predictor
 from warmstart.json_output import for_standard_output
 from warmstart.model.bundle import Bundle
+from warmstart.runs.made_of import input_paths
 from warmstart.stack.stack import Stack
 from warmstart.system.console import console
-from warmstart.system.storage import atomic_write
+from warmstart.system.outputs import free_output, write_output
+from warmstart.system.storage import STANDARD_OUTPUT
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
 from warmstart.tasks.predict import confidences_of, is_blank
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
 from warmstart.tasks.unknown import NONE_OF_THESE, UNKNOWN_SHARE, drift_sentence, texts_compared, unknown_sentence
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+"""ending of a table -> what stands between its cells"""
+_LINES = ("", ".jsonl", ".ndjson")
+"""endings of lines of JSON"""
 
 
 class PredictConfig(TableFlags):
@@ -51,8 +58,8 @@ class PredictConfig(TableFlags):
     alternatives: Advanced[tuple[str, ...]] = ()
     """the columns of the table that hold the alternatives to choose from; default: one column of lists, 'alternatives'"""
     out: Effectless[str | None] = None
-    """output file: a table if it ends in .csv or .tsv, of a table with all its columns, else lines of JSON; default: standard
-    output"""
+    """output file: a table if it ends in .csv or .tsv, of a table with all its columns; lines of JSON if it ends in .jsonl or
+    .ndjson; default: standard output"""
     top: int = Field(3, gt=0)
     """number of labels to give with their probabilities, the most probable ones"""
     target_error: float | None = Field(None, gt=0, lt=1)
@@ -72,6 +79,9 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     """The ``predict`` command."""
     if config.file is None and (file := given_file(config.texts)):
         config = config.model_copy(update={"file": file, "texts": ()})
+    if out := None if config.out in (None, STANDARD_OUTPUT) else Path(config.out):
+        _check_ending(out)
+        free_output(out, input_paths(config))
     bundle = load_predictor(config.model)
     source = _source_of(bundle, config)
     texts = _inputs_of(bundle, config, source)
@@ -88,16 +98,23 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if blank := sum(is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
-    suffix = Path(config.out or "").suffix
-    if suffix in (".csv", ".tsv"):
-        data = _table(rows, "," if suffix == ".csv" else "\t", source if not config.texts else None)
+    if delimiter := _DELIMITERS.get(out.suffix.lower() if out else ""):
+        data = _table(rows, delimiter, source if not config.texts else None)
     else:
         data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    if config.out:
-        atomic_write(Path(config.out), data.encode())
+    if out:
+        write_output(out, data.encode())
     else:
         sys.stdout.write(for_standard_output(data))
     return rows
+
+
+def _check_ending(out: Path) -> None:
+    """Raise ``ConfigError`` for a file whose name promises what is not written."""
+    if out.suffix.lower() not in (*_DELIMITERS, *_LINES):
+        raise ConfigError(
+            f"--out must end in {', '.join((*_DELIMITERS, *_LINES[1:]))}, but is {out}; a .csv opens in every spreadsheet"
+        )
 
 
 def _table(rows: Sequence[dict[str, Any]], delimiter: str, source: Source | None) -> str:

@@ -28,11 +28,11 @@ from warmstart.config import Advanced, Config, Effectless, read_yaml
 from warmstart.errors import ConfigError, suggest
 from warmstart.experiment.backends import known_backend
 from warmstart.runs.made_of import made_of
-from warmstart.runs.record import RUN_FILE, end_record, is_complete, read_record_of, write_record
+from warmstart.runs.record import end_record, is_complete, read_record_of, write_record
 from warmstart.runs.run import Run
 from warmstart.system.console import console
 from warmstart.system.locks import LOCK
-from warmstart.system.storage import is_leftover, names_a_folder
+from warmstart.system.storage import RUN_FILE, is_leftover, names_a_folder
 
 
 class RecipeConfig(Config):

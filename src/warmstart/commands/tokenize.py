@@ -19,12 +19,12 @@ from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
 from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError
-from warmstart.runs.record import RUN_FILE, end_record, read_record_of, write_record
+from warmstart.runs.record import end_record, read_record_of, write_record
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console, print_table
 from warmstart.system.locks import LOCK, hold
-from warmstart.system.storage import is_leftover, make_folder, sweep
+from warmstart.system.storage import RUN_FILE, is_leftover, make_folder, sweep
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer

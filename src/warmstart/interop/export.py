@@ -26,12 +26,13 @@ from warmstart.interop.companions import POOLED, pooling_files
 from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
-from warmstart.interop.folder import free_place, refuse_windows
+from warmstart.interop.folder import refuse_windows
 from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
 from warmstart.model.model import Model, swap_head
 from warmstart.seeding import rng
+from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_folder
 
 
@@ -61,7 +62,7 @@ def to_huggingface(bundle: Bundle, folder: str | Path, check: Callable[[Path], o
     }
     if isinstance(head := bundle.model.head.config, EmbeddingHeadConfig):
         files |= pooling_files(head, bundle.model.backbone.config)
-    with atomic_folder(free_place(folder)) as aside:
+    with atomic_folder(free_folder(folder)) as aside:
         for file, data in files.items():
             (aside / file).parent.mkdir(exist_ok=True)
             (aside / file).write_bytes(data)

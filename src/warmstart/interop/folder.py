@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from warmstart.errors import ConfigError, ModelError
+from warmstart.errors import ModelError
 from warmstart.heads.head import HeadConfig
 from warmstart.system.limits import MANIFEST_BYTES, check_tensor_header, free_memory, parse_json
 from warmstart.system.storage import inside, read_inside
@@ -23,14 +23,6 @@ WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 WRAPPERS = ("_orig_mod.", "module.", "_orig_mod.")
 """what torch.compile and DataParallel put before every name, in either order"""
-
-
-def free_place(folder: str | Path) -> Path:
-    """The path, if it is free or an empty folder; raises ``ConfigError`` if not."""
-    target = Path(folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ConfigError(f"{target} exists and is not empty; choose another --out, or remove it")
-    return target
 
 
 def refuse_windows(head: HeadConfig) -> None:

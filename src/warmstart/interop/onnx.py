@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.head import TaskHead
-from warmstart.interop.folder import free_place, refuse_windows
+from warmstart.interop.folder import refuse_windows
 from warmstart.interop.framing import framed
 from warmstart.interop.portable import run_network
 from warmstart.interop.readback import largest_gap, probe_texts
@@ -35,6 +35,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
 from warmstart.model.model import Model
 from warmstart.seeding import rng
+from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.thresholds import thresholds_of
@@ -107,7 +108,7 @@ def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
     refuse_windows(bundle.model.head.config)
     _needed("onnx", "onnxscript", "onnxruntime")
     model = bundle.model.eval()
-    with atomic_folder(free_place(folder)) as aside:
+    with atomic_folder(free_folder(folder)) as aside:
         _write_graph(bundle, aside / GRAPH)
         gap = relative_difference(model, OnnxModel(aside / GRAPH, model))
         if not gap <= TOLERANCE:

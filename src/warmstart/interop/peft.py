@@ -29,9 +29,10 @@ from warmstart.errors import ModelError
 from warmstart.interop.export import family_for
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.family import Family
-from warmstart.interop.folder import as_float, free_place, read_json, read_tensor_file
+from warmstart.interop.folder import as_float, read_json, read_tensor_file
 from warmstart.model.bundle import Bundle
 from warmstart.system.limits import refused_if_malformed
+from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_folder
 
 BEFORE = "base_model.model."
@@ -120,7 +121,7 @@ def write_lora(bundle: Bundle, folder: str | Path) -> None:
         "lora_alpha": loras[0].alpha / loras[0].rank * rank,
         "lora_dropout": loras[0].dropout, "fan_in_fan_out": bool(family.flipped), "inference_mode": True,
     }  # fmt: skip
-    with atomic_folder(free_place(folder)) as aside:
+    with atomic_folder(free_folder(folder)) as aside:
         (aside / ADAPTER_CONFIG).write_text(json.dumps(settings, indent=2), encoding="utf-8")
         (aside / ADAPTER_WEIGHTS).write_bytes(
             serialise({key: tensor.contiguous() for key, tensor in tensors.items()}, {"format": "pt"})

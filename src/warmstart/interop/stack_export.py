@@ -17,7 +17,6 @@ import numpy as np
 
 from warmstart.errors import ModelError
 from warmstart.interop import portable
-from warmstart.interop.folder import free_place
 from warmstart.interop.onnx import TOLERANCE, to_onnx
 from warmstart.interop.readback import READBACK_TEXTS, largest_gap
 from warmstart.model.bundle import Bundle
@@ -25,6 +24,7 @@ from warmstart.model.files import write_files
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.stack.files import member_contents, member_entry
 from warmstart.stack.stack import Stack
+from warmstart.system.outputs import free_folder
 from warmstart.system.processes import run_python
 from warmstart.system.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
@@ -46,7 +46,7 @@ def stack_to_onnx(stack: Stack, folder: str | Path) -> float:
 
     Raises ``ModelError``, and writes nothing, if it exceeds ``TOLERANCE`` or the script fails.
     """
-    with atomic_folder(free_place(folder)) as aside:
+    with atomic_folder(free_folder(folder)) as aside:
         members = []
         for number, member in enumerate(stack.members, 1):
             place = aside / "members" / str(number)

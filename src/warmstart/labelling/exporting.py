@@ -23,11 +23,10 @@ from typing import Any, Literal
 import yaml
 
 from warmstart.data.files import text_lines
-from warmstart.data.test_ledger import copy_ledgers
+from warmstart.data.task_folder import require_task_folder, task_folder
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.project import Project
 from warmstart.labelling.reading import TEST_FRACTION, task_to_label
-from warmstart.system.storage import atomic_folder
 
 LabelForm = Literal["csv", "ndjson"]
 TestSplit = Literal["fraction", "random"]
@@ -59,17 +58,16 @@ def export(
 ) -> dict[str, Any]:
     """Write the labelled texts and a manifest; the number of texts of each split, and the manifest's path.
 
-    An earlier export in the folder is replaced, but not the ledgers of test splits.
+    An earlier export in the folder is replaced, if nobody has changed it, but not the ledgers of test splits.
     ``safe_csv`` writes ``'`` before cells that a spreadsheet may run as formulas; other cells come back exactly.
 
     Raises ``DataError`` if fewer than two labels are in use, if a label has too few texts to be split, or if there are fewer than
-    ``LEAST_TEST`` texts for ``test="random"``; ``ConfigError`` for tags as csv, or for a folder that is not an export.
+    ``LEAST_TEST`` texts for ``test="random"``; ``ConfigError`` for tags as csv, or for a folder that holds anything else.
     """
     target = Path(folder)
     if project.type == "tagging" and form == "csv":
         raise ConfigError("tags are lists, which csv cannot hold; give --form ndjson")
-    if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / "task.yaml").exists())):
-        raise ConfigError(f"labels are written into a new folder, or over an earlier export, but {target} is neither; name another")
+    require_task_folder(target)
     given = task_splits(project.task) if project.task else {}
     with project.unchanged:  # people may label, undo and merge meanwhile
         tested = random_texts(project) if test == "random" and not given else []
@@ -98,8 +96,7 @@ def export(
         **({"unlabelled": ["unlabelled.ndjson"]} if rest else {}),
         "labels": labels,
     }
-    with atomic_folder(target) as aside:
-        copy_ledgers(target, aside)
+    with task_folder(target) as aside:
         for name, rows in written.items():
             (aside / f"{name}.{ending}").write_bytes(_file_bytes(rows, form))
         if rest:

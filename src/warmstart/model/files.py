@@ -14,6 +14,7 @@ no pickles.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable
@@ -41,12 +42,27 @@ from warmstart.system.limits import (
     free_memory,
     refused_if_malformed,
 )
-from warmstart.system.storage import FORMAT, SETTINGS, atomic_folder, read_inside, require_format, sealed, sha256, sweep, unsealed
+from warmstart.system.storage import (
+    FORMAT,
+    MANIFESTS,
+    SETTINGS,
+    atomic_folder,
+    read_inside,
+    require_format,
+    sealed,
+    sha256,
+    sweep,
+    unsealed,
+)
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-STACK_MANIFEST = "stack.json"
-MANIFESTS = ("bundle.json", STACK_MANIFEST)
+STACK_MANIFEST = MANIFESTS[1]
 FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")
+_NAMES = re.compile(
+    r"((members(/\d+(/backbone)?)?/)?(bundle\.json|README\.md|weights\.safetensors|tokenizer\.json|selftest\.safetensors))"
+    r"|stack\.json|members(/\d+(/(backbone|baseline\.json|arrays\.safetensors))?)?"
+)
+"""of what a saved model may hold, a stack as well"""
 DIFFERS = "it was changed after it was saved, or this machine computes differently; copy it again"
 
 
@@ -71,6 +87,9 @@ def free_for_model(folder: str | Path) -> Path:
     target = Path(folder)
     if target.exists() and not saved_as(target) and (not target.is_dir() or any(target.iterdir())):
         raise BundleError(f"{target} exists and is not a bundle; choose another folder, or remove it yourself")
+    names = (one.relative_to(target).as_posix() for one in target.rglob("*"))
+    if foreign := next((name for name in names if not _NAMES.fullmatch(name)), None):
+        raise BundleError(f"{target} holds {foreign}, which would be lost; choose another folder, or remove it yourself")
     return target
 
 

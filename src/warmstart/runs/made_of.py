@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from glob import has_magic
 from pathlib import Path
 
@@ -30,27 +31,36 @@ def input_hashes(settings: Config, place: Path = Path()) -> dict[str, str]:
     Those that the manifests of tasks name are among them.
     """
     found = dict[str, str]()
+    for path in input_paths(settings, place):
+        bare = str(path).removeprefix(ENCODER_PREFIX)
+        here = bare in ENCODERS and not path.exists()
+        found |= {bare: ENCODERS[bare].package} if here else _content(path)
+    return found
+
+
+def input_paths(settings: Config, place: Path = Path()) -> Iterator[Path]:
+    """All files, folders, globs and models themselves, in the order of the settings; some may not be there."""
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, Config) and EFFECTLESS not in field.metadata:
-                found |= input_hashes(one, place)
+                yield from input_paths(one, place)
             elif NAMES_TASKS in field.metadata and one:
-                found |= _task_content(place / one)
+                yield from _task_paths(place / one)
             elif NAMES_FILES in field.metadata and one:
-                bare = one.removeprefix(ENCODER_PREFIX)
-                here = bare in ENCODERS and not (place / one).exists()
-                found |= {bare: ENCODERS[bare].package} if here else _content(place / one)
-    return found
+                yield place / one
 
 
-def _task_content(path: Path) -> dict[str, str]:
-    """The hashes of a manifest and of what it names, or of whatever else a task is read from."""
+def _task_paths(path: Path) -> Iterator[Path]:
+    """A manifest and what it names, or whatever else a task is read from."""
     try:
         file, spec = read_spec(path)
     except (ConfigError, DataError):
-        return _content(path)
-    return (_content(file) if file.is_file() else {}) | input_hashes(spec, file.parent)
+        yield path
+        return
+    if file.is_file():
+        yield file
+    yield from input_paths(spec, file.parent)
 
 
 def _content(path: Path) -> dict[str, str]:

@@ -15,9 +15,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from warmstart.system.storage import STEPS_FOLDER, atomic_write, json_or_none
-
-RUN_FILE = "run.json"
+from warmstart.system.storage import RUN_FILE, STEPS_FOLDER, atomic_write, json_or_none
 
 
 def read_record_of(folder: Path) -> dict[str, Any]:

@@ -37,13 +37,13 @@ from warmstart.config import Advanced, Config, Effectless, command_name, read_ya
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.model.history import Provenance
 from warmstart.runs.made_of import made_of
-from warmstart.runs.record import RUN_FILE, is_complete, read_record_of, write_record
+from warmstart.runs.record import is_complete, read_record_of, write_record
 from warmstart.runs.values import read_values, write_values
 from warmstart.system.console import console
 from warmstart.system.device import busy_warning, free_threads, pick_device
 from warmstart.system.locks import LOCK, hold
 from warmstart.system.machine import describe_machine
-from warmstart.system.storage import SETTINGS, STEPS_FOLDER, atomic_write, is_leftover, make_folder, sweep
+from warmstart.system.storage import RUN_FILE, SETTINGS, STEPS_FOLDER, atomic_write, is_leftover, make_folder, sweep
 from warmstart.training.distributed import world
 
 LONGEST_SETTING = 60

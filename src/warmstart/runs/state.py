@@ -16,9 +16,9 @@ from typing import Any, Literal
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
 from warmstart.notebook import Shown
-from warmstart.runs.record import RUN_FILE, read_record_of
+from warmstart.runs.record import read_record_of
 from warmstart.system.locks import LOCK, Holder, holder_of
-from warmstart.system.storage import SETTINGS, STEPS_FOLDER, is_leftover, json_or_none
+from warmstart.system.storage import RUN_FILE, SETTINGS, STEPS_FOLDER, is_leftover, json_or_none
 from warmstart.training.log import read_metrics
 
 State = Literal["running", "finished", "stopped", "damaged", "foreign"]

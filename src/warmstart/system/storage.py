@@ -18,6 +18,7 @@ import os
 import platform
 import re
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,14 +29,18 @@ from warmstart.errors import StorageError, WarmstartError
 from warmstart.system.limits import TOKENIZER_VALUES, parse_json
 from warmstart.system.stopping import has_ended
 
-SETTINGS, PAGE_FILE = "config.yaml", "report.html"
-"""in the folder of a run: its settings, and its report"""
+SETTINGS, PAGE_FILE, RUN_FILE = "config.yaml", "report.html", "run.json"
+"""in the folder of a run: its settings, its report, and what it says of itself"""
+MANIFESTS = ("bundle.json", "stack.json")
+"""in the folder of a model: the file that says what is saved there"""
 RACE_FILE = "race.json"
 """in the folder of a race on one task: what every method scored"""
 CURVE_FILE = "curve.json"
 """in the folder of a curve: what every method scored at each number of labels"""
 STEPS_FOLDER = "steps"
 """there, until its end: its finished steps"""
+STANDARD_OUTPUT = "-"
+"""what a user names in place of a file"""
 FORMAT = 1
 """of what people keep: bundles, stacks, pages, ledgers, shards of tokenized text; counted up when one is written otherwise"""
 SEAL = "digest"
@@ -51,11 +56,14 @@ _ON_WINDOWS = hasattr(os, "O_BINARY")
 def atomic_folder(target: Path) -> Iterator[Path]:
     """A temporary folder beside ``target`` that replaces it when the context ends, and is deleted if it raises.
 
-    Raises ``StorageError`` if the disk is full or read-only; an old folder at ``target`` is then unchanged.
+    Raises ``StorageError`` if the disk is full or read-only; an old folder at ``target`` is then unchanged. The current folder, and
+    those around it, are not replaced: who stands there would be left in the old one.
     """
     target = _followed(target)
     temporary = _aside(target, "writing")
     try:
+        if target.is_dir() and Path.cwd().is_relative_to(target.resolve()):
+            raise StorageError(f"cannot write {target}: the current folder cannot be replaced by another; name a new one")
         sweep(target.parent, target.name)
         _remove(temporary)
         temporary.mkdir(parents=True)
@@ -75,19 +83,39 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 def atomic_file(path: Path, noun: str = "") -> Iterator[Path]:
     """A temporary path beside ``path``: the file written there replaces it when the context ends, and is deleted if that raises.
 
-    Raises ``StorageError`` if that fails; its message names the content with ``noun`` ("the tokenizer"), if it is given.
+    A file that is replaced keeps its permissions; a device or a pipe is written to. Raises ``StorageError`` if that fails; its
+    message names the content with ``noun`` ("the tokenizer"), if it is given.
     """
+    if path.exists() and not path.is_file():
+        with _passed_on(path) as temporary:
+            yield temporary
+        return
     path = _followed(path)
     temporary = _aside(path, "writing")
     try:
         sweep(path.parent, path.name)
         yield temporary
+        if path.exists():
+            temporary.chmod(path.stat().st_mode)
         _flush_to_disk(temporary)
         os.replace(temporary, path)
     except OSError as error:
         raise _storage_error(f"{noun} to {path}" if noun else str(path), error) from None
     finally:
         _remove(temporary)
+
+
+@contextmanager
+def _passed_on(device: Path) -> Iterator[Path]:
+    """The same for a device or a pipe, which cannot be replaced: what was written is copied into it."""
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder) / "content"
+        yield temporary
+        try:
+            with temporary.open("rb") as content, device.open("wb", buffering=0) as out:
+                shutil.copyfileobj(content, out)
+        except OSError as error:
+            raise _storage_error(str(device), error) from None
 
 
 def atomic_write(path: Path, data: bytes, noun: str = "") -> None:
@@ -97,7 +125,9 @@ def atomic_write(path: Path, data: bytes, noun: str = "") -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, if it is not there. Raises ``StorageError`` if that is impossible."""
+    """Make a folder, if it is not there. Raises ``StorageError`` if that is impossible, or its name stands for standard output."""
+    if str(folder) == STANDARD_OUTPUT:
+        raise StorageError(f"'{folder}' stands for standard output, but a folder is to be made; name one")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -238,8 +268,8 @@ def file_sha256(file: Path) -> str:
 
 
 def _followed(target: Path) -> Path:
-    """Where a link leads, so that what it names is replaced, and not the link."""
-    return target.resolve() if target.is_symlink() else target
+    """Where a link leads, so that what it names is replaced, and not the link; and what ``.`` and ``..`` stand for."""
+    return target.resolve() if target.is_symlink() or target.name in ("", "..") else target
 
 
 def _aside(target: Path, role: str) -> Path:

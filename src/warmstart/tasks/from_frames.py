@@ -13,9 +13,8 @@ import yaml
 from warmstart.data.frames import frame_rows, write_texts
 from warmstart.data.source import Source
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import SUFFIX, copy_ledgers
-from warmstart.errors import ConfigError, DataError
-from warmstart.system.storage import atomic_folder
+from warmstart.data.task_folder import require_task_folder, task_folder
+from warmstart.errors import DataError
 from warmstart.tasks.load import TaskSpec, build_task
 
 _COLUMNS = ("text", "second", "label", "group", "separator", "alternatives")
@@ -47,13 +46,12 @@ def make_task(
     columns.
     """
     place = Path(folder)
-    _check_place(place)
+    require_task_folder(place)
     columns = {key: settings.pop(key) for key in _COLUMNS if key in settings}
     source = Source.build({"path": "x", **columns}, "the columns")
     frames = {"train": train, "validation": validation, "test": test}
     manifest: dict[str, Any] = {"name": place.resolve().name, **settings, "source": {"format": "ndjson", **columns}}
-    with atomic_folder(place) as aside:
-        copy_ledgers(place, aside)
+    with task_folder(place) as aside:
         for name, frame in frames.items():
             if frame is None:
                 continue
@@ -72,18 +70,6 @@ def make_task(
             raise DataError(str(error).replace(f"{aside}/", "").replace(".ndjson", "")) from None
         (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return replace(build_task(spec, place), manifest=place / "task.yaml")
-
-
-def _check_place(place: Path) -> None:
-    """Raise ``ConfigError`` if a folder holds anything but an earlier task."""
-    ours = {"task.yaml", "unlabelled.ndjson", *(f"{name}.ndjson" for name in _SPLITS)}
-    if place.exists() and not place.is_dir():
-        raise ConfigError(f"a task is written into a folder, but {place} is a file; name another")
-    strange = (
-        [one.name for one in place.iterdir() if one.name not in ours and not one.name.endswith(SUFFIX)] if place.is_dir() else []
-    )
-    if strange:
-        raise ConfigError(f"{place} must be empty or hold an earlier task alone, but holds {strange[0]}; name another folder")
 
 
 def _write(file: Path, frame: Any, source: Source, name: str) -> None:

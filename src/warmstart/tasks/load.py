@@ -38,10 +38,10 @@ from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
 from warmstart.data.tables import reading_of
 from warmstart.data.task import Split, Task, subsample
-from warmstart.data.test_ledger import copy_ledgers
+from warmstart.data.task_folder import task_folder
 from warmstart.errors import ConfigError, DataError, nearest_path
 from warmstart.system.console import console
-from warmstart.system.storage import atomic_folder, names_a_folder
+from warmstart.system.storage import names_a_folder
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import begins_as_fasttext, guess_task
 from warmstart.tasks.rows import Examples, string_of, table_rows
@@ -272,8 +272,8 @@ def learning_command(task_type: str, manifest: str | Path) -> str:
 def save_task(task: Task, folder: str | Path) -> Path:
     """Write a task as ``task.yaml`` and one ndjson file per split; ``load_task`` reads the same task back.
 
-    An earlier task in the folder is replaced, but not the ledgers of test splits. Raises ``DataError`` for a task that has not one
-    label per single text.
+    An earlier task in the folder is replaced, if nobody has changed it, but not the ledgers of test splits. Raises ``ConfigError``
+    for a folder that holds anything else, and ``DataError`` for a task that has not one label per single text.
     """
     if not task.single_label or not all(isinstance(text, str) for split in task.splits().values() for text in split.texts):
         raise DataError(f"only tasks with one label per single text can be written, but '{task.name}' is not one")
@@ -292,8 +292,7 @@ def save_task(task: Task, folder: str | Path) -> Path:
     }
     if grouped := any(split.groups is not None for split in task.splits().values()):
         manifest["source"] = {"group": "group"}
-    with atomic_folder(Path(folder)) as aside:
-        copy_ledgers(Path(folder), aside)
+    with task_folder(Path(folder)) as aside:
         for name, split in written.items():
             groups = split.group_names(name)
             rows = [

@@ -27,7 +27,6 @@ from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_token import DetectionHead
 from warmstart.inspection.measured_pairs import measure_pairs
-from warmstart.interop.folder import free_place
 from warmstart.interop.load import load_model, load_predictor
 from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle
@@ -42,6 +41,7 @@ from warmstart.stats.intervals import percentiles
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
 from warmstart.stats.several_labels import HALF, given_and_found, without_label
 from warmstart.system.console import console, print_metrics, print_table
+from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_write, make_folder
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
@@ -99,7 +99,7 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
         torch.set_num_threads(config.threads)
     if config.against:
         return _compare(config, str(config.task), config.against)
-    folder = free_place(config.out) if config.out else None
+    folder = free_folder(config.out) if config.out else None
     scores = _scored(config, str(config.task))
     if folder:
         make_folder(folder)

@@ -21,7 +21,8 @@ from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.interop.load import load_model
 from warmstart.report.sections import footer
-from warmstart.system.storage import atomic_write
+from warmstart.runs.made_of import input_paths
+from warmstart.system.outputs import free_output, write_output
 
 
 class GenerateCommandConfig(Config):
@@ -50,11 +51,16 @@ class GenerateCommandConfig(Config):
         given = [name for name in ("trace_html", "trace_json", "corpus") if getattr(self, name)]
         if given and not self.trace:
             raise ValueError(f"{given[0]} needs a trace; set how many tokens to show, for instance --trace 6")
+        if self.trace_html and self.trace_json and Path(self.trace_html).resolve() == Path(self.trace_json).resolve():
+            raise ValueError(f"trace_html and trace_json need a file each, but both are {self.trace_html}; name another")
         return self
 
 
 def generate(config: GenerateCommandConfig) -> list[dict[str, Any]]:
     """Print each prompt with its continuation, or its trace; the ``generate`` command."""
+    for file, flag in ((config.trace_html, "--trace-html"), (config.trace_json, "--trace-json")):
+        if file:
+            free_output(file, input_paths(config), flag)
     bundle = load_model(config.model)
     if not config.trace:
         texts = [*zip(config.prompts, generate_texts(bundle, config.prompts, config.options), strict=True)]
@@ -71,5 +77,5 @@ def generate(config: GenerateCommandConfig) -> list[dict[str, Any]]:
         write_trace(traces, Path(config.trace_html), footer())
     data = [one.to_dict() for one in traces]
     if config.trace_json:
-        atomic_write(Path(config.trace_json), json.dumps(data, ensure_ascii=False, indent=1).encode(), "the trace")
+        write_output(Path(config.trace_json), json.dumps(data, ensure_ascii=False, indent=1).encode(), "the trace")
     return data

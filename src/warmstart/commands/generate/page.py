@@ -12,7 +12,7 @@ from rich.text import Text
 
 from warmstart.report.templates import page_template
 from warmstart.stats.formatting import percent
-from warmstart.system.storage import atomic_write
+from warmstart.system.outputs import write_output
 from warmstart.tokenizer.pieces import visible
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def write_trace(traces: Sequence[Trace], file: Path, footer: str) -> None:
     page = page_template("trace.html.jinja").render(
         traces=traces, footer=footer, visible=visible, background=_background, percent=percent
     )
-    atomic_write(file, page.encode(errors="replace"), "the trace")
+    write_output(file, page.encode(errors="replace"), "the trace")
 
 
 def _candidate(step: Step, rank: int) -> Text:

@@ -20,7 +20,6 @@ from warmstart.interop.convert import Imported
 from warmstart.interop.encoder_speed import encoder_speeds, speeds_sentence
 from warmstart.interop.encoders import ENCODERS, how_to_install, installed, read_source
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.folder import free_place
 from warmstart.interop.load import load_model
 from warmstart.interop.peft import read_lora
 from warmstart.interop.static import static
@@ -33,6 +32,7 @@ from warmstart.runs.run import provenance
 from warmstart.stack.files import save_stack
 from warmstart.stack.stack import Stack
 from warmstart.system.console import console, print_table
+from warmstart.system.outputs import free_folder
 
 
 class ImportConfig(TableFlags):
@@ -79,7 +79,7 @@ def import_model(config: ImportConfig) -> Bundle | Stack | Path | EncodersResult
     flags = [f"--{name.replace('_', '-')}" for name in ways]
     if len(given := [flag for name, flag in zip(ways, flags, strict=True) if getattr(config, name)]) > 1:
         raise ConfigError(f"only one of {', '.join(flags)} can be given, but these are: {', '.join(given)}; leave one out")
-    target = free_place(config.out)
+    target = free_folder(config.out)
     if config.label_names or config.task:
         return _classifier(config.source, label_meanings(config.label_names, config.task), target)
     if config.onto:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from warmstart import __version__
-from warmstart.errors import BundleError, StorageError
+from warmstart.errors import BundleError
 from warmstart.model.bundle import Bundle
 from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template
 from warmstart.runs.verdict import verdict_of
@@ -30,7 +30,8 @@ from warmstart.serve.one_file.parts import with_page_weights
 from warmstart.serve.one_file.weights import unpack_tensors
 from warmstart.stack.stack import Stack
 from warmstart.system.limits import refused_if_malformed
-from warmstart.system.storage import atomic_file, require_format, sealed, sha256, unsealed
+from warmstart.system.outputs import remember_output
+from warmstart.system.storage import atomic_file, make_folder, require_format, sealed, sha256, unsealed
 
 _SERVED = Path(__file__).parents[1] / "page"
 """files of the server's page"""
@@ -50,15 +51,15 @@ def write_model_page(model: Bundle | Stack, path: str, name: str, file: Path) ->
     """Write the model at ``path`` as a page, which is read back before it is put in its place.
 
     Returns how far the rounded weights change the outputs for a few texts, as a fraction of the largest output. Raises
-    ``ModelError`` for a model that cannot run in a page, and ``StorageError`` if the file exists.
+    ``ModelError`` for a model that cannot run in a page.
     """
     refuse_unable(model)
-    if file.exists():
-        raise StorageError(f"{file} exists; choose another file, or remove it yourself")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
+    page = page_html(page_contents(model, path, name))
     with atomic_file(file, "the page") as aside:
-        aside.write_bytes(page_html(page_contents(model, path, name)))
+        aside.write_bytes(page)
         contents = read_page(aside)
+        remember_output(file, page)
     return rounding_effect(model, as_in_page(model, contents))
 
 
