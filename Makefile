@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: setup quickstart test proofs journeys chaos tiers test-all soak fuzz lint docs links bench gpu clean
+.PHONY: setup quickstart test proofs journeys chaos nightly soak fuzz lint docs links bench gpu clean
 
 setup: $(VENV)/.ready
 
@@ -22,27 +22,26 @@ quickstart: setup
 	$(BIN)/warmstart quickstart --out runs/quickstart
 
 # beside another worker, threads of the matrix library wait for each other: the proofs took five times as long
-test proofs journeys chaos tiers test-all: export OPENBLAS_NUM_THREADS = 1
+test proofs journeys chaos: export OPENBLAS_NUM_THREADS = 1
 
-# whatever a change can break: eight minutes of two cores. One worker per core; each computes with one thread
+# whatever a change can break; TIERS=all: also simulations, browsers and kills, as .ci/run does. One worker per core, and half as many
+# again where tests wait for other processes; each computes with one thread
+TIERS ?= fast
+BOTH = $$($(BIN)/python -c 'import os; print(os.cpu_count() * 3 // 2)')
 test: setup
-	$(BIN)/pytest -n auto --dist worksteal -m "not proofs and not journeys and not chaos"
+	$(BIN)/pytest --dist worksteal $(if $(filter all,$(TIERS)),-n $(BOTH) --durations=30,-n auto -m "not proofs and not journeys and not chaos")
 
-# simulations of statistics · browsers, several processes, recipes and notebooks · kills, damage, hostile and fuzzed input.
-# The last two often wait for other processes: half as many workers again as cores
+# simulations of statistics · browsers, several processes, recipes and notebooks · kills, damage, hostile and fuzzed input
 proofs: setup
 	$(BIN)/pytest -n auto --dist worksteal -m $@ --durations=10
 
 journeys chaos: setup
-	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() * 3 // 2)') --dist worksteal -m $@ --durations=10
+	$(BIN)/pytest -n $(BOTH) --dist worksteal -m $@ --durations=10
 
-# some of the three at once, as .ci/run does: each worker reads the tests once, and proofs compute while journeys wait
-MARKS ?= proofs or journeys or chaos
-tiers: setup
-	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() * 3 // 2)') --dist worksteal -m "$(MARKS)" --durations=30
-
-test-all: setup
-	$(BIN)/pytest -n auto --durations=20
+# what takes longer than a change should wait, by the clock: the draws of simulations that documents quote, soak, guided fuzzing
+nightly: setup soak fuzz
+	mkdir -p build
+	SIMULATION_FIGURES=build/simulations.jsonl $(BIN)/pytest -n auto -m proofs
 
 # kills, full disks and read errors, twenty times as many as in `make chaos`: about an hour of a core; then a server under load
 MINUTES ?= 30

@@ -50,11 +50,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Workers steal what is last from each other: what stands first is not made by several of them, and no long test is left alone.
     """
-    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+    items.sort(key=_place)
     for item in items:
         limit = next((limit for mark, limit in SECONDS.items() if item.get_closest_marker(mark)), None)
         if limit and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(limit))
+
+
+def _place(item: pytest.Item) -> tuple[int, bool]:
+    """The files that begin, then the tests of the tiers that take longer."""
+    return FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST), not any(map(item.get_closest_marker, SECONDS))
 
 
 def pytest_collection_finish() -> None:
