@@ -226,6 +226,22 @@ def test_what_is_wrong_is_refused(session: TextsInOrder) -> None:
     assert not session.project.answers()
 
 
+def test_a_body_full_of_problems_holds_nobody_up(session: TextsInOrder) -> None:
+    """Of 100,000 unknown fields, or wrong labels, the first is named; others are answered."""
+    unknown, tags, query = (
+        {f"k{i}": 1 for i in range(100_000)},
+        {"draw": 1, "seconds": 1, "value": [0.5] * 100_000},
+        "&".join(f"k{i}=" for i in range(99)),
+    )
+    bodies = [("/api/join", ANNA | unknown), ("/api/answer", ANNA | tags), (f"/api/texts?{query}", None), ("/health", None)]
+    *refused, health = ask(session, *bodies)
+    for answer, words in zip(
+        refused, ("the body has 100,000 unknown fields", "value[0] must be", "the query has 99 unknown fields"), strict=True
+    ):
+        assert (answer.status_code, words in answer.json()["error"]) == (422, True), answer.text
+    assert health.status_code == 200
+
+
 def test_the_guard_stands_before_everything(session: TextsInOrder) -> None:
     """Token, hosts, origins and the size of a body, as for ``serve``; every answer has the policy of the page."""
     rules = AccessRules(token="0123456789abcdef", most_bytes=300)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
+from pydantic import ValidationError
 
 from helpers.models import SENTENCES
 from helpers.restarts import adapt_record
@@ -30,7 +31,9 @@ pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
 from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served
+from warmstart.serve.answers import MOST_PROBLEMS, Fields, problems
 from warmstart.serve.app import STREAMS, Server, make_app
+from warmstart.serve.bodies import PredictBody, TextsBody
 from warmstart.serve.computing import BusyError, Computer, make_way
 from warmstart.serve.connections import SPARE_FILES, Connections
 from warmstart.serve.evidence import calibration_of
@@ -277,6 +280,13 @@ IN_WORDS: list[tuple[str, Any, str]] = [
     ("generate", {"temperature": "warm", "stream": 7}, "temperature must be a number; stream must be true or false"),
     ("generate", {"temperature": 1000}, "temperature must be at most 100"),
     ("explain", {"text": "\ud800"}, "text must be Unicode"),
+    ("explain", {"text": "a", "\ud800": 1}, "the body must be Unicode"),
+    ("explain", {"text": "a", "k" * 70: 1}, f"{'k' * 60}… is not a field that it has"),
+    (
+        "explain",
+        {"text": "a"} | {f"k{i}": 1 for i in range(8)},
+        "; ".join([*(f"k{i} is not a field that it has" for i in range(5)), "and 3 more"]),
+    ),
     ("predict", [], "the body must be an object, sent with content-type: application/json"),
 ]
 """endpoint, a body, and what is said of it"""
@@ -290,6 +300,62 @@ def test_what_is_wrong_with_a_body_is_said_in_words(server: Server) -> None:
     for name, body, _ in WRONG:
         said = asked(server, f"/api/{name}", body).json()["error"]
         assert not re.search(r"function|validator|constrained|\bstr\b|pydantic|<|0x|valid string|Input", said), said
+
+
+MANY = 100_000
+LARGE: list[tuple[type[Fields], dict[str, Any], str]] = [
+    (PredictBody, {f"k{i}": 1 for i in range(MANY)}, "the body has 100,000 unknown fields, the first of which is k0"),
+    (PredictBody, {"inputs": [1] * MANY}, "inputs[0] must be a text or a list"),
+    (PredictBody, {"inputs": [[1] * 500] * 500}, "inputs[0][0] must be a text"),
+    (TextsBody, {"texts": [1] * MANY}, "texts[0] must be a text"),
+]
+"""bodies with many problems, and what is said of them"""
+
+
+def test_a_body_full_of_problems_holds_nobody_up(server: Server) -> None:
+    """pydantic finds few of them, at most 20 are looked at, and the number of the others is said; others are answered."""
+    for form, body, words in LARGE:
+        with pytest.raises(ValidationError) as error:
+            form.model_validate(body)
+        assert error.value.error_count() <= 3
+        assert f"describes it, but {words}" in problems(error.value)
+
+    looked_at = list[int]()
+
+    class Problem(dict[str, Any]):
+        """Notes that it is looked at."""
+
+        def __getitem__(self, key: str) -> Any:
+            looked_at.append(id(self))
+            return super().__getitem__(key)
+
+    class Wrong:
+        """A request with many problems."""
+
+        def errors(self) -> list[Problem]:
+            """All of them."""
+            return [Problem(type="missing", loc=("body", f"k{i}"), input=None) for i in range(MANY)]
+
+    assert problems(Wrong()).endswith("but " + "; ".join([*(f"k{i} is missing" for i in range(5)), "and 99,995 more"]))
+    assert len({*looked_at}) <= MOST_PROBLEMS
+    answer = asked(server, "/api/predict", LARGE[0][1])
+    assert (answer.status_code, LARGE[0][2] in answer.json()["error"]) == (422, True)
+    assert asked(server, "/health").status_code == 200
+
+
+def test_every_list_in_a_request_is_read_up_to_its_first_mistake() -> None:
+    """Whatever the request: each further mistake would cost time in which nobody else is answered."""
+    forms, lists = [*Fields.__subclasses__()], 0
+    for form in forms:  # grows while it is gone through
+        forms += form.__subclasses__()
+        schemas: list[Any] = [form.__pydantic_core_schema__]
+        while schemas:
+            schema = schemas.pop()
+            schemas += schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list | tuple) else ()
+            if isinstance(schema, dict) and schema.get("type") == "list":
+                lists += 1
+                assert schema.get("fail_fast"), form
+    assert lists > 3
 
 
 ODD = (

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 from starlette.exceptions import HTTPException
 
 from warmstart.errors import WarmstartError
@@ -17,6 +17,12 @@ from warmstart.errors import WarmstartError
 PAGE = Path(__file__).parent / "page"
 """files of the page for people; the style sheet and the helpers are those of every page"""
 TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+MOST_PROBLEMS = 20
+"""of a request that are looked at: each takes time in which nobody else is answered"""
+NAMED = 5
+"""problems that an answer names"""
+LONGEST_PLACE = 60
+"""characters of a field's name that an answer repeats"""
 
 
 def _unicode(text: str) -> str:
@@ -32,27 +38,47 @@ Unicode = Annotated[str, AfterValidator(_unicode)]
 
 
 class Fields(BaseModel):
-    """Fields of a request; unknown ones are refused."""
+    """Fields of a request; unknown ones are refused, and many of them at once. A list of values is read up to its first mistake."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown(cls, fields: Any) -> Any:
+        """Refuse many unknown fields by their number: pydantic describes each, which takes seconds for 100,000."""
+        unknown = fields.keys() - cls.model_fields.keys() if isinstance(fields, dict) else set[str]()
+        if len(unknown) > MOST_PROBLEMS:
+            first = next(name for name in fields if name in unknown)
+            raise ValueError(f"has {len(unknown):,} unknown fields, the first of which is {_repeated(first)}")
+        return fields
+
 
 def problems(error: ValidationError | Any) -> str:
-    """What is wrong with a body, in one sentence; the values themselves are not repeated."""
-    found = dict[str, list[Mapping[str, Any]]]()
-    for one in error.errors():
-        found.setdefault(_place(one["loc"]), []).append(one)
-    # of a value that may be a text or a list, what it is not is told for both: what is wrong inside is told alone
-    inner = {place for place in found if not any(other.startswith(f"{place}[") for other in found)}
-    told = [f"{place} {_in_our_words(found[place])}" for place in found if place in inner]
-    return f"the request must be as /openapi.json describes it, but {'; '.join(told[:5])}"
+    """What is wrong with a body, in one sentence, by its first problems; the values themselves are not repeated."""
+    all_of_them = error.errors()
+    by_place = dict[str, list[Mapping[str, Any]]]()
+    for problem in all_of_them[:MOST_PROBLEMS]:
+        by_place.setdefault(_place(problem["loc"]), []).append(problem)
+    # a value that may be a text or a list is reported as neither: if a value inside it is wrong, only that is named
+    inner = [place for place in by_place if not any(other.startswith(f"{place}[") for other in by_place)]
+    sentences = [f"{place} {_in_our_words(by_place[place])}" for place in inner]
+    more = len(sentences[NAMED:]) + len(all_of_them[MOST_PROBLEMS:])
+    sentences = sentences[:NAMED] + [f"and {more:,} more"] * (more > 0)
+    return f"the request must be as /openapi.json describes it, but {'; '.join(sentences)}"
 
 
 def _place(loc: Sequence[int | str]) -> str:
     """``inputs[3]``: the names and numbers that lead to a value, without those of the forms that it was tried as."""
-    name, *rest = [*loc[bool(loc) and loc[0] in ("body", "query") :]] or ["the body"]
-    place = "the body" if isinstance(name, int) else name
-    return place + "".join(f"[{one}]" for one in rest if isinstance(one, int))
+    whole = "the query" if loc[:1] == ("query",) else "the body"
+    name, *rest = [*loc[bool(loc) and loc[0] in ("body", "query") :]] or [whole]
+    place = whole if isinstance(name, int) else _repeated(name)
+    return place + "".join(f"[{number}]" for number in rest if isinstance(number, int))
+
+
+def _repeated(name: str) -> str:
+    """A field's name as an answer repeats it: not all of a long one, and without what is no Unicode."""
+    short = name if len(name) <= LONGEST_PLACE else f"{name[:LONGEST_PLACE]}…"
+    return short.encode(errors="backslashreplace").decode()
 
 
 def _in_our_words(problems: Sequence[Mapping[str, Any]]) -> str:
@@ -75,6 +101,7 @@ _KINDS = {
     "float_parsing": "a number", "finite_number": "a finite number", "bool_type": "true or false", "bool_parsing": "true or false",
     "dict_type": "an object", "model_type": "an object",
     "model_attributes_type": "an object, sent with content-type: application/json", "json_invalid": "JSON",
+    "string_unicode": "Unicode",
 }  # fmt: skip
 """pydantic's name of a problem -> what the value must be"""
 _LONGEST_NAME = 1000

@@ -19,7 +19,8 @@ MOST_NEW_TOKENS = 2_000
 
 Text = Annotated[Unicode, Field(max_length=MOST_CHARACTERS)]
 Inputs = Annotated[
-    list[Text | Annotated[list[Text], Field(min_length=1, max_length=10_000)]], Field(min_length=1, max_length=MOST_INPUTS)
+    list[Text | Annotated[list[Text], Field(min_length=1, max_length=10_000, fail_fast=True)]],
+    Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True),
 ]
 Name = Annotated[Unicode, Field(max_length=1_000)]
 
@@ -51,9 +52,9 @@ class CompareBody(Body):
     """name of the model to compare with"""
     inputs: Inputs
     """texts, or lists of two for tasks about pairs"""
-    labels: Annotated[list[Name | None], Field(min_length=1, max_length=MOST_INPUTS)]
+    labels: Annotated[list[Name | None], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)]
     """the true label of each input; null where it is not known"""
-    slices: Annotated[list[Name | None], Field(min_length=1, max_length=MOST_INPUTS)] | None = None
+    slices: Annotated[list[Name | None], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)] | None = None
     """the part of the texts to which each input belongs, such as its source; null where it belongs to none"""
 
 
@@ -97,7 +98,7 @@ class GenerateBody(Body):
 class TextsBody(Body):
     """``POST /api/embed`` and ``POST /api/tokens``."""
 
-    texts: list[Text] = Field(min_length=1, max_length=MOST_INPUTS)
+    texts: Annotated[list[Text], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)]
 
 
 class ExplainBody(Body):

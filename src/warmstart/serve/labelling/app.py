@@ -98,7 +98,7 @@ class AnswerBody(PersonBody):
 
     draw: int = Field(gt=0, lt=2**63)
     """which showing of a text is answered"""
-    value: LabelId | Annotated[list[LabelId], Field(max_length=MOST_TAGS)] | None
+    value: LabelId | Annotated[list[LabelId], Field(max_length=MOST_TAGS, fail_fast=True)] | None
     """a label; for tagging a label for each word; null: skipped"""
     seconds: float = Field(ge=0, le=1e7)
     """that the text was looked at"""
