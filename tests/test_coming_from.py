@@ -15,11 +15,9 @@ from warmstart.tasks.load import load_task
 PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "coming-from.md").read_text(encoding="utf-8")
 MAILS = [("order", f"Where is parcel {i}?") if i % 2 else ("other", f"Thank you for letter {i}.") for i in range(12)]
 LINES = {
-    "train.jsonl": [json.dumps({"text": text, "cats": {name: 1.0, "none": 0.0}}) for name, text in MAILS],
+    "train.jsonl": [json.dumps({"text": text, "label": name}) for name, text in MAILS],
     "mails.train.txt": [f"__label__{name} {text}" for name, text in MAILS],
-    "export.jsonl": [
-        json.dumps({"text": text, "label": name, "answer": "accept", "_input_hash": 1, "_task_hash": 2}) for name, text in MAILS
-    ],
+    "labels.csv": ["text,label", *(f"{text},{name}" for name, text in MAILS)],
 }
 
 
@@ -56,3 +54,14 @@ def test_a_saved_dataset_becomes_a_task(tmp_path: Path, monkeypatch: pytest.Monk
     Path("mails", "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     assert main(["init", "mails"]) == 0
     assert load_task("task.yaml").labels == ("order", "other")
+
+
+def test_spans_become_tags_by_the_lines_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word that a span touches has its label, the others O; the table is a tagging task."""
+    monkeypatch.chdir(tmp_path)
+    (block,) = [one for one in PAGE.split("```python\n")[1:] if "spans.jsonl" in one]
+    Path("spans.jsonl").write_text(json.dumps({"text": "Ada, of London", "label": [[0, 3, "PER"], [8, 14, "LOC"]]}) + "\n")
+    exec(block.partition("```")[0], {})
+    assert json.loads(Path("tags.jsonl").read_text()) == {"text": ["Ada,", "of", "London"], "label": ["PER", "O", "LOC"]}
+    Path("task.yaml").write_text("name: t\ntype: tagging\ntrain: tags.jsonl\ntest: tags.jsonl\n")
+    assert load_task("task.yaml").train.texts == (("Ada,", "of", "London"),)

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from helpers.labelling import news
 from warmstart.commands.fit.command import FitConfig, read_labelled
 from warmstart.data.annotation_values import Annotation
-from warmstart.data.annotations import annotated_table, annotated_texts, holds_annotations
 from warmstart.data.pool import task_pool
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
@@ -307,156 +306,6 @@ def test_parquet_and_lists_of_words_are_imported(project: Project, tags: Project
     assert named(tags) == {"Rain in Oslo": ["O", "O", "LOC"]}
 
 
-def studio(text: str, *annotations: dict[str, Any]) -> dict[str, Any]:
-    """A task of Label Studio's export."""
-    return {"id": 7, "data": {"text": text}, "annotations": list(annotations), "predictions": []}
-
-
-def choice(by: Any, *choices: str, **more: Any) -> dict[str, Any]:
-    """An annotation of Label Studio."""
-    value = {"type": "choices", "from_name": "topic", "to_name": "text", "value": {"choices": list(choices)}}
-    return {"completed_by": by, "lead_time": 4.5, "was_cancelled": False, "result": [value], **more}
-
-
-def test_choices_of_label_studio_are_imported(project: Project, tmp_path: Path) -> None:
-    """Each annotation is an answer of its annotator; cancelled ones are skipped."""
-    file = lines(
-        tmp_path, "export.json",
-        studio(POOL[0], choice(1, "sport"), choice({"id": 2, "email": "bo@x.example"}, "news")),
-        studio(POOL[1], choice(1, "news"), choice(2, was_cancelled=True)),
-        studio(POOL[2]),
-    )  # fmt: skip
-    found = import_files(project, [file])
-    assert (found.answers, found.skipped, found.unlabelled, found.people) == (4, 1, 1, ["1", "bo@x.example", "2"])
-    assert named(project) == {POOL[1]: "news"}
-    assert project.votes(0) == {"1": 1, "bo@x.example": 2}
-    assert project.answers()[0].seconds == 4.5
-
-
-def test_prodigy_is_imported(project: Project, tags: Project, tmp_path: Path) -> None:
-    """Accepted choices and labels; ignored texts are skipped; rejected ones say nothing."""
-    rows = [
-        {"text": POOL[0], "accept": ["sport"], "answer": "accept", "_annotator_id": "news-bo"},
-        {"text": POOL[1], "label": "news", "answer": "accept"},
-        {"text": POOL[2], "label": "news", "answer": "reject"},
-        {"text": POOL[3], "accept": [], "answer": "ignore"},
-    ]
-    found = import_files(project, [lines(tmp_path, "topics.jsonl", *rows)])
-    assert (found.answers, found.skipped, found.unlabelled, found.people) == (3, 1, 1, ["news-bo", "topics"])
-    assert named(project) == {POOL[0]: "sport", POOL[1]: "news"}
-    span = {"start": 8, "end": 14, "label": "LOC", "token_start": 3, "token_end": 3}
-    import_files(tags, [lines(tmp_path, "ner.jsonl", {"text": POOL[3], "spans": [span], "answer": "accept"})])
-    assert named(tags) == {POOL[3]: ["O", "O", "LOC"]}
-
-
-def result(to_name: str, *choices: str, **more: Any) -> dict[str, Any]:
-    """What an annotation of Label Studio says."""
-    return {"type": "choices", "from_name": "topic", "to_name": to_name, "value": {"choices": list(choices)}, **more}
-
-
-def email(*results: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A task of Label Studio about one of two texts."""
-    return {"data": {"subject": "Late", "email": WHERE}, "annotations": [{"result": list(results), **more}]}
-
-
-def record(value: Any = "ship", status: str = "submitted", **more: Any) -> dict[str, Any]:
-    """A record of Argilla."""
-    given = {"label": [{"value": value, "user_id": "bo", "status": status}]}
-    return {"id": "1", "fields": {"text": WHERE}, "suggestions": {"label": {"value": "bill"}}, "responses": given, **more}
-
-
-WHERE, ONE, BOTH = "Where is it?", ("ship",), ("ship", "bill")
-MIN = {"id": 1, "email": WHERE, "subject": "Late", "topic": {"choices": ["ship", "bill"]}, "annotator": 1, "annotation_id": 9}
-CSV = "annotation_id,annotator,created_at,id,lead_time,topic,text,updated_at\n9,bo,x,1,3.5,{},Where is it?,x\n"
-TWO = r"must have one label, but has 2: \['ship', 'bill'\]"
-NAMELESS = "must say which of subject, email is the text"
-FLAT = {"label.responses": ["ship"], "label.responses.users": ["bo"], "label.responses.status": ["submitted"]}
-VERSION_0 = {"text": WHERE, "annotation": "ship", "annotation_agent": "bo", "status": "Validated"}
-OPTIONS = [{"id": 0, "text": "bill"}, {"id": 1, "text": "ship"}]
-FOREIGN: list[tuple[str, str, Any, Any, Any]] = [
-    # program, file, row, label or what is said (None: skipped, "": no answer), labels where any number is wanted
-    ("Label Studio, to_name", "a.json", email(result("email", "ship")), "ship", ONE),
-    ("Label Studio, source", "a.json", email(result("body", "ship", source="$email")), "ship", ONE),
-    ("Label Studio, several", "a.json", email(result("email", *BOTH)), TWO, BOTH),
-    ("Label Studio, unnamed", "a.json", email(result("body", "ship")), NAMELESS, NAMELESS),
-    ("Label Studio, cancelled", "a.json", email(result("email"), was_cancelled=True), None, None),
-    ("Label Studio, csv", "a.csv", CSV.format("ship"), "ship", None),
-    ("Label Studio, csv, several", "a.csv", CSV.format('"{""choices"": [""ship"", ""bill""]}"'), TWO, BOTH),
-    ("Label Studio, JSON-MIN", "a.json", {**MIN, "topic": "ship", "subject": 7}, "which column holds the text", None),
-    ("Label Studio, JSON-MIN, one text", "a.json", {name: MIN[name] for name in MIN if name != "subject"}, TWO, BOTH),
-    (
-        "Label Studio, JSON-MIN, several",
-        "a.json",
-        MIN,
-        "which column holds the text and which the label, but has email, subj",
-        None,
-    ),
-    ("doccano, csv", "a.csv", "id,text,label\n1,Where is it?,ship\n", "ship", ONE),
-    ("doccano, csv, several", "a.csv", "text,label\nWhere is it?,ship#bill\nb,ship\nc,bill\n", "row 1 " + TWO, BOTH),
-    ("doccano, label", "a.jsonl", {"id": 1, "text": WHERE, "label": ["ship"], "Comments": []}, "ship", ONE),
-    ("doccano, labels", "a.jsonl", {"text": WHERE, "labels": ["ship", "bill"]}, TWO, BOTH),
-    ("doccano, data", "a.jsonl", {"id": 1, "data": WHERE, "label": ["ship"]}, "ship", ONE),
-    ("doccano, none", "a.jsonl", {"text": WHERE, "label": []}, "", ()),
-    ("doccano, JSON", "a.json", {"id": 1, "text": WHERE, "label": ["ship"]}, "ship", ONE),
-    ("Prodigy, accept", "a.jsonl", {"text": WHERE, "accept": ["ship"], "answer": "accept"}, "ship", ONE),
-    ("Prodigy, options", "a.jsonl", {"text": WHERE, "accept": [1], "answer": "accept", "options": OPTIONS}, "ship", ONE),
-    ("Prodigy, several", "a.jsonl", {"text": WHERE, "accept": ["ship", "bill"], "answer": "accept"}, TWO, BOTH),
-    ("Prodigy, reject", "a.jsonl", {"text": WHERE, "label": "ship", "answer": "reject"}, "", ""),
-    ("Prodigy, ignore", "a.jsonl", {"text": WHERE, "accept": ["ship"], "answer": "ignore"}, None, None),
-    ("Argilla", "a.json", record(), "ship", ONE),
-    ("Argilla, several", "a.json", record(["ship", "bill"]), TWO, BOTH),
-    ("Argilla, discarded", "a.json", record(status="discarded"), None, None),
-    ("Argilla, draft", "a.json", record(status="draft"), "", ""),
-    ("Argilla, suggested", "a.json", record(responses={}), "", ""),
-    ("Argilla, flattened", "a.jsonl", {"text": WHERE, "label.suggestion": "bill", **FLAT}, "ship", ONE),
-    ("Argilla 1", "a.jsonl", {"text": WHERE, "label-suggestion": "bill", **record()["responses"]}, "ship", ONE),
-    ("Argilla 0", "a.jsonl", VERSION_0, "ship", ONE),
-    ("spaCy", "a.jsonl", {"text": WHERE, "cats": {"ship": 1.0, "bill": 0.2}}, "ship", ONE),
-    ("spaCy, several", "a.jsonl", {"text": WHERE, "cats": {"ship": 1.0, "bill": 0.8}}, TWO, BOTH),
-    ("spaCy, none", "a.jsonl", {"text": WHERE, "cats": {"ship": 0.0, "bill": 0.2}}, "", ()),
-]
-
-
-def test_labels_of_other_programs_are_read_as_they_are_written(tmp_path: Path) -> None:
-    """One label goes into a project; several are refused there, and read where any number is wanted; suggestions are no answers."""
-    for number, (program, name, row, label, labels) in enumerate(FOREIGN):
-        (folder := tmp_path / str(number)).mkdir()
-        file = folder / name
-        file.write_text(row) if name.endswith(".csv") else lines(folder, name, row)
-        with new(folder / "p", ["other"], labels=BOTH) as project:
-            if label in (None, "", "ship"):
-                found = import_files(project, [file])
-                said = {project.texts[answer.text]: answer.value for answer in project.answers()}
-                assert said.get(WHERE, "") == (1 if label else label), program
-                assert (found.skipped, found.unlabelled) == (label is None, label == ""), program
-            else:
-                with pytest.raises(DataError, match=label):
-                    import_files(project, [file])
-        if isinstance(labels, tuple):
-            assert annotated_table(file, "labels").rows()[0][:2] == (WHERE, [*labels]), program
-
-
-def test_a_text_among_others_can_be_named(tmp_path: Path) -> None:
-    """With ``--text-column``, in every export that holds several; and where its labels are those of spans."""
-    span = {"start": 0, "end": 5, "text": "Where", "labels": ["LOC"]}
-    cases: list[tuple[str, Any, Any]] = [
-        ("a.json", email(result("body", "ship")), "label"),
-        ("b.json", {**MIN, "topic": {"choices": ["ship"]}}, "label"),
-        ("c.csv", "email,label\nWhere is it?,ship\n", "label"),
-        ("d.json", email({"type": "labels", "to_name": "body", "value": span}), "tags"),
-        ("e.json", {**{name: MIN[name] for name in MIN if name != "subject"}, "topic": [span]}, "tags"),
-        ("f.jsonl", {"text": "Late", "email": WHERE, "label": ["ship"]}, "label"),
-    ]
-    for name, row, wanted in cases:
-        file = tmp_path / name
-        file.write_text(row) if isinstance(row, str) else lines(tmp_path, name, row)
-        (found,) = annotated_table(file, wanted, "email").rows()
-        assert found[:2] == ((WHERE.split(), ["LOC", "O", "O"]) if wanted == "tags" else (WHERE, "ship")), name
-        if name in ("a.json", "d.json"):
-            assert holds_annotations(file)
-            assert annotated_texts(file, "email") == [WHERE]
-
-
 ROWS: list[tuple[Any, str]] = [
     ({"text": POOL[0], "label": ["a", "b"]}, r"must have one label, but has 2: \['a', 'b'\]"),
     ({"text": 7, "label": ["a"]}, "must have a text, but has 7"),
@@ -465,16 +314,11 @@ ROWS: list[tuple[Any, str]] = [
     ({"text": "\ud800", "label": "a"}, "must be Unicode"),
     ({"text": "a" * (1 << 20) + "a", "label": "a"}, "must have at most 1,048,576 bytes"),
     ({"words": "a"}, "must have text and label, but has neither"),
-    ({"text": POOL[0], "answer": "maybe"}, "must have the answer accept, reject or ignore, but has 'maybe'"),
     (["a"], r"must hold values by name, but holds \['a'\]"),
     ({"text": POOL[1], "label": ["x" * 10_000]}, ".*label"),
     ({"text": POOL[1], "label": ["a\x00b"]}, ".*label"),
 ]
 TAGGED: list[tuple[Any, str]] = [
-    ({"text": POOL[3], "label": [[0, 99, "PER"]]}, "has a span that ends at 99, but its text at 14"),
-    ({"text": POOL[3], "label": [[3, 3, "PER"]]}, "must have spans that begin before they end, but one is from 3 to 3"),
-    ({"text": POOL[3], "label": [[0, 3, "PER"], [2, 4, "LOC"]]}, r"has several labels for the word 'Ada,': LOC, PER"),
-    ({"text": POOL[3], "label": ["PER"]}, r"must have spans as \[start, end, label\], but has 'PER'"),
     ({"text": ["a b"], "label": ["O"]}, "must have words without white space"),
     ({"text": ["a"], "label": ["O", "O"]}, "must have one label for each word, in two lists"),
     (  # a text of the same letters as one of the pool, in other words
@@ -498,10 +342,10 @@ def test_rows_that_are_no_labels_are_named(project: Project, tags: Project, tmp_
 def test_files_that_cannot_be_read_are_refused(project: Project, tmp_path: Path) -> None:
     """With what they must be."""
     for name, content, message in (
-        ("a.json", '{"text": "a"}', "must hold a list, as the JSON export of Label Studio does"),
         ("a.json", "[{", "must be JSON, but is not"),
-        ("a.json", '[{"text": "a", "sentiment": "b"}]', "task 1 must have annotations, as in the exports of Label"),
-        ("a.json", '[{"data": {"text": "a"}, "annotations": [3]}]', "task 1 must have data, and annotations with values by name"),
+        ("a.json", '[{"text": "a", "sentiment": "b"}]', "must have the columns text and label, but has text, sentiment"),
+        ("a.json", '[{"data": {"text": "a"}, "annotations": [3]}]', "is an export of Label Studio; export it as CSV"),
+        ("a.jsonl", '{"text": "a", "label": "b", "answer": "reject"}', "is an export of Prodigy; write the accepted rows alone"),
         ("a.jsonl", "{\n", "a.jsonl, line 1 must be JSON, but is not"),
         ("a.jsonl", "[" * 100_000 + "\n", "a.jsonl, line 1 must be JSON, but is not"),
         ("a.csv", "words,label\na,b\n", "must have the columns text and label, but has words, label"),

@@ -66,7 +66,7 @@ class LabelConfig(AccessSettings, TableFlags):
     """a model whose frozen vectors the learner reads, or "words": vectors made from the words of the pool; default: as before, at
     first words"""
     imports: Annotated[tuple[str, ...], arg(name="import")] = ()
-    """labels to read, without a server: csv, ndjson, or what Label Studio, doccano, Prodigy, Argilla or spaCy export"""
+    """labels to read, without a server: csv, tsv, json, ndjson or parquet with the columns text, label and, if known, person"""
     export: str | None = None
     """write the labels and a task.yaml into this folder, and end without a server"""
     export_test: Literal["fraction", "random"] = "fraction"
@@ -341,7 +341,6 @@ def import_sentence(summary: ImportSummary) -> str:
     people = len(summary.people)
     parts = [
         f"{summary.answers:,} answers of {people} {'person' if people == 1 else 'people'} are imported",
-        f"{summary.skipped:,} of them skipped texts" if summary.skipped else "",
         f"{summary.new_texts:,} texts are new" if summary.new_texts else "",
         f"new labels: {_listed(summary.new_labels)}" if summary.new_labels else "",
         f"{summary.unlabelled:,} rows have no label" if summary.unlabelled else "",

@@ -24,7 +24,6 @@ from typing import IO, TextIO
 
 import regex
 
-from warmstart.data.annotations import annotated_table, annotated_texts, holds_annotations
 from warmstart.data.files import COMPRESSED, codec_of, open_bytes, open_text, without_compression
 from warmstart.data.mail import mail_text
 from warmstart.data.pdf import pdf_text
@@ -151,8 +150,6 @@ def _all_documents(source: Source) -> Iterator[tuple[str, int]]:
         if form in PROSE:
             with open_prose(source, file, form) as lines:
                 yield from _plain_text(_text_lines(source, lines), source.document)
-        elif form == "annotations":
-            yield from ((text, count_words(text)) for text in annotated_texts(file, source.text))
         elif form == "pattern":
             yield from ((text, count_words(text)) for text, _ in _matches(source, file, ["text"]))
         else:
@@ -239,21 +236,12 @@ def source_format(source: Source, file: Path) -> Format:
     """The format in which a file of a source is read. Raises ``DataError`` if a table should have pieces."""
     ending = without_compression(file).suffix.lower()
     found = ENDINGS.get(ending, "text") if source.pattern is None else "pattern"
-    if source.format == "auto" and found != "pattern" and _may_be_annotations(source, ending) and holds_annotations(file):
-        found = "annotations"
     if source.format == "auto" and found == "text" and ending in UNREAD:
         raise DataError(f"{file} cannot be read: {UNREAD[ending]}")
     form = found if source.format == "auto" else source.format
     if source.pieces and form != "text":
         raise DataError(f"pieces are joined in plain text only, but {file} is read as {form}; leave pieces out")
     return form
-
-
-def _may_be_annotations(source: Source, ending: str) -> bool:
-    """Whether it is JSON, and the source names no columns, which exports of other programs do not have; lists may name the text."""
-    named = ("second", "label", "group") if ending == ".json" else ("text", "second", "label", "group")
-    plain = all(getattr(source, name) == Source.model_fields[name].default for name in named)
-    return plain and ending in (".json", ".jsonl", ".ndjson")
 
 
 # ------------------------------------------------------------------------------------------------ plain text
@@ -347,7 +335,7 @@ def _pairs(source: Source, file: Path) -> Iterable[tuple[str, str]]:
         )
     if form == "pattern":
         return _matches(source, file, ["text", "label"])
-    table = annotated_table(file, "label", source.text) if form == "annotations" else read_table(source, file, form)
+    table = read_table(source, file, form)
     return zip(text_column(table, source, file), label_column(table, source, file), strict=True)
 
 

@@ -9,9 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from warmstart.config import Advanced, Config, FileInput, InFile
 
 Document = Literal["paragraph", "sentence", "line", "file"]
-Format = Literal[
-    "text", "csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "sqlite", "docx", "pdf", "eml", "annotations", "pattern"
-]
+Format = Literal["text", "csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "sqlite", "docx", "pdf", "eml", "pattern"]
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",
@@ -79,8 +77,7 @@ class Source(Config):
     """a file, or a folder or glob (books/*.txt) whose files are all read, in the order of their names (hidden ones are skipped)"""
     format: Literal["auto", Format] = "auto"
     """auto: pattern if one is given, else by the ending (.csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .parquet, .arrow, .feather,
-    .sqlite, .sqlite3, .db, .docx, .pdf, .eml; any other is text). annotations: exports of Label Studio, doccano, Prodigy and spaCy
-    in .json and .jsonl, which auto recognises by how they begin"""
+    .sqlite, .sqlite3, .db, .docx, .pdf, .eml; any other is text)"""
     encoding: str = "utf-8"
     """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
     delimiter: str | None = None

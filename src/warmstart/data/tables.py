@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited
+from warmstart.data.exports import refuse_export
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
 from warmstart.data.saved_dataset import features_in_parquet, features_of, with_names_of_labels
 from warmstart.data.source import ENDINGS, PROSE, Format, Source
@@ -73,8 +74,7 @@ def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
         with open_bytes(file) as binary:
             data = binary.read()
     else:
-        with open_text(file, source.encoding) as lines:
-            text = lines.read()
+        text = _text(source, file, form)
         if form in DELIMITERS and text.strip("\x1a\0 \t\r\n"):
             return read_delimited(text, file, form, delimiter_of(source), header=source.header)
         data = text.encode() if form not in DELIMITERS else b""
@@ -96,6 +96,14 @@ def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None
+
+
+def _text(source: Source, file: Path, form: Format) -> str:
+    with open_text(file, source.encoding) as lines:
+        text = lines.read()
+    if form in ("json", "ndjson"):
+        refuse_export(text, file, source.label)
+    return text
 
 
 def dialect_of(source: Source, file: Path) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Labels from files of other programs (``data/annotations.py``), as answers of the people who gave them.
+"""Labels from tables (``data/annotations.py``), as answers of the people who gave them.
 
 A text is the one of the pool that is equal, else one of the same letters and digits (``text_key``), else it is added. All rows are
 taken, or none.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from warmstart.data.annotation_values import Annotation, Wanted
+from warmstart.data.annotation_values import Annotation
 from warmstart.data.annotations import read_annotations, refuse_rows
 from warmstart.data.pool import pool_unlike
 from warmstart.data.text_key import text_key
@@ -25,10 +25,8 @@ class ImportSummary:
     """What came of an import."""
 
     answers: int = 0
-    skipped: int = 0
-    """of them: rows that say that there is no label"""
     unlabelled: int = 0
-    """rows without an answer, or with one that only says what a text is not"""
+    """rows without a label"""
     known: int = 0
     """rows that had been imported before"""
     left_out: int = 0
@@ -49,8 +47,8 @@ def import_files(
     """
     summary, rows, wrong = ImportSummary(), list[Annotation](), list[str]()
     for file in map(Path, files):
-        wanted: Wanted = "tags" if project.type == "tagging" else "label"
-        read, unlabelled, refused = read_annotations(file, wanted, check_text, reading)
+        tags = project.type == "tagging"
+        read, unlabelled, refused = read_annotations(file, tags=tags, check=check_text, reading=reading)
         rows += read
         wrong += refused
         summary.unlabelled += unlabelled
@@ -82,9 +80,8 @@ def take_rows(project: Project, rows: Sequence[Annotation], summary: ImportSumma
                 continue
             _check_words(project.texts[text], value, row)
             draw = project.draw(text=text, person=person, queue=IMPORTED)
-            project.answer(draw.id, person, value, row.seconds, row.comment)
+            project.answer(draw.id, person, value, 0.0)
             summary.answers += 1
-            summary.skipped += value is None
             if person not in summary.people:
                 summary.people.append(person)
     return summary
@@ -100,10 +97,8 @@ def _places(project: Project, rows: Sequence[Annotation]) -> list[int | None]:
     return [exact[row.text] if row.text in exact else near.get(text_key(row.text)) for row in rows]
 
 
-def _value(project: Project, row: Annotation, labels: dict[str, int], summary: ImportSummary) -> Value | None:
+def _value(project: Project, row: Annotation, labels: dict[str, int], summary: ImportSummary) -> Value:
     """The ids of a row's labels; labels that are new are added."""
-    if row.label is None:
-        return None
     for name in [row.label] if isinstance(row.label, str) else row.label:
         if name not in labels:
             try:
@@ -114,7 +109,7 @@ def _value(project: Project, row: Annotation, labels: dict[str, int], summary: I
     return labels[row.label] if isinstance(row.label, str) else tuple(labels[name] for name in row.label)
 
 
-def _check_words(text: str, value: Value | None, row: Annotation) -> None:
+def _check_words(text: str, value: Value, row: Annotation) -> None:
     if isinstance(value, tuple) and len(value) != len(text.split()):
         raise DataError(
             f"{row.where} must have a label for each word, but has {len(value)} for the {len(text.split())} words of {text[:80]!r}"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.data.annotation_values import Annotation
-from warmstart.data.annotations import annotated_texts
 from warmstart.data.pool import pool_unlike
 from warmstart.data.read import open_prose, read_examples, source_files, source_format
 from warmstart.data.source import PROSE, Source
@@ -108,9 +107,7 @@ def _texts(source: Source, file: Path) -> Iterator[str]:
                 number += 1
                 yield from _checked(line.rstrip("\r\n"), f"line {number} of {file}")
         return
-    texts = (
-        annotated_texts(file, source.text) if form == "annotations" else text_column(read_table(source, file, form), source, file)
-    )
+    texts = text_column(read_table(source, file, form), source, file)
     for number, text in enumerate(texts, 1):
         yield from _checked(text, f"row {number} of {file}")
 

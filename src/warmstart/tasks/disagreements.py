@@ -82,11 +82,11 @@ def _read(file: Path, differing: Mapping[str, tuple[str, str]], known: Sequence[
             f"{file} must hold the {len(differing):,} texts on which these two models disagree, but {others:,} are others or "
             "missing; it was written for other models or texts: name a file that is not there yet"
         )
-    rows, _, wrong = read_annotations(file, "label")
+    rows, _, wrong = read_annotations(file)
     refuse_rows(wrong)
     labels = dict[str, str]()
     for row in rows:
-        if isinstance(row.label, str) and labels.setdefault(row.text.strip(), row.label) != row.label:
+        if labels.setdefault(row.text.strip(), str(row.label)) != row.label:
             raise DataError(f"{row.where} must have the label of the same text above, but has {row.label}; correct one of them")
     if unknown := sorted({*labels.values()} - {*known}):
         raise DataError(f"the labels in {file} must be {', '.join(known)}, but '{unknown[0]}' is not one of them; correct it")

@@ -14,7 +14,6 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.annotations import annotated_target
 from warmstart.data.conllu import is_conll
 from warmstart.data.files import open_bytes, without_compression
 from warmstart.data.label_cells import is_list, other_separator
@@ -137,10 +136,6 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str |
     if is_conll(place):
         return Guess("tagging", place, source, test=test, validation=validation)
     read = Source(path=str(place), **source)
-    if source_format(read, place) == "annotations" and text is label is None:
-        target = annotated_target(place)
-        found = {"label": "classification", "labels": "multilabel", "tags": "tagging"}[target]
-        return Guess(kind or found, place, test=test, validation=validation)
     if source_format(read, place) in PROSE:
         return Guess("classification", place, {"pattern": _pattern(place, read), **source}, test=test, validation=validation)
     return replace(_guess_table(place, place, source, text, label, kind), test=test, validation=validation)
@@ -148,7 +143,8 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str |
 
 def _guess_table(place: Path, file: Path, source: dict[str, Any], text: str | None, label: str | None, kind: str | None) -> Guess:
     """The guess for ``place``, a table or a saved dataset, from ``file``, the table itself or the first of the dataset."""
-    read = Source(path=str(file), **source, **({"text": text} if text else {}))
+    named = {name: column for name, column in (("text", text), ("label", label)) if column}
+    read = Source(path=str(file), **source, **named)
     table = read_table(read, file, source_format(read, file))
     if table.width < 2:
         raise DataError(

@@ -40,7 +40,7 @@ class MultilabelTask(TaskType):
         """
         from warmstart.data.label_cells import names_in, other_separator
 
-        rows = list(table_rows(source, "labels"))
+        rows = list(table_rows(source))
         cells = [value_of(row, source.label, "label") for row in rows]
         other = None if "separator" in source.model_fields_set else other_separator(cells, source.separator)
         if other is not None:

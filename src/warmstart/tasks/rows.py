@@ -13,32 +13,26 @@ from warmstart.errors import ConfigError, DataError, suggest
 if TYPE_CHECKING:
     import polars as pl
 
-    from warmstart.data.annotation_values import Wanted
-
 TableRow = Mapping[str, Any]
 """column name -> value"""
 Examples = tuple[list[Any], list[Any]]
 """inputs and their targets, equally many"""
 
 
-def table_rows(source: Source, wanted: Wanted = "label") -> Iterator[TableRow]:
-    """The rows of all tables of a source; ``wanted`` is what is read of the annotations of other programs."""
+def table_rows(source: Source) -> Iterator[TableRow]:
+    """The rows of all tables of a source."""
     from warmstart.data.read import source_files
 
     for file in source_files(source):
-        yield from task_table(source, file, wanted).iter_rows(named=True)
+        yield from task_table(source, file).iter_rows(named=True)
 
 
-def task_table(source: Source, file: Path, wanted: Wanted = "label") -> pl.DataFrame:
+def task_table(source: Source, file: Path) -> pl.DataFrame:
     """One table. Raises ``DataError`` for plain text, which has no columns."""
     from warmstart.data.read import source_format
     from warmstart.data.tables import read_table
 
     form = source_format(source, file)
-    if form == "annotations":
-        from warmstart.data.annotations import annotated_table
-
-        return annotated_table(file, wanted, source.text)
     if form in (*PROSE, "pattern"):
         raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet, sqlite) for this task type")
     return read_table(source, file, form)

@@ -46,7 +46,7 @@ class TaggingTask(TaskType):
             pairs = [pair for file in source_files(source) for pair in tagged_sentences(source, file)]
             return [words for words, _ in pairs], [tags for _, tags in pairs]
         inputs, targets = [], []
-        for number, row in enumerate(table_rows(source, "tags"), 1):
+        for number, row in enumerate(table_rows(source), 1):
             words, tags = (tuple(map(str, list_of(row, name, source, number))) for name in (source.text, source.label))
             if len(words) != len(tags) or not words:
                 raise DataError(
@@ -60,7 +60,7 @@ class TaggingTask(TaskType):
         """Tuples of words: the lines of plain text cut at white space, or lists in a column."""
         from warmstart.data.read import read_rows, source_files, source_format
 
-        if all(source_format(source, file) in (*PROSE, "annotations") for file in source_files(source)):
+        if all(source_format(source, file) in PROSE for file in source_files(source)):
             return [self.parse(line) for line in read_rows(source)]
         return [tuple(map(str, list_of(row, source.text, source, number))) for number, row in enumerate(table_rows(source), 1)]
 
