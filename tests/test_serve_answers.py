@@ -7,6 +7,7 @@ import base64
 import json
 import logging
 import re
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its
 pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 
 from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served
+from helpers.served_page import serving_app
 from warmstart.serve.answers import MOST_PROBLEMS, Fields, problems
 from warmstart.serve.app import STREAMS, Server, make_app
 from warmstart.serve.bodies import PredictBody, TextsBody
@@ -432,8 +434,9 @@ def test_a_token_is_needed_where_there_is_one(server: Server) -> None:
     assert "security" not in asked(server, "/openapi.json").json()["paths"]["/api/predict"]["post"]
 
 
-def test_a_long_body_and_many_requests_are_refused() -> None:
+def test_a_long_body_and_many_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the header says of its length, and not read to its end; a client that waits may ask again."""
+    monkeypatch.setattr("warmstart.serve.guard.LINGER_BYTES", 100)
     now, sent = 0.0, 0
 
     async def empty(scope: Any, receive: Any, send: Any) -> None:
@@ -459,6 +462,51 @@ def test_a_long_body_and_many_requests_are_refused() -> None:
     assert sent < 30
     assert [network_of(one) for one in ("1.2.3.4", "::ffff:1.2.3.4", "")] == ["1.2.3.4", "1.2.3.4", ""]
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:0:1::1")
+
+
+@pytest.mark.parametrize("framing", ["content-length", "chunked"])
+def test_the_answer_to_a_body_that_is_too_long_arrives(framing: str) -> None:
+    """At a client that sends all of 10 MB before it reads, whether it says how long the body is or not."""
+
+    async def never(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("a body that is too long reaches no application")
+
+    length, lead = (10 << 20, b"") if framing == "content-length" else ("chunked", b"%x\r\n" % (10 << 20))
+    name, end = (framing, b"") if framing == "content-length" else ("transfer-encoding", b"\r\n0\r\n\r\n")
+    head = f"POST /api/predict HTTP/1.1\r\nhost: 127.0.0.1\r\n{name}: {length}\r\n\r\n".encode()
+    with serving_app(Guard(never, AccessRules())) as address:
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 60) as client:
+            client.sendall(head + lead + b" " * (10 << 20) + end)
+            answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b"connection: close" in answer
+    assert b'{"error": "a body must have at most 2,097,152 bytes"}' in answer
+
+
+def test_a_refused_body_is_read_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it never ends, or its client falls silent."""
+    monkeypatch.setattr("warmstart.serve.guard.LINGER_BYTES", 100)
+    monkeypatch.setattr("warmstart.serve.guard.SILENT_SECONDS", 0.01)
+    received, sent = 0, list[Any]()
+
+    async def endless() -> Any:
+        nonlocal received
+        received += 10
+        return {"type": "http.request", "body": b"x" * 10, "more_body": True}
+
+    async def silent() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "path": "/", "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"9999999")]}
+    for receive in (endless, silent):
+        asyncio.run(Guard(make_app, AccessRules())(scope, receive, send))  # type: ignore[arg-type]  # it reaches no application
+        assert (sent[0]["status"], sent[-1]) == (413, {"type": "http.response.body", "body": b""})
+        sent.clear()
+    assert received == 100
 
 
 class Visitor:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.model.history import FindingRecord
 from warmstart.serve.app import Server, make_app
+from warmstart.serve.connections import limited_protocol
 from warmstart.serve.corpus import Corpus
 from warmstart.serve.guard import AccessRules
 from warmstart.serve.served import ServedModel
@@ -67,16 +68,20 @@ def page_models(place: Path, tokenizer: Tokenizer) -> list[ServedModel]:
 
 @contextmanager
 def serving_app(app: Any) -> Iterator[str]:
-    """The address of an application that a thread serves."""
+    """The address of an application that a thread serves, by the protocol of ``warmstart serve``."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        running = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=5))
+        running = uvicorn.Server(
+            uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=5, http=cast("Any", limited_protocol()))
+        )
         thread = threading.Thread(target=running.run, args=([listening],))
         thread.start()
         while not running.started:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        running.should_exit = True
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            running.should_exit = True
+            thread.join()
 
 
 def serving(server: Server, rules: AccessRules = AccessRules()) -> AbstractContextManager[str]:  # noqa: B008

@@ -30,8 +30,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BODY_SECONDS = 30
 """in which a body must have arrived"""
-LINGER_SECONDS = 2
-"""in which the rest of a refused body is thrown away, at most as much as a body may have"""
+LINGER_BYTES, LINGER_SECONDS, SILENT_SECONDS = 64 << 20, 30, 5
+"""of a refused body that are read and thrown away, so that a client that sends all before it reads gets the answer; in how many
+seconds, and after how many in which nothing came the connection is closed"""
 CLIENTS = 10_000
 """clients whose rate is remembered"""
 SECURITY_HEADERS = {
@@ -163,11 +164,11 @@ class Guard:
         headers = [(name.encode(), value.encode()) for name, value in (*fields, *refused.headers)]
         await send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": True})
-        left, more = self.rules.most_bytes, True
+        left, more = LINGER_BYTES, True
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
                 while more and left > 0:
-                    message = await receive()
+                    message = await asyncio.wait_for(receive(), SILENT_SECONDS)
                     left, more = left - len(message.get("body", b"")), message.get("more_body", False)
         await send({"type": "http.response.body", "body": b""})
 
