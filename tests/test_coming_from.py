@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from helpers.documents import class_label, saved_dataset
+from helpers.documents import class_label, parquet_table
 from warmstart.cli import main
 from warmstart.tasks.load import load_task
 
@@ -43,17 +43,18 @@ def test_the_manifest_of_fasttext_reads_its_lines(tmp_path: Path) -> None:
     assert load_task(tmp_path).train.texts == tuple(text for _, text in MAILS)
 
 
-def test_a_saved_dataset_becomes_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ``DatasetDict``, by ``warmstart init mails``."""
+def test_tables_of_the_datasets_library_become_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ``warmstart init mails_train.parquet``, with the names of labels and the other split."""
     import polars as pl
 
     monkeypatch.chdir(tmp_path)
+    assert "warmstart init mails_train.parquet" in PAGE
     for split in ("train", "test"):
         table = pl.DataFrame({"text": [text for _, text in MAILS], "label": [int(name == "other") for name, _ in MAILS]})
-        saved_dataset(Path("mails", split), table, features={"label": class_label("order", "other")})
-    Path("mails", "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    assert main(["init", "mails"]) == 0
-    assert load_task("task.yaml").labels == ("order", "other")
+        parquet_table(Path(f"mails_{split}.parquet"), table, {"label": class_label("order", "other")})
+    assert main(["init", "mails_train.parquet"]) == 0
+    task = load_task("task.yaml")
+    assert (task.labels, len(task.test)) == (("order", "other"), len(MAILS))
 
 
 def test_spans_become_tags_by_the_lines_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +19,6 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from helpers.documents import docx
 from warmstart.cli import read_command
 from warmstart.commands import COMMANDS
 from warmstart.commands.recipe import read_recipe
@@ -117,7 +115,7 @@ def fuzzed(**inputs: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
-FORMATS = ["text", "csv", "tsv", "ndjson", "parquet", "arrow", "sqlite", "docx", "pdf", "eml", "pattern"]
+FORMATS = ["text", "csv", "tsv", "ndjson", "parquet", "arrow", "eml", "pattern"]
 
 
 @fuzzed(content=BYTES, form=st.sampled_from(FORMATS), encoding=st.sampled_from(
@@ -130,27 +128,6 @@ def test_files_of_text(folder: Path, content: bytes, form: Any, encoding: str, h
     source = Source(path=str(file), format=form, encoding=encoding, header=header, pattern=pattern)
     only_our_errors(lambda: list(read_documents(source)))
     only_our_errors(lambda: read_examples(source))
-
-
-@fuzzed(form=st.sampled_from(["sqlite", "docx"]), changes=st.dictionaries(
-    st.integers(0, 8191), st.binary(min_size=1, max_size=4), max_size=4), cut=st.integers(0, 9000))  # fmt: skip
-def test_damaged_binary_files(folder: Path, form: str, changes: dict[int, bytes], cut: int) -> None:
-    """A sound file in which a few bytes have changed, or which ends early."""
-    sound = folder / f"sound.{form}"
-    if not sound.exists():
-        if form == "docx":
-            docx(sound, ["one", "two"])
-        else:
-            with sqlite3.connect(sound) as connection:
-                connection.execute("CREATE TABLE t AS SELECT 'one' AS text, 'x' AS label")
-            connection.close()
-    data = bytearray(sound.read_bytes())
-    for place, piece in changes.items():
-        data[place % len(data) : place % len(data) + len(piece)] = piece
-    (folder / "damaged.bin").write_bytes(data if cut > len(data) else data[:cut])
-    source = Source.build({"path": str(folder / "damaged.bin"), "format": form})
-    only_our_errors(lambda: read_examples(source))
-    only_our_errors(lambda: list(read_documents(source)))
 
 
 @fuzzed(content=BYTES)

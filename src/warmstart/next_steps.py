@@ -16,7 +16,7 @@ from typing import Any
 
 from warmstart.data.files import without_compression
 
-_TABLES = (".csv", ".tsv", ".ndjson", ".jsonl", ".parquet", ".sqlite", ".sqlite3", ".db")
+_TABLES = (".csv", ".tsv", ".ndjson", ".jsonl", ".parquet")
 _TEXTS = (".txt", ".md", ".text", ".eml")
 _MANIFESTS = (".yaml", ".yml")
 _MOST_ENTRIES = 2000

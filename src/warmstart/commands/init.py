@@ -30,8 +30,7 @@ class InitConfig(LabelledTableFlags):
     """Write a task.yaml from a table; it asks in a terminal, and elsewhere says what it guesses."""
 
     table: Positional[str]
-    """csv, tsv, ndjson, jsonl, parquet (also .gz, .xz), SQLite, CoNLL, lines of fastText, a folder that datasets has saved, or one
-    with a folder of texts per label"""
+    """csv, tsv, ndjson, jsonl, parquet (also .gz, .xz), CoNLL, lines of fastText, or a folder with a folder of texts per label"""
     out: Effectless[str] = "task.yaml"
     """the manifest to write"""
     type: str | None = None

@@ -4,7 +4,7 @@
     count_documents(source)  ->  the same, each with its number of words
     read_examples(source)    ->  texts and their labels, for a task
 
-- Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables, .docx, .pdf and .eml are read whole.
+- Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables and .eml are read whole.
 - ``.gz``, ``.xz``, ``.bz2``, ``.zst`` and ``.zip`` files are decompressed; a byte order mark is dropped; lines end in LF or CRLF.
 - A file that cannot be read as it should be is refused with its name, the position and what to do; no part of it is used.
 
@@ -24,13 +24,11 @@ from typing import IO, TextIO
 
 import regex
 
+from warmstart.data.class_names import refuse_saved_dataset
 from warmstart.data.files import COMPRESSED, codec_of, open_bytes, open_text, without_compression
 from warmstart.data.mail import mail_text
-from warmstart.data.pdf import pdf_text
-from warmstart.data.saved_dataset import dataset_files
 from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
 from warmstart.data.tables import label_column, read_table, text_column, without_gaps
-from warmstart.data.word_file import docx_text
 from warmstart.errors import DataError, nearest_path
 from warmstart.system.urls import is_url
 from warmstart.tokenizer.pieces import WORD_MARK
@@ -43,7 +41,15 @@ PATTERN_SECONDS = 5
 """a manifest from somebody else may have a pattern that would never end; the standard library's ``re`` has no such limit"""
 
 UNREAD = {
-    ".doc": "it is in Word's old format; save it as .docx",
+    ".pdf": "write its text with pdftotext FILE.pdf FILE.txt (poppler-utils)",
+    **dict.fromkeys((".docx", ".odt", ".rtf", ".epub"), "write its text with pandoc --to plain FILE --output FILE.txt"),
+    **dict.fromkeys(
+        (".doc", ".pptx", ".ppt"), "make a .pdf of it with soffice --headless --convert-to pdf FILE, and its text with pdftotext"
+    ),
+    **dict.fromkeys(
+        (".sqlite", ".sqlite3", ".db"),
+        "write a table with sqlite3 -header -csv FILE 'SELECT body AS text, topic AS label FROM mails' > mails.csv",
+    ),
     **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "a spreadsheet; save it as .xlsx or .csv"),
     **dict.fromkeys(
         (".7z", ".rar", ".tar", ".tgz", ".br", ".lz4"),
@@ -54,9 +60,6 @@ UNREAD = {
         "it holds no text; name another file",
     ),
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".mp3", ".mp4", ".wav", ".exe"), "it holds no text; name another file"),
-    **dict.fromkeys((".pptx", ".ppt", ".epub"), "save it as .pdf or as plain text"),
-    ".rtf": "save it as .docx or as plain text",
-    ".odt": "save it as .docx or as plain text",
 }
 """endings of files that would be taken for plain text but are not, and what to do"""
 
@@ -184,8 +187,8 @@ def source_files(source: Source) -> list[Path]:
         raise DataError(f"{source.path} is a URL, which only pretrain and tokenize read; download it first, and name the file")
     if not path.is_dir() and not has_magic(source.path):
         raise DataError(f"no such file or folder: {path}; {nearest_path(path)}check the path (it starts at {Path.cwd()})")
-    if path.is_dir() and (saved := dataset_files(path)) is not None:
-        return saved
+    if path.is_dir():
+        refuse_saved_dataset(path)
     root = source_root(source)
     inside = sorted({Path(file) for file in iglob(source.path, recursive=True)}) if not path.is_dir() else sorted(path.rglob("*"))
     files = [file for file in inside if file.is_file() and not any(part.startswith(".") for part in file.relative_to(root).parts)]
@@ -254,7 +257,7 @@ def open_prose(source: Source, file: Path, form: Format) -> Iterator[TextIO]:
         with open_text(file, source.encoding) as lines:
             yield lines
     else:
-        yield io.StringIO({"docx": docx_text, "pdf": pdf_text, "eml": mail_text}[form](file))
+        yield io.StringIO(mail_text(file))
 
 
 def _whole_text(source: Source, file: Path) -> str:
@@ -331,7 +334,7 @@ def _pairs(source: Source, file: Path) -> Iterable[tuple[str, str]]:
     if form in PROSE:
         raise DataError(
             f"{file} is {'plain text' if form == 'text' else f'a .{form} file'}, which has no labels; give a pattern with the "
-            "groups text and label, or as_label, or labels_path, or a table (csv, tsv, ndjson, parquet, sqlite)"
+            "groups text and label, or as_label, or labels_path, or a table (csv, tsv, ndjson, parquet)"
         )
     if form == "pattern":
         return _matches(source, file, ["text", "label"])

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from warmstart.config import Advanced, Config, FileInput, InFile
 
 Document = Literal["paragraph", "sentence", "line", "file"]
-Format = Literal["text", "csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "sqlite", "docx", "pdf", "eml", "pattern"]
+Format = Literal["text", "csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "eml", "pattern"]
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",
@@ -23,17 +23,12 @@ ENDINGS: dict[str, Format] = {
     ".feather": "arrow",
     ".xlsx": "xlsx",
     ".xlsm": "xlsx",
-    ".sqlite": "sqlite",
-    ".sqlite3": "sqlite",
-    ".db": "sqlite",
-    ".docx": "docx",
-    ".pdf": "pdf",
     ".eml": "eml",
 }
 """ending of a file, without .gz, .xz, .bz2, .zst or .zip -> its format if ``format`` is auto; any other ending is text"""
-PROSE: tuple[Format, ...] = ("text", "docx", "pdf", "eml")
+PROSE: tuple[Format, ...] = ("text", "eml")
 """formats without columns: documents are cut out of running text"""
-TABLE_FORMATS: tuple[Format, ...] = ("csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "sqlite")
+TABLE_FORMATS: tuple[Format, ...] = ("csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow")
 """formats of tables: one text per row"""
 
 
@@ -51,8 +46,6 @@ class TableFlags(Config):
     """the first line of a csv or tsv file names the columns; otherwise columns are numbered 1, 2, …"""
     sheet: Advanced[str | None] = None
     """the sheet of a spreadsheet; default: the only one that is not empty"""
-    sqlite_table: InFile[str | None] = None
-    """the table or view of a SQLite file; default: the only one"""
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -77,7 +70,7 @@ class Source(Config):
     """a file, or a folder or glob (books/*.txt) whose files are all read, in the order of their names (hidden ones are skipped)"""
     format: Literal["auto", Format] = "auto"
     """auto: pattern if one is given, else by the ending (.csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .parquet, .arrow, .feather,
-    .sqlite, .sqlite3, .db, .docx, .pdf, .eml; any other is text)"""
+    .eml; any other is text)"""
     encoding: str = "utf-8"
     """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
     delimiter: str | None = None
@@ -92,10 +85,6 @@ class Source(Config):
     """the column of the second text, for tasks about pairs, or of the passage that a question is about"""
     label: str = "label"
     """the column of the label, the number, the tags, the index of the right alternative, or the answer"""
-    sqlite_table: str | None = None
-    """the table or view of a SQLite file; default: the only one"""
-    query: str | None = None
-    """a SELECT to read from a SQLite file instead of a table"""
     group: str | None = None
     """the column that says which texts belong together, such as those of a document or an author"""
     separator: str = Field("|", min_length=1)
@@ -107,8 +96,8 @@ class Source(Config):
     as_label: str | None = None
     """one label for the whole source, for tasks with one file or folder per class"""
     document: Document = "paragraph"
-    """what is one text in a plain text file, a .docx, a .pdf or an .eml: a paragraph (lines without a blank line between), a
-    sentence, a line, or the file"""
+    """what is one text in a plain text file or an .eml: a paragraph (lines without a blank line between), a sentence, a line, or
+    the file"""
     pieces: bool = False
     """the lines of a plain text file are SentencePiece pieces with spaces between (▁Un ▁rom an); they are joined to words"""
     limit: int | None = Field(default=None, gt=0)
@@ -120,8 +109,6 @@ class Source(Config):
     def _agrees(self) -> Source:
         if self.as_label is not None and self.labels_path is not None:
             raise ValueError("give as_label or labels_path, not both: each of them sets the labels")
-        if self.sqlite_table is not None and self.query is not None:
-            raise ValueError("give sqlite_table or query, not both: each of them says what is read from a SQLite file")
         if self.format == "pattern" and self.pattern is None:
             raise ValueError(r"format 'pattern' needs a pattern, such as ^(?P<label>\S+) (?P<text>.*)$")
         return self

@@ -1,4 +1,4 @@
-"""Tables of texts and labels, read whole: csv and tsv (``delimited.py``), SQLite, and other formats by polars."""
+"""Tables of texts and labels, read whole: csv and tsv (``delimited.py``), and other formats by polars."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 
 import polars as pl
 
+from warmstart.data.class_names import features_in_parquet, features_of, with_names_of_labels
 from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited
 from warmstart.data.exports import refuse_export
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
-from warmstart.data.saved_dataset import features_in_parquet, features_of, with_names_of_labels
 from warmstart.data.source import ENDINGS, PROSE, Format, Source
 from warmstart.data.spreadsheet import read_json_table, read_xlsx
-from warmstart.data.sqlite import read_sqlite
 from warmstart.data.watched import COPIES, run_watched
 from warmstart.errors import DataError, suggest
 from warmstart.system.console import console
@@ -29,7 +28,7 @@ _ARROW_FILE = b"ARROW1"
 """with which Arrow's other format begins, that of random access"""
 _NAMING_TEXT = "'text: …' in a manifest, or --text-column on the command line"
 
-ALIKE = ("encoding", "delimiter", "header", "sheet", "sqlite_table", "text", "second", "alternatives", "pieces")
+ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "alternatives", "pieces")
 """settings of a ``Source`` that also hold for the next file of the same kind"""
 
 
@@ -68,15 +67,16 @@ def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
 
 
 def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
-    if form == "sqlite":
-        return read_sqlite(file, source.sqlite_table, source.query)
     if form in ("parquet", "arrow", "xlsx"):
         with open_bytes(file) as binary:
             data = binary.read()
     else:
-        text = _text(source, file, form)
+        with open_text(file, source.encoding) as lines:
+            text = lines.read()
         if form in DELIMITERS and text.strip("\x1a\0 \t\r\n"):
             return read_delimited(text, file, form, delimiter_of(source), header=source.header)
+        if form not in DELIMITERS:
+            refuse_export(text, file, source.label)
         data = text.encode() if form not in DELIMITERS else b""
     if not data.strip():
         raise DataError(f"{file} must hold a table, but is empty")
@@ -96,14 +96,6 @@ def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None
-
-
-def _text(source: Source, file: Path, form: Format) -> str:
-    with open_text(file, source.encoding) as lines:
-        text = lines.read()
-    if form in ("json", "ndjson"):
-        refuse_export(text, file, source.label)
-    return text
 
 
 def dialect_of(source: Source, file: Path) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from warmstart.system.processes import run_python
 COPIES = 8
 """bytes of memory that reading a file needs for each byte of its texts, at most"""
 READ_WITHIN_SECONDS = 120
-"""that a file may take; or a row of a query"""
+"""that a file may take"""
 _TOO_LARGE = 9
 """exit code of the process that reads a file, if its memory grows too much"""
 _WATCH = f"""

@@ -1,4 +1,4 @@
-"""Guesses the manifest of a task from a table, a saved dataset, a folder of texts or lines of fastText: columns, task type, splits.
+"""Guesses the manifest of a task from a table, a folder of texts or lines of fastText: columns, task type, splits.
 
 Every guess can be overruled. Columns are chosen by their names, and where no name is known, by what they hold: the label is the
 column with the fewest different short values, the text the string column with the longest ones.
@@ -14,11 +14,11 @@ from typing import Any
 
 import polars as pl
 
+from warmstart.data.class_names import refuse_saved_dataset
 from warmstart.data.conllu import is_conll
 from warmstart.data.files import open_bytes, without_compression
 from warmstart.data.label_cells import is_list, other_separator
 from warmstart.data.read import open_prose, source_format
-from warmstart.data.saved_dataset import dataset_files, dataset_splits
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import read_table
 from warmstart.errors import DataError, nearest_path, suggest
@@ -44,7 +44,7 @@ _SPLIT_NAMES = {"test": ("test",), "validation": ("validation", "valid", "val", 
 """what files of the other splits are called"""
 MANY_TEXTS = 5000
 """from so many on a tenth is set apart as validation texts; with fewer, cross-validation on all of them chooses"""
-_TEXT_ENDINGS = (".txt", ".text", ".md", ".eml", ".docx", ".pdf")
+_TEXT_ENDINGS = (".txt", ".text", ".md", ".eml")
 _NUMBERS = 20
 """a column with more different numbers than these holds numbers, not classes"""
 _SAMPLE = 2000
@@ -72,8 +72,6 @@ class Guess:
     """of the table; 0: not counted"""
     unread: tuple[str, ...] = ()
     """columns that also hold texts"""
-    name: str = ""
-    """of the task, if it is not that of ``train``"""
 
     def sources(self, folder: Path) -> dict[str, Any]:
         """``train``, and the other splits for which there is a file, with paths from ``folder`` on."""
@@ -89,7 +87,7 @@ class Guess:
         Without a file for it, a fifth of the texts is set apart for test, and of many texts a tenth for validation.
         """
         sources = self.sources(folder)
-        name = Path((self.name or self.train.name).removesuffix(".gz").removesuffix(".xz")).stem
+        name = Path(self.train.name.removesuffix(".gz").removesuffix(".xz")).stem
         apart = {"validation": 0.1} if self.rows >= MANY_TEXTS else {}
         head = {"name": name or "task", "type": self.type} | ({"source": self.source} if self.source else {})
         return head | {"train": sources.pop("train")} | apart | {"test": 0.2} | sources
@@ -114,21 +112,17 @@ class Guess:
 
 
 def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str | None = None) -> Guess:
-    """The guess for a table, a saved dataset, a folder with one folder of texts per label, a CoNLL file, or lines of fastText.
+    """The guess for a table, a folder with one folder of texts per label, a CoNLL file, or lines of fastText.
 
     ``flags`` and ``kind`` (the task type) overrule what would be guessed. Raises ``DataError`` if nothing can be guessed.
     """
     flags = flags or LabelledTableFlags()
     text, label = flags.text_column, flags.label_column
     if place.is_dir():
-        if (splits := dataset_splits(place)) is not None:
-            return _guess_dataset(place, splits, text, label, kind)
-        if (files := dataset_files(place)) is None:
-            return _guess_folder(place, flags.encoding)
-        return _guess_table(place, files[0], {}, text, label, kind)
+        return _guess_folder(place, flags.encoding)
     if not place.is_file():
         raise DataError(
-            f"no such file or folder: {place}; {nearest_path(place)}name a table (csv, tsv, ndjson, parquet, sqlite) or a folder "
+            f"no such file or folder: {place}; {nearest_path(place)}name a table (csv, tsv, ndjson, parquet) or a folder "
             "with one folder per label"
         )
     test, validation = _beside(place, "test"), _beside(place, "validation")
@@ -138,14 +132,13 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str |
     read = Source(path=str(place), **source)
     if source_format(read, place) in PROSE:
         return Guess("classification", place, {"pattern": _pattern(place, read), **source}, test=test, validation=validation)
-    return replace(_guess_table(place, place, source, text, label, kind), test=test, validation=validation)
+    return replace(_guess_table(place, source, text, label, kind), test=test, validation=validation)
 
 
-def _guess_table(place: Path, file: Path, source: dict[str, Any], text: str | None, label: str | None, kind: str | None) -> Guess:
-    """The guess for ``place``, a table or a saved dataset, from ``file``, the table itself or the first of the dataset."""
+def _guess_table(place: Path, source: dict[str, Any], text: str | None, label: str | None, kind: str | None) -> Guess:
     named = {name: column for name, column in (("text", text), ("label", label)) if column}
-    read = Source(path=str(file), **source, **named)
-    table = read_table(read, file, source_format(read, file))
+    read = Source(path=str(place), **source, **named)
+    table = read_table(read, place, source_format(read, place))
     if table.width < 2:
         raise DataError(
             f"{place} must have a column of texts and one of labels, separated by {_expected(place)}, but has {_columns(table)}"
@@ -162,28 +155,14 @@ def _guess_table(place: Path, file: Path, source: dict[str, Any], text: str | No
     return Guess(kind, place, source, columns=tuple(table.columns), rows=len(table), unread=unread)
 
 
-def _guess_dataset(place: Path, splits: Sequence[str], text: str | None, label: str | None, kind: str | None) -> Guess:
-    """The guess for a folder of saved datasets, one for each split."""
-    if "train" not in splits:
-        raise DataError(f"one of the splits of {place} must be called train, but they are {', '.join(splits)}; name one of them")
-    train = place / "train"
-    files = dataset_files(train)
-    assert files is not None, "a split of a saved dataset is one"
-    test, validation = (
-        next((place / name for name in _SPLIT_NAMES[split] if name in splits), None) for split in ("test", "validation")
-    )
-    return replace(
-        _guess_table(train, files[0], {}, text, label, kind), test=test, validation=validation, name=place.resolve().name
-    )
-
-
 def _guess_folder(place: Path, encoding: str | None) -> Guess:
+    refuse_saved_dataset(place)
     inside = sorted(one for one in place.iterdir() if one.is_dir() and not one.name.startswith("."))
     classes = [one.name for one in inside if any(file.suffix.lower() in _TEXT_ENDINGS for file in one.iterdir())]
     if len(classes) < 2:
         raise DataError(
             f"a folder must hold at least two folders of texts ({', '.join(_TEXT_ENDINGS)}), one per label, but {place} holds "
-            f"{len(classes)}; or name a table"
+            f"{len(classes)}; write other documents as plain text first, or name a table"
         )
     source = {"document": "file"} | ({"encoding": encoding} if encoding else {})
     return Guess("classification", place, source, classes=tuple(classes))
@@ -200,7 +179,7 @@ def _pattern(place: Path, source: Source) -> str:
         first = lines.readline(1000)
     if not first.startswith("__label__"):
         raise DataError(
-            f"{place} must be a table (csv, tsv, ndjson, jsonl, parquet, sqlite), a CoNLL file, or lines that begin with "
+            f"{place} must be a table (csv, tsv, ndjson, jsonl, parquet), a CoNLL file, or lines that begin with "
             f"__label__, but its first line is {first.strip()[:60]!r}; for other forms write the manifest by hand, with a pattern"
         )
     return FASTTEXT

@@ -34,7 +34,7 @@ def task_table(source: Source, file: Path) -> pl.DataFrame:
 
     form = source_format(source, file)
     if form in (*PROSE, "pattern"):
-        raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet, sqlite) for this task type")
+        raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet) for this task type")
     return read_table(source, file, form)
 
 

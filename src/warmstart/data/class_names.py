@@ -1,11 +1,6 @@
-"""A folder that the ``datasets`` library has written with ``save_to_disk``, without that library.
+"""Names in place of the numbers of labels, as the ``datasets`` library keeps them: beside an Arrow file, and in a parquet file.
 
-Its files:
-
-    saved/state.json         the Arrow files, in their order
-    saved/dataset_info.json  the names of the labels (``ClassLabel``), which are numbers in the Arrow files
-    saved/data-*.arrow       the rows
-    saved/dataset_dict.json  instead, in a folder of several such folders, one for each split
+A folder that it saved as a whole is refused with the way to a table.
 """
 
 from __future__ import annotations
@@ -18,56 +13,25 @@ import polars as pl
 
 from warmstart.errors import DataError
 from warmstart.system.limits import MANIFEST_BYTES, parse_json
-from warmstart.system.storage import inside, names_a_folder, read_inside
+from warmstart.system.storage import read_inside
 
-STATE, INFO, SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
-
-
-def dataset_splits(folder: Path) -> list[str] | None:
-    """The splits that a folder of several datasets names, each a folder in it; None for any other folder."""
-    if not (folder / SPLITS).is_file():
-        return None
-    names = _read(folder, SPLITS).get("splits")
-    if not isinstance(names, list) or not all(_is_split(folder, name) for name in names):
-        raise DataError(f"{folder / SPLITS} must name the folders of splits, but does not; save the dataset again")
-    return names
+_INFO = "dataset_info.json"
+_SAVED = ({"state.json", _INFO}, {"dataset_dict.json"})
+"""files that tell the folder of a saved dataset, or of its splits"""
 
 
-def dataset_files(folder: Path) -> list[Path] | None:
-    """The Arrow files of a saved dataset, in their order; None for any other folder.
-
-    Raises ``DataError`` for several datasets, and for files that are missing.
-    """
-    if splits := dataset_splits(folder):
+def refuse_saved_dataset(folder: Path) -> None:
+    """Raise ``DataError`` for a folder that ``save_to_disk`` has written."""
+    if any(all((folder / name).is_file() for name in names) for names in _SAVED):
         raise DataError(
-            f"{folder} holds the splits {', '.join(splits)} of a saved dataset; name one of them, for instance {folder / splits[0]}"
+            f"{folder} is a folder of the datasets library, which is not read; write each split as a table, with the names of "
+            f'labels: load_from_disk({str(folder)!r})[split].to_parquet(split + ".parquet")'
         )
-    if not (folder / STATE).is_file() or not (folder / INFO).is_file():
-        return None
-    state = _read(folder, STATE)
-    entries = state.get("_data_files")
-    if state.get("_indices_data_files") or not isinstance(entries, list) or not entries:
-        raise DataError(f"{folder / STATE} must list the Arrow files of the rows; save the dataset again with a recent datasets")
-    files = []
-    for entry in entries:
-        name = entry.get("filename") if isinstance(entry, Mapping) else None
-        try:
-            file = inside(folder, name)
-        except ValueError as error:
-            raise DataError(f"{folder / STATE} must list files of its own folder: {error}; save the dataset again") from None
-        if not file.is_file():
-            raise DataError(f"{folder} must hold the files that {STATE} lists, but {name!r} is missing; copy the folder again")
-        files.append(folder / str(name))
-    return files
-
-
-def _is_split(folder: Path, name: Any) -> bool:
-    return isinstance(name, str) and names_a_folder(name) and all((folder / name / file).is_file() for file in (STATE, INFO))
 
 
 def features_of(folder: Path) -> Any:
-    """What a saved dataset says of its columns; None if it says nothing."""
-    return _read(folder, INFO).get("features") if (folder / INFO).is_file() else None
+    """What ``dataset_info.json`` says of the columns of the Arrow files beside it; None if there is none."""
+    return _read(folder, _INFO).get("features") if (folder / _INFO).is_file() else None
 
 
 def features_in_parquet(metadata: Mapping[str, str]) -> Any:
