@@ -16,20 +16,7 @@ HEADERS = (
     *[""] * 6, "Origin: http://[\r\n", "Origin: http://127.0.0.1\r\n", "Origin: null\r\n" * 2, f"Origin: {'[' * 9_000}\r\n",
     "Authorization: Basic =\r\n", "Authorization: Bearer \x7f\r\n", "Authorization: Basic Og==\r\n" * 2,
 )  # fmt: skip
-PATHS = (
-    "predict",
-    "tokens",
-    "map",
-    "attention",
-    "explain",
-    "generate",
-    "nearest",
-    "probe",
-    "compare",
-    "embed",
-    "reload",
-    "nothing",
-)
+PATHS = ("predict", "tokens", "explain", "generate", "nearest", "embed", "reload", "nothing")
 
 
 def hostile_request(draw: random.Random) -> bytes:

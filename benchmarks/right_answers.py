@@ -86,18 +86,8 @@ class RightAnswers:
         }
         self.vectors = embed(load_bundle(models.place / "vectors"), self.texts[:EMBEDDED]).numpy()
         self.continued = dict(_continuations(loaded["writer"], self.texts[:PROMPTS]))
-        plain = {
-            "predict": 8,
-            "tokens": 2,
-            "attention": 2,
-            "map": 1,
-            "explain": 1,
-            "generate": 2,
-            "stream": 2,
-            "embed": 2,
-            "compare": 2,
-        }
-        self.weights = {False: plain, True: plain | {"nearest": 2, "probe": 2}}
+        plain = {"predict": 10, "tokens": 2, "explain": 1, "generate": 2, "stream": 2, "embed": 2}
+        self.weights = {False: plain, True: plain | {"nearest": 2}}
         """whether the server knows training texts -> kinds of requests, and how often each is chosen"""
 
     def question(self, draw: random.Random, *, texts_known: bool) -> tuple[str, Question]:
@@ -123,20 +113,9 @@ class RightAnswers:
         return True
 
     def _predict(self, draw: random.Random) -> Question:
-        places = self._some(draw)
-        body = {"model": "bert", "inputs": [self.texts[i] for i in places]}
-        return "predict", body, lambda text: self.are_right("bert", places, json.loads(text)["predictions"])
-
-    def _compare(self, draw: random.Random) -> Question:
-        places = self._some(draw)
-        labels = [draw.choice([*LABELS, None]) for _ in places]
-        body = {"model": "bert", "other": "other", "inputs": [self.texts[i] for i in places], "labels": labels}
-
-        def check(text: str) -> bool:
-            both = json.loads(text)["predictions"]
-            return all(self.are_right(name, places, found) for name, found in zip(("bert", "other"), both, strict=True))
-
-        return "compare", body, check
+        model, places = draw.choice([*self.labelled]), self._some(draw)
+        body = {"model": model, "inputs": [self.texts[i] for i in places]}
+        return "predict", body, lambda text: self.are_right(model, places, json.loads(text)["predictions"])
 
     def _embed(self, draw: random.Random) -> Question:
         places = draw.choices(range(len(self.vectors)), k=draw.randrange(1, 10))
@@ -165,19 +144,9 @@ class RightAnswers:
         given = draw.choice(self.texts)
         return "tokens", {"texts": [given]}, lambda text: [one["token"] for one in json.loads(text)["tokens"][0]] == given.split()
 
-    def _attention(self, draw: random.Random) -> Question:
-        def check(text: str) -> bool:
-            weights = np.array(json.loads(text)["weights"])  # (L, H, T, T)
-            return bool(np.allclose(weights.sum(axis=-1), 1, atol=0.05))
-
-        return "attention", {"text": _short(draw.choice(self.texts))}, check
-
     def _explain(self, draw: random.Random) -> Question:
         given = _short(draw.choice(self.texts))
         return "explain", {"text": given}, lambda text: [one.strip() for one in json.loads(text)["words"]] == given.split()
-
-    def _map(self, draw: random.Random) -> Question:
-        return "map", {"text": " ".join(draw.sample(self.texts, 3))}, lambda text: len(json.loads(text)["words"]) >= 3
 
     def _nearest(self, draw: random.Random) -> Question:
         def check(text: str) -> bool:
@@ -185,10 +154,6 @@ class RightAnswers:
             return len(cosines) == 5 and cosines == sorted(cosines, reverse=True)
 
         return "nearest", {"inputs": [draw.choice(self.texts)]}, check
-
-    def _probe(self, draw: random.Random) -> Question:
-        body = {"inputs": [draw.choice(self.texts)]}
-        return "probe", body, lambda text: all(one["label"] in LABELS for one in json.loads(text)["probes"][0])
 
 
 def _short(text: str) -> str:

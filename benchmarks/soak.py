@@ -38,7 +38,7 @@ LIFE = 20.0
 """seconds of load after which the other server is killed"""
 RELOADS = 20.0
 """seconds between two times that a model is loaded again"""
-NOT_READY = ("nearest", "probe")
+NOT_READY = ("nearest",)
 """what may answer 503 after a model was loaded, while the server reads texts for it"""
 
 

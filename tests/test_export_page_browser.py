@@ -16,11 +16,9 @@ import pytest
 import torch
 
 from helpers.browser import CHROMIUM, IN_A_BROWSER
-from helpers.curves import curve_of
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import bases
 from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded, watched_page
-from helpers.races import race_result
 from helpers.restarts import adapt_record
 from warmstart.adapters import insert_adapter
 from warmstart.adapters.bottleneck import BottleneckConfig
@@ -272,7 +270,7 @@ def real_texts(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def hostile(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page whose labels, card and charts try to run a script; it has guarantees, a race, a curve and restarts."""
+    """A page whose labels and card try to run a script; it has guarantees."""
     place, labels = tmp_path_factory.mktemp("hostile"), (HOSTILE, "milk", "10")
     held_out = tuple((0.34 + i / 320, i > 80) for i in range(200))
     raced = adapt_record(chosen=True, score=0.7, seed=6, settings={"method": HOSTILE})
@@ -282,9 +280,6 @@ def hostile(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> P
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
         save(bundle, place / "cups" / "bundle")
-    (place / "cups" / "race.json").write_text(json.dumps(race_result({"full": 0.8, HOSTILE: 0.72}).to_dict()))
-    curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", f" {HOSTILE}"))
-    (place / "cups" / "curve.json").write_text(json.dumps(curve.to_dict()))
     write_model_page(bundle, str(place / "cups"), f"cups {HOSTILE}", place / "cups.html")
     return place / "cups.html"
 
@@ -296,9 +291,6 @@ def use_everything(page: Any) -> None:
     page.wait_for_selector("#classify-results li:nth-child(2)")
     page.get_by_role("button", name="Why?").last.click()
     page.wait_for_selector(".heat span")
-    page.click("#race [type=submit]")
-    page.wait_for_selector("#race-results tbody tr")
-    page.wait_for_selector("#race-curve figure")
     page.click("#checks [type=submit]")
     page.wait_for_selector("#checks-card:not([hidden])")
     page.click("#checks-card summary")

@@ -13,7 +13,6 @@ import pytest
 
 from helpers.browser import CHROMIUM, IN_A_BROWSER
 from helpers.fits import fit_result
-from helpers.models import SENTENCES
 from helpers.mutants import LABELS
 from warmstart.studies.lab.measure import softmax_weights
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -197,7 +196,7 @@ def test_a_text_is_written_and_goes_on_another_way(page: Any) -> None:
 
 
 def test_the_evidence_of_a_model_is_shown(page: Any) -> None:
-    """Checks, the card, accuracy by confidence, drawn and as a table, and findings as text; a model without them says so."""
+    """Checks, the card, how well confidence fits, and findings as text; a model without them says so."""
     submit(page, "checks")
     page.wait_for_selector("#checks-files tbody tr")
     right = "Right on 70 of 100 new texts (likely 55 to 82), by 40 test texts."
@@ -205,20 +204,13 @@ def test_the_evidence_of_a_model_is_shown(page: Any) -> None:
     assert re.search(r"It passes \d+ checks", page.locator("#checks-files caption").inner_text())
     page.click("#checks-card summary")
     assert "cups" in page.locator("#checks-card pre").inner_text()
-    page.wait_for_selector("#checks-calibration tbody tr")
-    rows = rows_of(page, "#checks-calibration")
-    assert (len(rows), rows[0]) == (10, ["33.2%", "0.0%", "0.0 to 16.1", "20"])
-    assert sum(int(row[-1]) for row in rows) == 200
-    drawing = page.locator("#checks-calibration figure svg")
-    assert [drawing.locator(one).count() for one in ("circle", "line.whisker", "line.even")] == [10, 10, 1]
-    assert "Of 200 held-out texts, which chose nothing, 59.5% are right." in page.locator("#checks-calibration-about").inner_text()
+    about = page.locator("#checks-calibration p")
+    assert about.inner_text().startswith("Of 200 held-out texts, which chose nothing, 59.5% are right. Calibration error ")
     assert page.locator("#checks-audit li").all_inner_texts() == ["warning: 2 texts of <b>train</b> are in test, too."]
     page.select_option("#checks-model", "number")
     submit(page, "checks")
     page.wait_for_function("() => document.querySelector('#checks-audit p').textContent.includes('was not audited')")
-    assert "--calibration-fraction 0.5" in page.locator("#checks-calibration-about").inner_text()
-    assert page.locator("#checks-calibration .scroll").is_hidden()
-    assert page.locator("#checks-calibration figure").is_hidden()
+    assert "--calibration-fraction 0.5" in about.inner_text()
 
 
 def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,108 +228,17 @@ def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any
         assert "warmstart serve" not in page.locator("#verdict").inner_text()
 
 
-def test_the_race_the_curve_and_the_restarts_of_a_model_are_shown(page: Any) -> None:
-    """Findings, scores and intervals, drawn for each method and as tables with the same figures; what was saved is marked."""
-    assert page.locator("#race-model option").all_inner_texts() == ["cups"]
-    submit(page, "race")
-    page.wait_for_selector("#race-results:not([hidden]) tbody tr")
-    assert page.locator("#race-results tbody th").all_inner_texts() == ["full", "lora", "<b>probe</b>"]
-    assert page.locator("#race-results tbody td:nth-child(2)").all_inner_texts() == ["81.0%", "80.0%", "73.0%"]
-    assert page.locator("#race-results tr.saved").count() == 1
-    assert "60 labels, 3 seeds. This model is full." in page.locator("#race-summary").inner_text()
-    assert page.locator("#race-findings li").first.inner_text().startswith("Use ")
-    rows = {row[0]: row[1:] for row in rows_of(page, "#race-curve")}
-    assert {*rows} == {"lp-ft", "lp-ft <i>small</i>", "from scratch", "from scratch <i>small</i>"}
-    assert page.locator("#race-curve thead th").all_inner_texts() == ["Method", "16 labels", "64 labels", "256 labels"]
-    assert [cell.split()[0] for cell in rows["from scratch"]] == ["80.0%", "84.0%", "89.0%"]
-    curves = page.locator("#race-curve figure")
-    assert (curves.count(), *(curves.first.locator(one).count() for one in ("circle", "line.whisker"))) == (4, 3, 3)
-    restarts = rows_of(page, "#race-restarts")
-    assert restarts[1] == ["pretrained", "6", "90.0%", "70.0%"]
-    assert [row[0] for row in restarts] == ["pretrained"] * 3 + ["from scratch"] * 3
-    assert page.locator("#race-restarts tr.saved").all_inner_texts() == ["\t".join(restarts[1])]
-    assert "that of seed 6, marked" in page.locator("#race-restarts-about").inner_text()
-    assert page.locator("#race-restarts figure").first.locator("circle").count() == 6
-    assert page.locator("#race-restarts circle.saved").count() == 2
-
-
-def compared(page: Any, *lines: str, shown: str) -> None:
-    """Compare on these lines, until something is shown."""
-    page.fill("#classify-texts", "\n".join(lines))
-    submit(page, "compare")
-    page.wait_for_selector(shown)
-
-
-def test_two_models_are_compared(page: Any) -> None:
-    """On lines with a label by class, length and slice; an unknown label is named; without labels by how often they agree."""
-    page.click("#tab-compare")
-    page.select_option("#compare-other", "cups")
-    compared(
-        page, *(f"{LABELS[i % 2]}\t{SENTENCES[i % 4]} {i}" for i in range(24)), "no label", shown="#compare-errors tbody tr"
-    )  # fmt: skip
-    names = page.locator("#compare-errors tbody th").all_inner_texts()
-    assert names[:3] == ["All", *sorted(LABELS[:2])]
-    assert all(re.fullmatch(r"\d+( to \d+)? words?", name) for name in names[3:])
-    assert rows_of(page, "#compare-errors")[0][:2] == ["All", "24"]
-    about = page.locator("#compare-about").inner_text()
-    assert re.match(r"Of 24 labelled texts, cups is right on \d+ \(", about)
-    assert "Only the first is right on 0, only the second on 0: p = 1.000 by a sign test." in about
-    assert page.locator("#compare-results caption").inner_text() == "They agree on 25 of 25 (100%)."
-    assert page.locator("#compare-results tbody td:last-child").first.inner_text() == LABELS[0]
-    page.check("#compare-sliced")
-    sliced = [f"{LABELS[0]}\t{('web', '<b>book</b>')[i % 2]}\ttea {i}" for i in range(6)]
-    compared(page, *sliced, f"{LABELS[1]}\tmilk", "water", shown="#compare-errors tbody tr.slice")
-    assert page.locator("#compare-errors tr.slice").all_inner_texts()[0].split("\t")[:2] == ["slice: <b>book</b>", "3"]
-    assert page.locator("#compare-errors tr.slice th").all_inner_texts() == ["slice: <b>book</b>", "slice: web"]
-    page.uncheck("#compare-sliced")
-    compared(page, f"{LABELS[0]}\ttea", "nonsense\tmilk", shown="#classify .error:not([hidden])")
-    assert "'nonsense'" in page.locator("#classify .error").inner_text()
-    compared(page, "tea", "milk", shown="#compare-results:not([hidden])")
-    assert page.locator("#compare-errors").is_hidden()
-    page.uncheck("#compare-labelled")
-    compared(page, "tea\tmilk", shown="#compare-results td:has-text('milk')")  # a pair
-    assert page.locator("#compare-slices").is_hidden()
-    page.select_option("#compare-other", "number")
-    assert page.locator("#compare-choice").is_hidden()
-    compared(page, "tea", "milk", shown="#compare-results caption:has-text('They agree on 0 of 2')")
-
-
-def test_attention_and_what_each_layer_knows_are_shown(page: Any) -> None:
-    """The weights of a row add up to 1, whichever head is chosen; a label, its probability and the accuracy for every layer."""
-    page.fill("#look-text", "She holds the cat")
-    submit(page, "look")
-    page.wait_for_selector("#look-weights tbody tr")
-    tokens = page.locator("#look-weights tbody tr").count()
-    for layer in ("-1", "0"):
-        page.select_option("#look-layer", layer)
-        page.select_option("#look-head", "0")
-        row = page.locator("#look-weights tbody tr").nth(1).locator("td span").all_text_contents()
-        assert len(row) == tokens
-        assert sum(map(float, row)) == pytest.approx(1, abs=0.05)
-    page.get_by_role("button", name="What each layer knows").press("Enter")
-    page.wait_for_selector("#look-probes tbody tr")
-    rows = rows_of(page, "#look-probes")
-    assert [row[0] for row in rows[:2]] == ["embedding", "block 1"]
-    assert all(row[1] in LABELS and row[2].endswith("%") and " to " in row[-1] for row in rows)
-    about = page.locator("#look-probes-about").inner_text()
-    for words in ("fitted on 6 training texts", "of 12 others", "the most frequent label: 33.3%"):
-        assert words in about
-    page.select_option("#look-model", "number")
-    assert page.locator("#look-probes").is_hidden()
-    assert page.locator("#look-probe").is_hidden()
-
-
 def test_what_explains_the_network_is_folded_until_it_is_asked_for(browser: Any, address: str) -> None:
     """By keyboard, or by an address that names it."""
     page = browser.new_page()
     page.goto(address)
-    inside = page.locator("#inside > summary")
-    assert page.locator("#look, #map, #learn").evaluate_all("(all) => all.map((one) => one.checkVisibility())") == [False] * 3
+    inside, experiment = page.locator("#inside > summary"), page.locator("#learn-experiment")
+    assert experiment.is_hidden()
     inside.press("Enter")
-    assert page.locator("#look-text").is_visible()
+    assert experiment.is_visible()
     inside.press("Enter")
-    page.goto(f"{address}#look?t=She+holds+the+cat&m=cups")
-    page.wait_for_selector("#look-weights tbody tr")
+    page.goto(f"{address}#learn")
+    experiment.wait_for()
     page.close()
 
 
@@ -352,36 +253,6 @@ def test_texts_of_none_of_the_labels_are_said_to_be(page: Any) -> None:
     shown = page.locator("#classify-results li").all_inner_texts()
     assert ["like those of none of the labels" in text for text in shown] == [True, False]
     assert page.locator("#classify-summary").inner_text() == f"{LABELS[0]}: 2 · like those of none of the labels: 1"
-
-
-def test_words_are_drawn_on_a_map(page: Any) -> None:
-    """By the embedding or in context; no label lies on another one, and a table says the same."""
-    page.fill("#map-text", " ".join(SENTENCES) + " <i>dogs</i>")
-    submit(page, "map")
-    page.wait_for_selector("#map .status:has-text('words')")
-    words = page.locator("#map svg text").all_text_contents()
-    assert {"cat", "river", "i"} <= {*words}
-    boxes = page.evaluate(
-        "[...document.querySelectorAll('#map svg text:not([visibility])')].map((one) => one.getBoundingClientRect().toJSON())"
-    )
-    assert len(boxes) > 5
-    for i, one in enumerate(boxes):
-        for other in boxes[:i]:
-            assert (
-                one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1
-                or one["bottom"] <= other["top"] + 1 or other["bottom"] <= one["top"] + 1
-            )  # fmt: skip
-    page.click("#map-table summary")
-    assert page.locator("#map-table tbody th").all_inner_texts() == words
-    before = page.locator("#map-table tbody").inner_text()
-    page.select_option("#map-layer", "2")
-    submit(page, "map")
-    page.wait_for_function("(before) => document.querySelector('#map-table tbody').innerText !== before", arg=before)
-    assert "of the variance" in page.locator("#map figcaption").inner_text()
-    page.fill("#map-text", "one")
-    submit(page, "map")
-    page.wait_for_selector("#map .error:not([hidden])")
-    assert "at least 3 different words" in page.locator("#map .error").inner_text()
 
 
 def shown_weights(page: Any) -> list[list[float]]:
@@ -452,24 +323,7 @@ def fill_every_panel(page: Any) -> None:
     submit(page, "write")
     page.wait_for_selector("#write .status:has-text('5 tokens')")
     page.click("#write-text button:nth-of-type(1)")
-    page.fill("#look-text", "She holds the cat")
-    submit(page, "look")
-    page.wait_for_selector("#look-weights tbody tr")
-    page.click("#look-probe")
-    page.wait_for_selector("#look-probes tbody tr")
-    page.click("#tab-compare")
-    page.select_option("#compare-other", "cups")
-    page.fill("#classify-texts", "\n".join(f"{LABELS[i % 3]}\t{SENTENCES[i % 4]} {i}" for i in range(24)))
-    submit(page, "compare")
-    page.wait_for_selector("#compare-errors tbody tr")
     page.select_option("#learn-experiment", "two heads")
-    page.fill("#map-text", " ".join(SENTENCES))
-    submit(page, "map")
-    page.wait_for_selector("#map-table:not([hidden])")
-    page.click("#map-table summary")
-    submit(page, "race")
-    page.wait_for_selector("#race-results tbody tr")
-    page.evaluate("document.querySelector('#classify-rows').hidden = false")  # beside those of another tab
 
 
 SIDEWAYS = """(panel) => [panel, ...panel.querySelectorAll("*")]
@@ -481,7 +335,7 @@ SIDEWAYS = """(panel) => [panel, ...panel.querySelectorAll("*")]
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (390, "dark"), (1000, "light")])
 def test_everyone_can_read_it(width: int, scheme: str, browser: Any, address: str) -> None:
-    """axe finds no serious violation, and nothing is pushed sideways but the weights, which are as wide as a text."""
+    """axe finds no serious violation, and nothing is pushed sideways."""
     axe = importlib.import_module("axe_playwright_python.sync_playwright")
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
@@ -491,8 +345,8 @@ def test_everyone_can_read_it(width: int, scheme: str, browser: Any, address: st
     assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
     panels = {panel.get_attribute("id"): panel.evaluate(SIDEWAYS) for panel in page.query_selector_all("main section[id]")}
-    assert len(panels) >= 7
-    assert width == 1000 or {name: wide for name, wide in panels.items() if set(wide) - {"look-weights"}} == {}
+    assert {*panels} == {"classify", "write", "checks", "learn"}
+    assert width == 1000 or not any(panels.values()), panels
     context.close()
 
 

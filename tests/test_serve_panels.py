@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from helpers.browser import CHROMIUM, IN_A_BROWSER
-from helpers.mutants import LABELS
 from warmstart.errors import ModelError
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -19,7 +18,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'ser
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
 
 from helpers.served_page import opened_page, page_models, serving, submit  # noqa: E402
-from warmstart.serve import app, replies  # noqa: E402
+from warmstart.serve import app  # noqa: E402
 from warmstart.serve.app import Server  # noqa: E402
 from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
 
@@ -89,33 +88,8 @@ def test_writing_shows_a_refusal_and_an_error_on_the_way(page: Any, monkeypatch:
     assert page.locator("#write .error").is_hidden()
 
 
-def test_looking_at_too_long_a_text_shows_why_not(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And then a shorter text is shown."""
-    monkeypatch.setattr(replies, "MOST_TOKENS", 12)
-    page.fill("#look-text", "tea " * 20)
-    assert "attention is shown for at most 12 tokens" in shown_error(page, "look")
-    assert page.locator("#look-weights").is_hidden()
-    page.fill("#look-text", "tea for two")
-    submit(page, "look")
-    page.wait_for_selector("#look-weights tbody tr")
-    assert page.locator("#look .error").is_hidden()
-
-
-def test_a_damaged_race_and_a_damaged_card_are_said(page: Any, models: list[ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The curve and the restarts of the same model are shown beside the error; of an examination nothing half is shown."""
-    file = models[0].race_file
-    assert file is not None
-    sound = file.read_bytes()
-    try:
-        file.write_text("{")
-        assert "run the same race again" in shown_error(page, "race")
-    finally:
-        file.write_bytes(sound)
-    assert page.locator("#race-curve figure").count() == 4
-    assert page.locator("#race-results").is_hidden()
-    submit(page, "race")
-    page.wait_for_selector("#race-results tbody tr")
-    assert page.locator("#race .error").is_hidden()
+def test_a_damaged_card_is_said(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an examination nothing half is shown."""
 
     def damaged(model: ServedModel) -> str:
         raise ModelError("the card cannot be read; export the model again")
@@ -128,9 +102,8 @@ def test_a_damaged_race_and_a_damaged_card_are_said(page: Any, models: list[Serv
 def test_a_server_that_is_gone_is_said(page: Any) -> None:
     """In every panel that asks it."""
     page.route("**/api/**", lambda route: route.abort())
-    for field in ("classify-texts", "look-text", "map-text"):
-        page.fill(f"#{field}", "She holds the cat")
-    for panel in ("classify", "write", "look", "map", "race", "checks"):
+    page.fill("#classify-texts", "She holds the cat")
+    for panel in ("classify", "write", "checks"):
         assert shown_error(page, panel) == "the server does not answer", panel
 
 
@@ -165,8 +138,8 @@ def test_what_was_written_outlives_a_reload_and_has_an_address(page: Any, addres
     page.wait_for_selector("#classify-results li")
     shared = page.url
     assert shared.endswith("#classify?t=I+would+like+tea&m=cups")
-    page.evaluate("location.hash = '#look'")
-    assert page.locator("#look-text").input_value() == "I would like tea"
+    page.evaluate("location.hash = '#write'")
+    assert page.locator("#write-prompt").input_value() == "I would like tea"
     page.reload()
     assert page.locator("#classify-texts").input_value() == "I would like tea"
     page.goto("about:blank")
@@ -185,7 +158,7 @@ def test_one_input_has_its_results_as_tabs(page: Any, address: str) -> None:
         "request", lambda one: asked.append(one.url.rpartition("/")[2]) if "/api/" in one.url and one.method == "POST" else None
     )
     tabs, chosen = page.locator("#classify [role=tab]"), page.locator("#classify [role=tab][aria-selected=true]")
-    assert tabs.all_inner_texts() == ["Answer", "Why?", "Alike", "Compare"]
+    assert tabs.all_inner_texts() == ["Answer", "Why?", "Alike"]
     page.fill("#classify-texts", "I would like tea")
     submit(page, "classify")
     page.wait_for_selector("#classify-results .bar")
@@ -198,11 +171,9 @@ def test_one_input_has_its_results_as_tabs(page: Any, address: str) -> None:
     page.click("#tab-alike")
     page.wait_for_selector("table.nearest tbody tr")
     assert page.get_by_role("tabpanel").get_attribute("aria-labelledby") == "tab-alike"
-    page.click("#tab-compare")
-    page.wait_for_selector("#compare-results tbody tr")
     page.click("#tab-why")
-    assert asked == ["predict", "explain", "nearest", "predict", "predict"]
-    for name, shown in {"why": ".heat span", "alike": "table.nearest td", "compare": "#compare-results td"}.items():
+    assert asked == ["predict", "explain", "nearest"]
+    for name, shown in {"why": ".heat span", "alike": "table.nearest td"}.items():
         page.goto("about:blank")
         page.goto(f"{address}#{name}?t=milk&m=cups")
         page.wait_for_selector(f"#classify {shown}")
@@ -225,7 +196,7 @@ def tab_to(page: Any, selector: str, key: str = "") -> None:
 
 
 def test_no_panel_needs_a_mouse(page: Any) -> None:
-    """From the link past the header; a token's table and another way from it; layers by arrow keys; models, texts and tables."""
+    """From the link past the header; a token's table and another way from it."""
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     tab_to(page, "#classify-texts")
@@ -247,38 +218,6 @@ def test_no_panel_needs_a_mouse(page: Any) -> None:
     page.wait_for_selector("#write .status:has-text('5 tokens')")
     assert page.locator("#write-text > span").inner_text().startswith("She holds")
 
-    tab_to(page, "#look-text")
-    page.keyboard.type("She holds the cat")
-    tab_to(page, "#look [type=submit]", "Enter")
-    page.wait_for_selector("#look-weights tbody tr")
-    before = page.locator("#look-weights tbody").inner_html()
-    tab_to(page, "#look-layer", "Home")
-    assert page.locator("#look-layer").input_value() == "0"
-    assert page.locator("#look-weights tbody").inner_html() != before
-    tab_to(page, "#look-weights")  # which can be scrolled by arrow keys
-    page.keyboard.press("Shift+Tab")
-    assert page.evaluate("document.activeElement.id") == "look-head"
-    page.locator("#look-text").focus()
-    tab_to(page, "#look-probe", "Enter")
-    page.wait_for_selector("#look-probes tbody tr")
-
-    page.fill("#classify-texts", f"{LABELS[0]}\tShe holds the cat\n{LABELS[1]}\tmilk")
-    page.locator("#classify-texts").focus()
-    tab_to(page, "#tab-classify", "ArrowLeft")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#compare-results tbody tr")
-    tab_to(page, "#compare-other", "Home")
-    assert page.locator("#compare-other").input_value() == "cups"
-    page.locator("#classify-texts").press("Control+Enter")
-    page.wait_for_selector("#compare-errors tbody tr")
-    assert page.locator("#compare-about").inner_text().startswith("Of 2 labelled texts")
-    tab_to(page, "#compare-labelled", "Space")
-    assert not page.locator("#compare-labelled").is_checked()
-    page.locator("#classify-texts").press("Control+Enter")
-    page.wait_for_function("() => document.querySelector('#compare-errors').hidden")
-    page.wait_for_selector("#compare-results")
-    tab_to(page, "#compare-results")
-
 
 # ------------------------------------------------------------------------------------------------ from right to left
 
@@ -297,7 +236,7 @@ def is_from_right_to_left(place: dict[str, Any]) -> bool:
 
 def test_hebrew_is_read_from_right_to_left(page: Any) -> None:
     """In the fields, in results, in the words of an explanation, and in what a model writes; what is around stays as it was."""
-    for field in ("classify-texts", "write-prompt", "look-text", "map-text"):
+    for field in ("classify-texts", "write-prompt"):
         page.fill(f"#{field}", HEBREW)
         assert page.locator(f"#{field}").evaluate("(area) => getComputedStyle(area).direction") == "rtl", field
     page.fill("#classify-texts", f"{HEBREW}\nShe holds the cat")
@@ -318,10 +257,5 @@ def test_hebrew_is_read_from_right_to_left(page: Any) -> None:
     assert page.locator("#write-text").evaluate("(text) => getComputedStyle(text).direction") == "rtl"
     prompt, token = (page.locator(f"#write-text > {one}").first.bounding_box() for one in ("span", "button"))
     assert token["x"] + token["width"] <= prompt["x"] + prompt["width"]
-    page.click("#tab-compare")
-    page.select_option("#compare-other", "cups")
-    submit(page, "compare")
-    page.wait_for_selector("#compare-results tbody tr")
-    assert is_from_right_to_left(page.locator("#compare-results td.text").first.evaluate(PLACES))
     assert page.evaluate("getComputedStyle(document.body).direction") == "ltr"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

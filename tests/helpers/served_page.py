@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 import time
@@ -16,10 +15,8 @@ import numpy as np
 import pytest
 import uvicorn
 
-from helpers.curves import curve_of
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
-from helpers.races import race_result
 from helpers.restarts import adapt_record
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
@@ -44,7 +41,7 @@ def page_task() -> Task:
 
 
 def page_models(place: Path, tokenizer: Tokenizer) -> list[ServedModel]:
-    """One that labels texts, with texts for guarantees, a race and a curve; one that gives numbers; one that writes."""
+    """One that labels texts, with texts for guarantees; one that gives numbers; one that writes."""
     found = bases(tokenizer)
     held_out = tuple((0.3 + i / 300, i > 80) for i in range(200))
     findings = (FindingRecord(severity="warning", sentence="2 texts of <b>train</b> are in test, too."),)
@@ -59,10 +56,6 @@ def page_models(place: Path, tokenizer: Tokenizer) -> list[ServedModel]:
         (place / "text.txt").write_text("\n\n".join(SENTENCES), encoding="utf-8")
         corpus = Corpus(str(place / "text.txt"))
         found_at = {name: save(bundle, place / name / "bundle").parent for name, bundle in wanted.items()}
-        scores = {"full": 0.8, "<b>probe</b>": 0.72, "lora": 0.79}
-        (place / "cups" / "race.json").write_text(json.dumps(race_result(scores).to_dict()))
-        curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " <i>small</i>"))
-        (place / "cups" / "curve.json").write_text(json.dumps(curve.to_dict()))
         return [ServedModel.open(str(path), name, [page_task()], corpus) for name, path in found_at.items()]
 
 
@@ -107,5 +100,5 @@ def opened_page(browser: Any, address: str) -> Iterator[Any]:
 
 
 def submit(page: Any, panel: str) -> None:
-    """Press the button of a panel, or the tab that compares what stands in the box."""
-    page.click("#tab-compare" if panel == "compare" else f"#{panel} [type=submit]")
+    """Press the button of a panel."""
+    page.click(f"#{panel} [type=submit]")

@@ -7,20 +7,13 @@
     GET  /api/models        what is served, and what each model can do
     GET  /api/card          a model card, in Markdown
     GET  /api/guarantees    error rates that can be guaranteed, and the share of texts that is then labelled
-    GET  /api/race          what the methods scored in the race that a model came from
-    GET  /api/curve         the scores by number of labels in the run of ``curve`` in which a model lies
-    GET  /api/restarts      what each seed scored in the run of ``adapt`` that a model came from
     GET  /api/checks        what ``warmstart doctor`` finds
     GET  /api/evidence      what the audit of the data found, and whether confidence is calibrated, from a model's record
     POST /api/predict       predictions with calibrated probabilities; abstains for a guarantee
-    POST /api/compare       what two models predict, and how often each is right on labelled texts, by class, slice and length
     POST /api/nearest       the training texts that are nearest to texts
-    POST /api/probe         what a linear probe on each layer makes of texts
     POST /api/generate      a continuation with the probable tokens at every step; whole, or as server-sent events
     POST /api/embed         vectors
     POST /api/explain       the importance of each word
-    POST /api/attention     how much each token attends to each, by layer and head
-    POST /api/map           the words of a text on a map
     POST /api/tokens        how texts are split
     POST /api/reload        load a model again from its folder
 
@@ -50,31 +43,21 @@ from warmstart.errors import WarmstartError
 from warmstart.serve.answers import add_errors
 from warmstart.serve.bodies import (
     Body,
-    CompareBody,
     ExplainBody,
     GenerateBody,
-    MapBody,
     NearestBody,
     PredictBody,
-    ProbeBody,
-    TextBody,
     TextsBody,
 )
 from warmstart.serve.computing import BusyError, Computer
-from warmstart.serve.errors_by_class import check_slices, check_true_labels, compare_errors
 from warmstart.serve.evidence import evidence_of
 from warmstart.serve.forms import ANSWERS, EVENTS
 from warmstart.serve.guard import AccessRules, App, Guard
-from warmstart.serve.layer_probes import LayerProbes
-from warmstart.serve.learning_curve import read_curve
 from warmstart.serve.metrics import Metered, Metrics
-from warmstart.serve.nearest import TrainingTexts
 from warmstart.serve.openapi import describe_answers
 from warmstart.serve.pages import add_page
-from warmstart.serve.race import read_race
 from warmstart.serve.reading import BackgroundReader, NotReadyError
 from warmstart.serve.replies import (
-    attention_of,
     checks_of,
     explanation_of,
     guarantees_of,
@@ -84,9 +67,7 @@ from warmstart.serve.replies import (
     vectors_of,
     write_on,
 )
-from warmstart.serve.restarts import restarts_of
 from warmstart.serve.served import ServedModel, ServedModels
-from warmstart.serve.word_map import word_map
 from warmstart.tasks.predict import Unread
 
 ModelName = Annotated[str | None, Query(max_length=1_000)]
@@ -109,12 +90,10 @@ class Server:
     def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int) -> None:
         self.models, self.metrics = models, Metrics()
         self.computer = Computer(batch_tokens, wait_seconds, queue, self.metrics.observe_batch)
-        self.training_texts = BackgroundReader(self.computer, TrainingTexts)
-        self.layer_probes = BackgroundReader(self.computer, LayerProbes)
+        self.training_texts = BackgroundReader(self.computer)
         for model in models:
-            for ability, reader in (("nearest", self.training_texts), ("probe", self.layer_probes)):
-                if ability in model.abilities:
-                    reader.start(model)
+            if "nearest" in model.abilities:
+                self.training_texts.start(model)
         self.generating = ThreadPoolExecutor(STREAMS, thread_name_prefix="generation")
         self.streams = 0
 
@@ -152,7 +131,6 @@ class Server:
         """Finish what has begun."""
         self.generating.shutdown(cancel_futures=True)
         self.training_texts.close()
-        self.layer_probes.close()
         self.computer.stop()
 
 
@@ -168,12 +146,10 @@ def make_app(server: Server, rules: AccessRules) -> App:
     add_errors(app)
     _add_busy(app)
     _add_facts(app, server)
-    _add_origins(app, server)
     _add_predictions(app, server)
-    _add_insights(app, server)
     _add_generation(app, server)
     add_page(app, server.models)
-    describe_answers(app, rules, ANSWERS, {"/api/generate": EVENTS}, later=("/api/nearest", "/api/probe"))
+    describe_answers(app, rules, ANSWERS, {"/api/generate": EVENTS}, later=("/api/nearest",))
     known = {path for route in app.routes if (path := getattr(route, "path", None))}
     return Metered(Guard(app, rules), server.metrics, known.__contains__)
 
@@ -227,27 +203,6 @@ def _add_facts(app: FastAPI, server: Server) -> None:
         return {"model": name}
 
 
-def _add_origins(app: FastAPI, server: Server) -> None:
-    @app.get("/api/race")
-    async def race(model: ModelName = None) -> dict[str, Any]:
-        served = server.model(model, "race")
-        file = served.race_file
-        assert file is not None
-        return {"model": served.name} | await server.alone("race", served, "", lambda _: read_race(file, served.model))
-
-    @app.get("/api/curve")
-    async def curve(model: ModelName = None) -> dict[str, Any]:
-        served = server.model(model, "curve")
-        file = served.curve_file
-        assert file is not None
-        return {"model": served.name} | await server.alone("curve", served, "", lambda _: read_curve(file))
-
-    @app.get("/api/restarts")
-    async def restarts(model: ModelName = None) -> dict[str, Any]:
-        served = server.model(model, "restarts")
-        return {"model": served.name} | (restarts_of(served.model) or {})
-
-
 def _add_predictions(app: FastAPI, server: Server) -> None:
     @app.post("/api/predict")
     async def predict(body: PredictBody) -> dict[str, Any]:
@@ -264,26 +219,6 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
             "threshold": threshold.threshold if threshold and math.isfinite(threshold.threshold) else None,
             "cut": unread.sentence or None,
             "unread": unread.tokens,
-        }
-
-    @app.post("/api/compare")
-    async def compare(body: CompareBody) -> dict[str, Any]:
-        models = [server.model(name, "predict") for name in (body.model, body.other)]
-        check_true_labels(body.labels, len(body.inputs), models)
-        slices = [None] * len(body.inputs) if body.slices is None else body.slices
-        check_slices(slices, len(body.inputs))
-        inputs = models[0].check_inputs(body.inputs)
-        one, other = [
-            await server.compute("compare", model, inputs, partial(predictions_for, model, top=1, threshold=None))
-            for model in models
-        ]
-        labels = [[row["label"] for row in rows] for rows in (one, other)]
-        return {
-            "model": models[0].name,
-            "other": models[1].name,
-            "predictions": [one, other],
-            "errors": compare_errors(inputs, body.labels, slices, *labels),
-            "cut": [(await server.unread(model, inputs)).sentence or None for model in models],
         }
 
     @app.post("/api/nearest")
@@ -307,30 +242,6 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
     async def explain(body: ExplainBody) -> dict[str, Any]:
         model = server.model(body.model, "explain")
         found = await server.alone("explain", model, body.text, lambda text: explanation_of(model, text, body.target), body.target)
-        return {"model": model.name} | found
-
-
-def _add_insights(app: FastAPI, server: Server) -> None:
-    @app.post("/api/probe")
-    async def probe(body: ProbeBody) -> dict[str, Any]:
-        model = server.model(body.model, "probe")
-        inputs, probes = model.check_inputs(body.inputs), server.layer_probes.of(model)
-        found = await server.compute("probe", model, inputs, probes.read_labels)
-        return {
-            "model": model.name,
-            "probes": found,
-            "cut": (await server.unread(model, inputs)).sentence or None,
-        } | probes.describe()
-
-    @app.post("/api/attention")
-    async def attention(body: TextBody) -> dict[str, Any]:
-        model = server.model(body.model, "attention")
-        return {"model": model.name} | await server.alone("attention", model, body.text, partial(attention_of, model))
-
-    @app.post("/api/map")
-    async def words(body: MapBody) -> dict[str, Any]:
-        model = server.model(body.model, "map")
-        found = await server.alone("map", model, body.text, lambda text: word_map(model.bundle, text, body.layer), body.layer)
         return {"model": model.name} | found
 
 

@@ -45,19 +45,6 @@ class PredictBody(Body):
     """probability with which that error rate is guaranteed"""
 
 
-class CompareBody(Body):
-    """``POST /api/compare``."""
-
-    other: Name
-    """name of the model to compare with"""
-    inputs: Inputs
-    """texts, or lists of two for tasks about pairs"""
-    labels: Annotated[list[Name | None], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)]
-    """the true label of each input; null where it is not known"""
-    slices: Annotated[list[Name | None], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)] | None = None
-    """the part of the texts to which each input belongs, such as its source; null where it belongs to none"""
-
-
 class NearestBody(Body):
     """``POST /api/nearest``."""
 
@@ -65,13 +52,6 @@ class NearestBody(Body):
     """texts, or lists of two for tasks about pairs"""
     count: int = Field(5, gt=0, le=100)
     """number of training texts for each"""
-
-
-class ProbeBody(Body):
-    """``POST /api/probe``."""
-
-    inputs: Inputs
-    """texts, or lists of two for tasks about pairs"""
 
 
 class GenerateBody(Body):
@@ -107,16 +87,3 @@ class ExplainBody(Body):
     text: Text
     target: Name | None = None
     """the label, or the next token, to be explained; none: the most probable one"""
-
-
-class TextBody(Body):
-    """``POST /api/attention``."""
-
-    text: Text
-
-
-class MapBody(TextBody):
-    """``POST /api/map``."""
-
-    layer: int | None = Field(None, ge=0, le=10_000)
-    """hidden states of the words in the text; none: their vectors in the embedding"""

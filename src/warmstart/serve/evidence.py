@@ -16,12 +16,9 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.history import AdaptRecord
 from warmstart.runs.verdict import ACCURACY, read_verdict
 from warmstart.stack.stack import Stack
-from warmstart.stats.calibration import expected_calibration_error, perfect_calibration_error, reliability_bins
+from warmstart.stats.calibration import expected_calibration_error, perfect_calibration_error
 from warmstart.stats.formatting import of_100
 from warmstart.stats.proportions import wilson_interval
-
-MOST_BINS, TEXTS_IN_BIN = 10, 20
-"""of the table: at most so many rows, of at least so many texts, if there are as many"""
 
 
 def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:
@@ -70,16 +67,9 @@ def calibration_of(held_out: Sequence[tuple[float, bool]]) -> dict[str, Any] | N
     if not held_out:
         return None
     confidence, right = np.array(held_out, dtype=float).T
-    bins = reliability_bins(confidence, right, min(MOST_BINS, max(1, len(right) // TEXTS_IN_BIN)))
     return {
         "texts": len(right),
         "accuracy": float(right.mean()),
         "error": expected_calibration_error(confidence, right),
         "error_of_chance": perfect_calibration_error(confidence),
-        "bins": [_bin(one.confidence, one.accuracy, one.count) for one in bins],
     }
-
-
-def _bin(confidence: float, accuracy: float, count: int) -> dict[str, Any]:
-    interval = wilson_interval(accuracy, count)
-    return {"confidence": confidence, "accuracy": accuracy, "low": interval.low, "high": interval.high, "count": count}

@@ -9,7 +9,6 @@ Letters: N training texts, M texts of a request, D width, K nearest.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,10 @@ import numpy as np
 from warmstart.data.task import subsample
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.heads.pooled import PooledHead
-from warmstart.inspection.neighbours import random_pair_cosines
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
+from warmstart.seeding import rng
 
 if TYPE_CHECKING:
     from warmstart.serve.served import ServedModel
@@ -30,6 +29,19 @@ MOST_TRAINING_TEXTS = 100_000
 """training texts that are embedded; of a larger task a sample"""
 _ROWS = 64
 """texts that are compared with all training texts at once"""
+_PAIRED = 1000
+"""training texts of which all pairs are compared"""
+
+
+def random_pair_cosine(units: np.ndarray) -> float:
+    """Mean cosine of all pairs among at most 1,000 random vectors of length 1, (N, D); of a single one, 1.
+
+    In many models all states point in similar directions, so a cosine tells something only beside this one (Ethayarajh 2019).
+    """
+    if len(units) < 2:
+        return 1.0
+    chosen = units[rng(0, "pairs").permutation(len(units))[:_PAIRED]]
+    return float((chosen @ chosen.T)[np.triu_indices(len(chosen), 1)].mean())
 
 
 def text_reader(bundle: Bundle) -> Bundle:
@@ -46,8 +58,6 @@ def text_reader(bundle: Bundle) -> Bundle:
 
 class TrainingTexts:
     """The training texts of a task as one model sees them."""
-
-    reading: str = "the training texts are being read"
 
     def __init__(self, model: ServedModel) -> None:
         assert model.task is not None
@@ -75,9 +85,9 @@ class TrainingTexts:
         found = embed(self.reader, texts).numpy()
         return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
-    def finish(self, closed: threading.Event) -> None:
+    def finish(self) -> None:
         """Measure what random pairs have in common."""
-        self.random_pairs = float(random_pair_cosines(self.vectors, 0).mean()) if len(self.train) > 1 else 1.0
+        self.random_pairs = random_pair_cosine(self.vectors)
         self.ready = True
 
     def nearest(self, texts: Sequence[Any], count: int) -> list[list[dict[str, Any]]]:

@@ -14,16 +14,12 @@ from warmstart.serve.served import ServedModels
 
 PANELS = {
     "classify": ("Classify", ("predict",)),
-    "compare": ("Compare", ("predict",)),
     "write": ("Write", ("generate",)),
-    "race": ("Race", ("race", "curve", "restarts")),
     "checks": ("File checks", ("card",)),
-    "look": ("Look", ("attention",)),
-    "map": ("Map", ("map",)),
     "learn": ("Learn", ()),
 }
 """id of a panel -> its title, and the abilities of which a model needs one; none: it needs no model"""
-INSIDE = ("look", "map", "learn")
+INSIDE = ("learn",)
 """those that explain the network itself, which are folded"""
 
 
@@ -37,8 +33,7 @@ def add_page(app: FastAPI, models: ServedModels) -> None:
         panels = {
             panel: (title, fitting)
             for panel, (title, needed) in PANELS.items()
-            if len(fitting := [one for one in described if set(needed) & set(one["abilities"])]) >= (2 if panel == "compare" else 1)
-            or not needed
+            if (fitting := [one for one in described if set(needed) & set(one["abilities"])]) or not needed
         }
         return HTMLResponse(
             template.render(panels=panels, inside=[one for one in INSIDE if one in panels], verdict=models.verdict).encode(

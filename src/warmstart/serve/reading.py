@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from warmstart.errors import ModelError
 from warmstart.serve.computing import BusyError, Computer
+from warmstart.serve.nearest import TrainingTexts
 
 if TYPE_CHECKING:
     from warmstart.serve.served import ServedModel
 
 _AT_ONCE = 32
 """texts that are read between two requests"""
+READING = "the training texts are being read"
+"""what is said until they are"""
 _WAIT = 0.1
 """seconds until another attempt if too many requests wait"""
 
@@ -23,47 +25,25 @@ class NotReadyError(Exception):
     """The texts are still being read; the words say how far."""
 
 
-class BackgroundTexts(Protocol):
-    """What is made of texts as one model reads them."""
-
-    reading: str
-    """that it is being read, in words"""
-    texts: Sequence[Any]
-    """all that are to be read"""
-    read: int
-    """how many are"""
-    ready: bool
-    """whether it can be asked"""
-
-    def read_on(self, texts: Sequence[Any]) -> list[None]:
-        """Read the next texts; an answer for each."""
-
-    def finish(self, closed: threading.Event) -> None:
-        """What remains to be done once all are read; it ends early if the server is closed."""
-
-
-Made = TypeVar("Made", bound=BackgroundTexts)
-
-
 @dataclass(eq=False)
-class _Known(Generic[Made]):
+class _Known:
     """One model's texts."""
 
     model: ServedModel
-    made: Made | None = None
+    made: TrainingTexts | None = None
     error: BaseException | None = None
     """why they could not be read"""
 
 
-class BackgroundReader(Generic[Made]):
+class BackgroundReader:
     """Reads texts for the models of a server, each in a thread that asks the computer for a few at a time."""
 
-    def __init__(self, computer: Computer, make: Callable[[ServedModel], Made]) -> None:
-        self._computer, self._make = computer, make
+    def __init__(self, computer: Computer) -> None:
+        self._computer = computer
         self._closed, self._lock = threading.Event(), threading.Lock()
-        self._of: dict[str, _Known[Made]] = {}
+        self._of: dict[str, _Known] = {}
 
-    def start(self, model: ServedModel) -> _Known[Made]:
+    def start(self, model: ServedModel) -> _Known:
         """Begin to read for a model, unless that has begun since it was loaded."""
         with self._lock:
             known = self._of.get(model.name)
@@ -72,7 +52,7 @@ class BackgroundReader(Generic[Made]):
                 threading.Thread(target=self._read, args=[known], name="background texts", daemon=True).start()
         return known
 
-    def of(self, model: ServedModel) -> Made:
+    def of(self, model: ServedModel) -> TrainingTexts:
         """What was made for a model. Raises ``NotReadyError`` before it is ready, and ``ModelError`` if it failed."""
         known = self.start(model)
         if known.error is not None:
@@ -81,16 +61,16 @@ class BackgroundReader(Generic[Made]):
             raise NotReadyError("the server begins to read texts; try again soon")
         if not known.made.ready:
             made = known.made
-            raise NotReadyError(f"{made.reading}, {made.read:,} of {len(made.texts):,}; try again soon")
+            raise NotReadyError(f"{READING}, {made.read:,} of {len(made.texts):,}; try again soon")
         return known.made
 
     def close(self) -> None:
         """Read no further."""
         self._closed.set()
 
-    def _read(self, known: _Known[Made]) -> None:
+    def _read(self, known: _Known) -> None:
         try:
-            made = known.made = self._make(known.model)
+            made = known.made = TrainingTexts(known.model)
             while made.read < len(made.texts) and not self._closed.is_set():
                 part = made.texts[made.read : made.read + _AT_ONCE]
                 try:
@@ -98,6 +78,6 @@ class BackgroundReader(Generic[Made]):
                 except BusyError:
                     self._closed.wait(_WAIT)
             if made.read == len(made.texts):
-                made.finish(self._closed)
+                made.finish()
         except BaseException as error:
             known.error = error

@@ -15,7 +15,6 @@ from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import most_probable, step_of
-from warmstart.inspection.attention import text_attention
 from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.model.inference import embed
 from warmstart.serve.served import LEVEL, ServedModel
@@ -30,8 +29,6 @@ MOST_WORDS = 100
 """of a text to be explained: the time grows with their square"""
 TARGETS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 """error rates whose guarantees are shown"""
-MOST_TOKENS = 64
-"""of a text whose attention is shown: the numbers grow with their square"""
 RANDOM_ORDERS = 5
 """random word orders that an explanation is compared with"""
 
@@ -142,16 +139,6 @@ def tokens_of(model: ServedModel, texts: Sequence[str]) -> list[list[dict[str, A
         [{"id": id, "token": tokenizer.token(id), "starts_word": bool(starts[id])} for id in row]
         for row in tokenizer.encode(list(texts))
     ]
-
-
-def attention_of(model: ServedModel, text: str) -> dict[str, Any]:
-    """The tokens of a text, and how much each attends to each, by layer and head (L, H, T, T). Raises for a long text."""
-    count = len(model.bundle.tokenizer.encode([text])[0]) + 2  # before anything is computed, and with the tokens that frame it
-    if min(count, model.bundle.model.backbone.config.max_length) > MOST_TOKENS:
-        raise ModelError(f"attention is shown for at most {MOST_TOKENS} tokens, but the text has {count}; give a part of it")
-    weights, encoded = text_attention(model.bundle, text)
-    names = [model.bundle.tokenizer.token(int(id)) for id in encoded.rows[0]]
-    return {"tokens": names, "weights": weights.astype(float).round(3).tolist()}
 
 
 def _erasure_of(stack: Stack, text: str, target: str | None) -> dict[str, Any]:

@@ -29,9 +29,6 @@ from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.runs.verdict import Verdict, read_verdict
 from warmstart.serve.computing import make_way
 from warmstart.serve.corpus import Corpus
-from warmstart.serve.learning_curve import curve_file
-from warmstart.serve.race import race_file
-from warmstart.serve.restarts import restarts_of
 from warmstart.stack.card import stack_card
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.rows import BackboneVectors, VectorRows
@@ -103,20 +100,15 @@ class ServedModel:
     @cached_property
     def abilities(self) -> tuple[str, ...]:
         """What it can be asked for."""
-        network = isinstance(self.model, Bundle)
         found = {
             "predict": self._predicts(), "generate": self._generates(), "embed": self._embeds(), "explain": self._explains(),
-            "attention": self._attends(), "nearest": self.task is not None,
-            "probe": network and self.task is not None and self.task.single_label, "map": network, "tokens": network, "card": True,
-            "race": self.race_file is not None, "curve": self.curve_file is not None,
-            "restarts": restarts_of(self.model) is not None,
+            "nearest": self.task is not None, "tokens": isinstance(self.model, Bundle), "card": True,
         }  # fmt: skip
         return tuple(name for name, able in found.items() if able)
 
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
-        wants_texts = ability == "nearest" or (ability == "probe" and isinstance(self.model, Bundle))
-        if wants_texts and self.task is None and self.reads_texts:
+        if ability == "nearest" and self.task is None and self.reads_texts:
             raise ModelError(
                 f"'{self.name}' knows no training texts; start the server with --texts TASK, the task that it was adapted to"
             )
@@ -216,24 +208,11 @@ class ServedModel:
         except WarmstartError:
             return False
 
-    @cached_property
-    def race_file(self) -> Path | None:
-        """What the race wrote that saved the model; None if none did."""
-        return race_file(self.path)
-
-    @cached_property
-    def curve_file(self) -> Path | None:
-        """What the curve wrote in whose folder the model lies; None if it lies in none."""
-        return curve_file(self.path)
-
     def _generates(self) -> bool:
         return isinstance(self.model, Bundle) and self.model.generates
 
     def _embeds(self) -> bool:
         return isinstance(self.model, Bundle) and isinstance(self.model.model.head, EmbeddingHead)
-
-    def _attends(self) -> bool:
-        return isinstance(self.model, Bundle) and self.model.model.backbone.config.depth > 0
 
     @cached_property
     def _characters_per_token(self) -> float:

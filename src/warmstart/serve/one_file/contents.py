@@ -31,14 +31,11 @@ from warmstart.model.model import Model
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.runs.verdict import NextStep, read_verdict
 from warmstart.serve.evidence import evidence_of
-from warmstart.serve.learning_curve import read_curve
 from warmstart.serve.one_file.characters import word_characters
 from warmstart.serve.one_file.parts import Parts, member_network, taken_apart
 from warmstart.serve.one_file.tokenizer_spec import tokenizer_spec
 from warmstart.serve.one_file.weights import pack_tensors
-from warmstart.serve.race import read_race
 from warmstart.serve.replies import TARGETS, checks_of
-from warmstart.serve.restarts import restarts_of
 from warmstart.serve.served import LEVEL, ServedModel
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
@@ -46,7 +43,7 @@ from warmstart.system.storage import FORMAT, sha256
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.thresholds import thresholds_of
 
-ABLE = {"predict", "explain", "generate", "card", "race", "curve", "restarts"}
+ABLE = {"predict", "explain", "generate", "card"}
 """what a model can be asked for in a page"""
 _INSTEAD = "use `warmstart serve`, or export with --to onnx"
 
@@ -216,10 +213,4 @@ def _replies(served: ServedModel) -> dict[str, Any]:
                 if math.isfinite(one.threshold)
             ]
         }
-    if served.race_file:
-        replies["race"] = read_race(served.race_file, served.model)
-    if served.curve_file:
-        replies["curve"] = read_curve(served.curve_file)
-    if restarts := restarts_of(served.model):
-        replies["restarts"] = restarts
     return replies

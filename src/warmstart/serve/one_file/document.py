@@ -37,8 +37,7 @@ _SERVED = Path(__file__).parents[1] / "page"
 """files of the server's page"""
 _OWN = Path(__file__).parent / "page"
 """files of this page alone; they take the place of those of the same name"""
-_PANELS = {"classify": ("Classify", {"predict"}), "write": ("Write", {"generate"}), "race": ("Race", {"race", "curve", "restarts"}),
-           "checks": ("File checks", {"card"})}  # fmt: skip
+_PANELS = {"classify": ("Classify", {"predict"}), "write": ("Write", {"generate"}), "checks": ("File checks", {"card"})}
 """id -> title, and the abilities of which a model needs one"""
 _IMPORT = re.compile(r'^import \{ (.*?) \} from "\./(.*?)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)

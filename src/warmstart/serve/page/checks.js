@@ -1,8 +1,7 @@
 // File checks: how often a model is right, the doctor's checks of its files, whether its confidence is calibrated, what the audit of its data found, and its card.
 
 import { get } from "./api.js";
-import { make, run } from "./elements.js";
-import { showCalibration } from "./reliability.js";
+import { make, percent, run } from "./elements.js";
 
 export function setUp(panel) {
   const form = panel.querySelector("form");
@@ -34,6 +33,14 @@ export function setUp(panel) {
       say("");
     });
   });
+}
+
+function showCalibration(part, found) {
+  part.querySelector("p").textContent = found
+    ? `Of ${found.texts.toLocaleString("en")} held-out texts, which chose nothing, ${percent(found.accuracy)} are right. Calibration error ` +
+      `${percent(found.error)}, where chance alone gives a calibrated model ${percent(found.error_of_chance)}.`
+    : "No texts were held out to compare its confidence with: `adapt --calibration-fraction 0.5` holds some out, a task of type answers always does.";
+  part.hidden = false;
 }
 
 function showAudit(part, findings) {

@@ -8,8 +8,7 @@ import { textsOf } from "./texts.js";
 
 const SHOWN = 50; // results that are drawn at once
 
-// With setUpCompare(panel, given), of a page with several models, their comparison is a tab, too.
-export function setUp(panel, setUpCompare) {
+export function setUp(panel) {
   const form = panel.querySelector("form");
   const select = form.elements.model;
   const list = panel.querySelector("#classify-results");
@@ -27,8 +26,6 @@ export function setUp(panel, setUpCompare) {
 
   const option = () => select.selectedOptions[0];
   const given = textsOf(form, option);
-  const comparing = panel.querySelector("#compare");
-  const compare = comparing && setUpCompare(comparing, given);
   const tabs = setUpTabs(panel, show);
   const target = () => (guarantee.hidden || slider.valueAsNumber >= targets.length ? null : targets[slider.valueAsNumber]);
 
@@ -61,7 +58,6 @@ export function setUp(panel, setUpCompare) {
   // A tab's view of the rows; under Why? and Alike the first row is open.
   function show(tab, opens) {
     list.dataset.tab = tab;
-    form.querySelector("[type=submit]").textContent = tab === "compare" ? "Compare" : "Classify";
     if (opens) list.querySelector(`li:first-child button.in-${tab}:enabled`)?.click();
   }
 
@@ -110,7 +106,7 @@ export function setUp(panel, setUpCompare) {
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    run(panel, form.dataset.tab === "compare" ? compare : classify);
+    run(panel, classify);
   });
   list.addEventListener("click", ({ target }) => {
     if (form.dataset.tab !== "classify" || !target.dataset.tab) return;
@@ -129,7 +125,7 @@ export function setUp(panel, setUpCompare) {
   if (option()?.dataset.guarantees) run(panel, loadGuarantees);
 }
 
-export function nameOf(one) {
+function nameOf(one) {
   if (one.abstained) return "I don’t know";
   if ("label" in one) return one.label;
   if ("labels" in one) return one.labels.join(", ") || "none of them";

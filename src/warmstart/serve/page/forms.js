@@ -20,11 +20,10 @@ function kept(name, value) {
 
 export function share(form) {
   const { value, disabled } = areaOf(form);
-  const { model, other } = form.elements;
+  const { model } = form.elements;
   const panel = form.dataset.tab ?? form.parentElement.id;
   const said = new URLSearchParams({ t: value });
   if (model?.length > 1) said.set("m", model.value);
-  if (panel === "compare") said.set("o", other.value);
   history.replaceState(null, "", disabled || !value || value.length > LONGEST ? `#${panel}` : `#${panel}?${said}`);
 }
 
@@ -35,10 +34,10 @@ function follow() {
   unfold(panel);
   const form = panel?.querySelector("form");
   if (!form || !areaOf(form)) return;
-  const { t, m, o } = Object.fromEntries(new URLSearchParams(said));
-  for (const [select, value] of [[form.elements.model, m], [form.elements.other, o]]) {
-    if (![...(select?.options ?? [])].some((one) => one.value === value)) continue;
-    select.value = value;
+  const { t, m } = Object.fromEntries(new URLSearchParams(said));
+  const select = form.elements.model;
+  if ([...(select?.options ?? [])].some((one) => one.value === m)) {
+    select.value = m;
     select.dispatchEvent(new Event("change", { bubbles: true }));
   }
   tab?.dispatchEvent(new Event("show"));

@@ -2,16 +2,12 @@
 
 import { nameCells } from "./cards.js";
 import { setUp as classify } from "./classify.js";
-import { setUp as compare } from "./compare.js";
 import { setUp as learn } from "./learn.js";
-import { setUp as look } from "./look.js";
-import { setUp as map } from "./map.js";
-import { setUp as race } from "./race.js";
 import { setUp as checks } from "./checks.js";
 import { setUp as write } from "./write.js";
 import { setUpForms } from "./forms.js";
 
-for (const [name, setUp] of Object.entries({ classify: (panel) => classify(panel, compare), write, look, map, learn, race, checks })) {
+for (const [name, setUp] of Object.entries({ classify, write, learn, checks })) {
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }

@@ -7,9 +7,9 @@ export function setUpTabs(panel, show) {
   const form = panel.querySelector("form");
   const list = panel.querySelector("[role=tablist]");
   const tabs = [...list.children];
-  const answered = new Set(); // panels that show what the form holds
+  let answered = false; // the rows show what the form holds
   const nameOf = (tab) => tab.id.slice("tab-".length);
-  const panelOf = (tab) => document.getElementById(tab.getAttribute("aria-controls"));
+  const rows = panel.querySelector("[role=tabpanel]");
   const chosen = () => tabs.find((one) => nameOf(one) === form.dataset.tab);
 
   function choose(name, opens) {
@@ -17,9 +17,8 @@ export function setUpTabs(panel, show) {
     for (const one of tabs) {
       one.setAttribute("aria-selected", one === chosen());
       one.tabIndex = one === chosen() ? 0 : -1;
-      panelOf(one).hidden = panelOf(one) !== panelOf(chosen());
     }
-    panelOf(chosen()).setAttribute("aria-labelledby", chosen().id);
+    rows.setAttribute("aria-labelledby", chosen().id);
     show(form.dataset.tab, opens);
   }
 
@@ -33,9 +32,8 @@ export function setUpTabs(panel, show) {
   for (const one of tabs) {
     one.addEventListener("show", () => choose(nameOf(one)));
     one.addEventListener("click", () => {
-      const ready = answered.has(panelOf(one));
-      choose(nameOf(one), ready);
-      if (!ready && form.checkValidity()) sendWhenFree(form);
+      choose(nameOf(one), answered);
+      if (!answered && form.checkValidity()) sendWhenFree(form);
       else share(form);
     });
   }
@@ -47,7 +45,7 @@ export function setUpTabs(panel, show) {
     event.preventDefault();
     able.at(to % able.length).focus();
   });
-  form.addEventListener("submit", () => answered.add(panelOf(chosen())));
-  for (const changed of ["input", "change"]) panel.addEventListener(changed, () => answered.clear());
+  form.addEventListener("submit", () => (answered = true));
+  for (const changed of ["input", "change"]) panel.addEventListener(changed, () => (answered = false));
   return { choose, fit };
 }

@@ -20,13 +20,12 @@ export function rowsOf(text) {
   return rows.filter((row) => row.some((one) => one.trim()));
 }
 
-// {read: (of a line: its parts, {text, ...}) => [{text, ..., input}], fit: after another model was chosen, put: (text) => into the box}
+// {read: () => [{text, input}], fit: after another model was chosen, put: (text) => into the box}
 export function textsOf(form, option) {
   const { texts: area, kind, file, column } = form.elements;
   const [columns, remove] = [".column", ".remove"].map((one) => form.querySelector(one));
   let table = null;
   let chosen = false; // somebody said what the box holds
-
 
   function fit() {
     const { parted } = option().dataset;
@@ -71,13 +70,12 @@ export function textsOf(form, option) {
     put(text);
   }
 
-  function read(parts = (text) => ({ text })) {
+  function read() {
     const parted = table ? undefined : kind.value === "pairs";
     const cells = table?.slice(1).map((row) => row[column.value] ?? "").filter((text) => text.trim());
     if (cells && !cells.length) throw new Error("this column of the file has no texts; choose another");
     const texts = cells ?? (kind.value === "whole" && area.value.trim() ? [area.value.trim()] : linesOf(area));
-    const isLine = !cells && kind.value !== "whole";
-    return texts.map((text) => (isLine ? parts(text) : { text })).map((one) => ({ ...one, input: inputOf(one.text, option(), parted) }));
+    return texts.map((text) => ({ text, input: inputOf(text, option(), parted) }));
   }
 
   area.addEventListener("input", (event) => event.inputType === "insertFromPaste" && put(area.value));
