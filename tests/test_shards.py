@@ -444,6 +444,36 @@ def test_a_lost_shard_is_written_again(folder: Path, configured: Configured) -> 
     assert content(folder) == before
 
 
+def test_a_damaged_folder_is_mended_by_the_same_command(
+    folder: Path, tokenizer: Tokenizer, configured: Configured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shard of the right size with other bytes is named and written again, and so is a damaged index."""
+    before = content(folder)
+    shard = next((folder / "shards").rglob("train-*.bin"))
+    shard.write_bytes(bytes([*shard.read_bytes()[:-4], 9, 0, 2, 0]))
+    tokenize(configured("out", held_out="0.2"))
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"the shard {shard.relative_to(folder).as_posix()} of {folder} is gone or was changed; it is written again" in said
+    assert content(folder) == before
+    (folder / SHARD_INDEX).write_bytes(before[SHARD_INDEX][:-9])
+    tokenize(configured("out", held_out="0.2"))
+    assert content(folder) == before
+
+
+def test_a_changed_tokenizer_is_no_complete_folder(
+    folder: Path, configured: Configured, kept_tokenizer: str, tmp_path: Path
+) -> None:
+    """It is refused with what to do; without it the same command makes the folder whole again."""
+    config = configured("trained", tokenizer_file=None, tokenizer=TokenizerConfig(vocab_size=300))
+    tokenize(config)
+    before = content(Path(config.out))
+    (Path(config.out) / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    refused(DataError, "tokenizer.json was changed after the text was tokenized; remove it", tokenize, config)
+    (Path(config.out) / "tokenizer.json").unlink()
+    tokenize(config)
+    assert content(Path(config.out)) == before
+
+
 def test_a_run_reads_shards_that_are_no_text(tmp_path: Path) -> None:
     """Whatever their bytes are; nobody looks for lines in them."""
     (tmp_path / "text.txt").write_text("\n\n".join(f"été façon {number} naïve" for number in range(60)), encoding="utf-8")

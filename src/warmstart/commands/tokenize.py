@@ -18,7 +18,7 @@ from warmstart.data.task import plain_text
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
 from warmstart.data.unbroken import unbroken_note
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, DataError
 from warmstart.runs.record import end_record, read_record_of, write_record
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
@@ -96,7 +96,7 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     plan = TokenizePlan(
         pieces, config.how, tokenizer, config.held_out_fraction, folder, config.drop_near_duplicates, texts, filters
     )
-    index = _complete(folder) or tokenize_text(plan, config.jobs)
+    index = _complete(folder, tokenizer) or tokenize_text(plan, config.jobs)
     end_record(folder, f"{sum(one.tokens for one in index.shards):,} tokens of text are written.")
     print_table(f"{folder}: token shards", shard_table(index), HEADER)
     for sentence in left_out_sentences(index.left_out, filters):
@@ -174,13 +174,22 @@ def _begin(
     write_record(folder, command=command_name(config), state="running", identity=identity)
 
 
-def _complete(folder: Path) -> ShardIndex | None:
-    """The index of a folder that was finished before; None if there is none."""
+def _complete(folder: Path, tokenizer: Tokenizer) -> ShardIndex | None:
+    """The index of a folder that was finished before; None if there is none, or if a part of the folder is to be written again."""
     if not (folder / SHARD_INDEX).is_file():
         return None
-    index = read_index((folder / SHARD_INDEX).read_bytes(), str(folder / SHARD_INDEX))
-    if missing := [one.name for one in index.shards if not is_whole(folder, one, index.dtype)]:
-        console.print(f"{len(missing)} shards of {folder} are gone or changed, such as {missing[0]}; they are written again")
+    try:
+        index = read_index((folder / SHARD_INDEX).read_bytes(), str(folder / SHARD_INDEX))
+    except DataError:
+        console.print(f"the index of {folder} is damaged; it is written again")
+        return None
+    if index.tokenizer != tokenizer.digest:
+        raise DataError(
+            f"{folder / TOKENIZER} was changed after the text was tokenized; remove it: the same command makes it again"
+        )
+    if missing := [one.name for one in index.shards if not is_whole(folder, one)]:
+        more = f", like {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        console.print(f"the shard {missing[0]} of {folder} is gone or was changed{more}; it is written again")
         return None
     console.print(f"{folder} is complete already")
     return index

@@ -100,14 +100,15 @@ def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
         place.mkdir(parents=True, exist_ok=True)
         sweep(place)
     identity, numbers = plan.identity, range(len(plan.pieces))
-    todo = [number for number in numbers if _finished(plan, number, identity) is None]
-    if len(todo) < len(numbers):
-        console.print(f"{len(numbers) - len(todo)} of {len(numbers)} pieces of the text are done already")
+    done_before = {number: piece for number in numbers if (piece := _finished(plan, number, identity)) is not None}
+    todo = [number for number in numbers if number not in done_before]
+    if done_before:
+        console.print(f"{len(done_before)} of {len(numbers)} pieces of the text are done already")
     copies = _near_duplicates(plan, jobs) if plan.drop_near_duplicates and todo else {}
     tasks = [(plan.settings, identity, number, plan.pieces[number], copies.get(number)) for number in todo]
     for done, (number, _) in enumerate(in_workers(write_piece, tasks, min(jobs, len(tasks)), DataError), 1):
         console.print(f"{done} of {len(todo)}: piece {todo[number]} is tokenized")
-    found = [_finished(plan, number, identity) for number in numbers]
+    found = [done_before.get(number) or _finished(plan, number, identity) for number in numbers]
     entries = tuple(entry for one in found if one for entry in one[0])
     if not any(not entry.held_out for entry in entries):
         raise DataError("there must be at least one document that is kept and not empty, but the text has none; give more text")
@@ -127,20 +128,20 @@ def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
 
 
 def _finished(plan: TokenizePlan, number: int, identity: str) -> tuple[tuple[ShardEntry, ...], LeftOut] | None:
-    """What a piece became; None if it is not written, or for another plan."""
+    """What a piece became; None if it is not written, was changed since, or belongs to another plan."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         values = json.loads((plan.place(number) / PIECE).read_bytes())
         if values["identity"] == identity:
             entries = tuple(ShardEntry.build(one) for one in values["shards"])
-            if all(is_whole(plan.folder, one, tokens_dtype(plan.tokenizer).name) for one in entries):
+            if all(is_whole(plan.folder, one) for one in entries):
                 return entries, LeftOut.build(values["left_out"])
     return None
 
 
-def is_whole(folder: Path, entry: ShardEntry, dtype: str) -> bool:
-    """Whether a shard is there, with its size; its bytes are checked by whoever trains on it."""
+def is_whole(folder: Path, entry: ShardEntry) -> bool:
+    """Whether a shard is there, byte for byte as it was written."""
     file = folder / entry.name
-    return file.is_file() and file.stat().st_size == entry.tokens * np.dtype(dtype).itemsize
+    return file.is_file() and file_sha256(file) == entry.sha256
 
 
 # ------------------------------------------------------------------------------------------------ near-duplicates
