@@ -7,6 +7,8 @@ import hashlib
 import json
 import math
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
@@ -17,11 +19,13 @@ import numpy as np
 import pytest
 
 from warmstart.errors import StorageError
-from warmstart.report import charts
+from warmstart.report import charts, drawing
 from warmstart.report.categories import number_categories
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
-from warmstart.report.page import Figure, Report, Section, Table, drawable, svg, write_report
+from warmstart.report.drawing import svg
+from warmstart.report.notebook import fragment
+from warmstart.report.page import Figure, Report, Section, Table, drawable, write_report
 from warmstart.report.score_charts import class_scores_chart, comparison_chart, confusion_chart, label_counts_chart, tuning_chart
 from warmstart.report.study_charts import layers_chart, pairs_chart, probe_chart
 from warmstart.report.theme import BLUE, COLOURS, GREEN, SPARE, colours
@@ -198,6 +202,44 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     figure = Figure("same", "", CHARTS["lengths"]())
     with pytest.raises(AssertionError, match="a name of its own"):
         write_report(Report("One", "One.", (), (Section("A", items=(figure, figure)),)), tmp_path)
+
+
+LITTLE_MEMORY = """
+import resource, sys
+from pathlib import Path
+from warmstart.report.data_charts import text_lengths_chart
+from warmstart.report.page import Figure, Report, Section, Table, write_report
+resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+figure = Figure("lengths", "The lengths.", text_lengths_chart([("train", 12, 40, 99)]))
+items = (figure, Table(("split", "texts"), [("train", "12")]))
+write_report(Report("One", "One.", (), (Section("A", items=items),)), Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems limit no address space")
+def test_a_limit_of_memory_costs_the_figures_and_not_the_run(tmp_path: Path) -> None:
+    """The program that draws reserves more than a shell may allow; the page says so and holds the tables."""
+    words = [sys.executable, "-c", LITTLE_MEMORY, str(tmp_path)]
+    run = subprocess.run(words, capture_output=True, text=True, check=True)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "The figures are missing, because" in page
+    assert "<td" in page
+    assert "<img" not in page
+    assert " ".join(run.stderr.split()) == drawing.NO_PICTURES
+
+
+def test_a_dead_drawing_program_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page without figures, in a notebook, too; the next page has them. A wrong chart is no death, and is raised."""
+    report = Report("One", "One.", (), (Section("A", items=(Figure("lengths", "The lengths.", CHARTS["lengths"]()),)),))
+    drawing._PAINTER.end()
+    with monkeypatch.context() as patch:
+        patch.setattr(drawing, "_CODE", "import os; os.abort()")
+        for page in (write_report(report, tmp_path).read_text(encoding="utf-8"), fragment(report)):
+            assert "The figures are missing" in page
+            assert "<img" not in page
+    assert "<img" in write_report(report, tmp_path).read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="conversion failed"):
+        svg({"mark": {"no": "mark"}})
 
 
 def test_columns_of_numbers_are_recognized() -> None:

@@ -19,8 +19,9 @@ from warmstart.data.task import Task
 from warmstart.generation.trace import Trace
 from warmstart.model.bundle import Bundle
 from warmstart.report.categories import number_categories
+from warmstart.report.drawing import NO_PICTURES, DrawingError, svg
 from warmstart.report.headline import headline, paragraphs_once
-from warmstart.report.page import FORBIDDEN, Report, Section, Table, drawable, svg
+from warmstart.report.page import FORBIDDEN, Report, Section, Table, drawable
 from warmstart.report.result import StudyResult
 from warmstart.report.score_charts import confusions
 from warmstart.report.sections import as_sentence, scores_section, size_section
@@ -46,11 +47,13 @@ ROOM = {"padding": {"left": 24, "right": 24, "top": 5, "bottom": 5}}
 def fragment(report: Report) -> str:
     """The HTML of one cell's output. All texts are escaped; characters that HTML cannot hold become U+FFFD."""
     report = paragraphs_once(report)
-    images = {
-        figure.name: base64.b64encode(svg(drawable(number_categories(figure.chart.to_dict())) | ROOM).encode()).decode()
-        for figure in report.figures()
-    }
-    return FORBIDDEN.sub("\ufffd", page_template("notebook.html.jinja").render(report=report, images=images))
+    specs = {figure.name: drawable(number_categories(figure.chart.to_dict())) | ROOM for figure in report.figures()}
+    try:
+        images, missing = {name: base64.b64encode(svg(spec).encode()).decode() for name, spec in specs.items()}, ""
+    except DrawingError:
+        images, missing = {}, NO_PICTURES
+    page = page_template("notebook.html.jinja").render(report=report, images=images, missing=missing)
+    return FORBIDDEN.sub("\ufffd", page)
 
 
 def task_view(task: Task) -> Report:

@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import vl_convert
-
 from warmstart.report.categories import number_categories
 from warmstart.report.charts import Chart
+from warmstart.report.drawing import NO_PICTURES, DrawingError, javascript_bundle, svg
 from warmstart.report.headline import paragraphs_once
 from warmstart.report.study_links import insert_links, read_links
 from warmstart.report.templates import page_template, verdict_html
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.runs.record import end_record
 from warmstart.runs.verdict import VERDICT_FILE, Verdict, write_verdict
+from warmstart.system.console import console
 from warmstart.system.storage import PAGE_FILE, atomic_folder, atomic_write
 
 DRAW = """
@@ -151,17 +151,29 @@ class Report:
         return [item for section in self.sections for item in section.items if isinstance(item, Figure)]
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """The figures of a report, by name; none where they cannot be drawn."""
+
+    specs: dict[str, dict[str, Any]]
+    light: dict[str, str]
+    dark: dict[str, str]
+    script: str
+    missing: str = ""
+    """why there are none, as complete sentences"""
+
+
 def write_report(report: Report, folder: Path) -> Path:
     """Write ``folder/report.html`` and ``folder/figures/*.svg``, the last files of a run; returns the page's path.
 
     They replace an older report; other files of the folder stay. Raises ``StorageError`` when the disk refuses.
     """
-    specs, pictures = _drawn(report)
+    drawn = _drawn(report)
     page = folder / PAGE_FILE
     with atomic_folder(folder / "figures") as figures:
-        for name, picture in pictures.items():
+        for name, picture in drawn.light.items():
             (figures / f"{name}.svg").write_text(picture, encoding="utf-8")
-    html = insert_links(render(report, specs, pictures), read_links(folder))
+    html = insert_links(render(report, drawn), read_links(folder))
     atomic_write(page, html.encode(errors="replace"))  # a command line may hold bytes that are not text
     (folder / VERDICT_FILE).unlink(missing_ok=True)  # that of an earlier run
     if report.verdict:
@@ -172,27 +184,27 @@ def write_report(report: Report, folder: Path) -> Path:
 
 def write_page(report: Report, file: Path) -> Path:
     """Write the page alone, wherever it is wanted; its figures are in it. Returns its path."""
-    atomic_write(file, render(report, *_drawn(report)).encode(errors="replace"))
+    atomic_write(file, render(report, _drawn(report)).encode(errors="replace"))
     return file
 
 
-def _drawn(report: Report) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """The specs and the pictures of all figures, by name."""
+def _drawn(report: Report) -> Drawn:
+    """The figures of a report, or why there are none, which is printed, too."""
     names = [figure.name for figure in report.figures()]
     assert len(set(names)) == len(names), f"each figure needs a name of its own: {names}"
     specs = {figure.name: drawable(number_categories(figure.chart.to_dict())) for figure in report.figures()}
-    return specs, {name: svg(spec) for name, spec in specs.items()}
+    try:
+        light = {name: svg(spec) for name, spec in specs.items()}
+        dark = {name: svg(in_dark(spec)) for name, spec in specs.items()}
+        return Drawn(specs, light, dark, _script())
+    except DrawingError:
+        console.print(NO_PICTURES)
+        return Drawn({}, {}, {}, "", NO_PICTURES)
 
 
 def drawing_script() -> str:
     """``DRAW`` with the colours of the theme."""
     return DRAW.replace("/* colours */", json.dumps(DARK)).replace("/* not colours */", json.dumps(NOT_COLOURS))
-
-
-def svg(spec: dict[str, Any]) -> str:
-    """A Vega-Lite spec as an SVG picture; nothing is fetched."""
-    picture: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
-    return picture
 
 
 def drawable(value: Any) -> Any:
@@ -204,16 +216,16 @@ def drawable(value: Any) -> Any:
     return [drawable(part) for part in value] if isinstance(value, list) else value
 
 
-def render(report: Report, specs: dict[str, dict[str, Any]], pictures: dict[str, str]) -> str:
+def render(report: Report, drawn: Drawn) -> str:
     """The page's HTML."""
-    report, script = paragraphs_once(report), _script()
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    images = {name: {"light": _base64(picture), "dark": _base64(svg(in_dark(specs[name])))} for name, picture in pictures.items()}
+    report = paragraphs_once(report)
+    digest = base64.b64encode(hashlib.sha256(drawn.script.encode()).digest()).decode()
+    images = {name: {"light": _base64(drawn.light[name]), "dark": _base64(drawn.dark[name])} for name in drawn.specs}
     # "<" is written \u003c inside strings of JSON, so that no text can close the script element
-    drawings = {name: json.dumps(spec).replace("<", "\\u003c") for name, spec in specs.items()}
+    drawings = {name: json.dumps(spec).replace("<", "\\u003c") for name, spec in drawn.specs.items()}
     first = verdict_html(report.verdict) if report.verdict else ""
-    how = {"report": report, "drawings": drawings, "images": images, "script": script, "digest": digest, "verdict": first}
-    return page_template("page.html.jinja").render(how)
+    how = {"report": report, "drawings": drawings, "images": images, "script": drawn.script, "missing": drawn.missing}
+    return page_template("page.html.jinja").render(how | {"digest": digest, "verdict": first})
 
 
 def _base64(picture: str) -> str:
@@ -223,7 +235,7 @@ def _base64(picture: str) -> str:
 @functools.cache
 def _script() -> str:
     """Vega, Vega-Lite, Vega-Embed and ``DRAW`` in one script; bundling takes a second, so it is done once."""
-    script: str = vl_convert.javascript_bundle(drawing_script())
+    script = javascript_bundle(drawing_script())
     assert "</script" not in script.lower(), "the script would end early"
     assert "<!--" not in script, "the script would be read as a comment"
     return script
