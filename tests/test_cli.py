@@ -98,6 +98,16 @@ def test_every_command_refuses_wrong_input(
     assert not [*tmp_path.iterdir()]
 
 
+def test_the_name_of_a_file_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error is one line, with escapes for what would break the line, colour it or turn its direction; JSON has the name."""
+    name = "a\x1b[31m\nb\x9b\u202e.txt"
+    code, printed, said = asked(["audit", name, "--json"], capsys)
+    first, more = said.splitlines()
+    assert (code, r"a\x1b[31m\nb\x9b\u202e.txt" in first, more) == (2, True, "more: warmstart --explain ConfigError")
+    assert name in json.loads(printed)["error"]["message"]
+    assert all(line.isprintable() for line in said.splitlines())
+
+
 def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """With ``--help``."""
     code, output, _ = asked(["--help"], capsys)

@@ -26,7 +26,7 @@ from warmstart.next_steps import next_steps
 from warmstart.system.cores import choose_waiting
 from warmstart.system.processes import isolated_children, wanted_processes
 from warmstart.system.stopping import Terminated, termination_raises
-from warmstart.system.trouble import explain_trouble, more_of
+from warmstart.system.trouble import explain_trouble, more_of, on_one_line
 
 PRINT_COMPLETION, PRINT_CONFIG = "--print-completion", "--print-config"
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             world.leave(error, code, sentence, _complain)
         if sentence is None:
             raise
-        _complain(f"{sentence}\nmore: {more}" if more else sentence)
+        _complain(sentence, more)
         return code
 
 
@@ -327,8 +327,9 @@ def _take(words: list[str], flag: str) -> tuple[list[str], str | None]:
     return words, None
 
 
-def _complain(message: str) -> None:
-    print(f"warmstart: {message}", file=sys.stderr)  # noqa: T201
+def _complain(message: str, more: str | None = None) -> None:
+    """Print an error on one line, and below it the command that says ``more``."""
+    print("\n".join([f"warmstart: {on_one_line(message)}", *([f"more: {more}"] if more else [])]), file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from warmstart.system.trouble import COMMANDING
+
 if TYPE_CHECKING:
     from rich.status import Status
 
@@ -24,9 +26,7 @@ SENTENCE, GAP = 46, 2
 """characters from which on a cell is a sentence, whose lines may be broken; spaces between columns, one of them the box's"""
 
 
-_HIDDEN = {*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\n"), ord("\t")}
-_VISIBLE = dict.fromkeys(_HIDDEN, "\ufffd")
-"""characters that command a terminal, or turn the direction of what follows: labels and texts of strangers may hold them"""
+_VISIBLE = dict.fromkeys(COMMANDING - {ord("\n"), ord("\t")}, "\ufffd")
 
 
 def harmless(text: str) -> str:

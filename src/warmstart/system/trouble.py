@@ -6,6 +6,9 @@ import errno
 
 from warmstart.errors import WarmstartError
 
+COMMANDING = frozenset({*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)})
+"""characters that command a terminal, or turn the direction of what follows: file names, labels and texts may hold them"""
+_ESCAPES = {code: chr(code).encode("unicode_escape").decode() for code in COMMANDING}
 _CURES = {
     errno.EMFILE: "raise the limit of this shell with `ulimit -n 4096`, or close other programs",
     errno.ENFILE: "close other programs: the system has no more file handles",
@@ -65,6 +68,11 @@ def explain_trouble(error: BaseException) -> str | None:
     if type(error).__name__ == "PanicException":  # of any library in Rust; it is no Exception, and belongs to no module
         return f"a library failed on this input ({reason[:200]}); check the files that were given, the last one read first"
     return None
+
+
+def on_one_line(message: str) -> str:
+    r"""A message with escapes, such as ``\x1b`` or ``\n``, for characters of file names that would command a terminal."""
+    return message.translate(_ESCAPES)
 
 
 def is_memory(error: BaseException) -> bool:

@@ -83,7 +83,7 @@ def _race_tasks(config: RaceConfig) -> TasksComparison:
     atomic_write(folder / RACE_FILE, json.dumps(result.to_dict(), indent=1).encode())
     console.print(f"report: {write_tasks_page(result, config, folder)}")
     if refused:
-        raise ModelError("\n".join(refused))
+        raise ModelError("; ".join(refused))
     return result
 
 
