@@ -394,7 +394,6 @@ TABLES = (
         needs=("minilm",),
         minutes=10,
     ),
-    Table("scale", ("results/scale.md",), ("python -m benchmarks.scale",), timing, minutes=8),
     *SIMULATIONS,
     Table("page", ("results/page.md",), ("python -m benchmarks.page",), timing, minutes=6),
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),

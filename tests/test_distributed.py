@@ -1,10 +1,9 @@
-"""Several processes take the same steps as one, sharded or not, up to the order of sums; blocks can be computed again."""
+"""Several processes take the same steps as one, up to the order of sums."""
 
 from __future__ import annotations
 
 import os
 import platform
-import resource
 import signal
 import threading
 import time
@@ -16,18 +15,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from helpers.models import SENTENCES, make_language_model
 from helpers.processes import run_processes
 from helpers.training import job, ragged_batch
-from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.command import PretrainConfig, pretrain, pretrain_on
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.dropout import RowRange
-from warmstart.errors import CheckpointError, ConfigError, StorageError, WarmstartError
+from warmstart.errors import ConfigError, StorageError, WarmstartError
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.runs.run import Run
@@ -37,7 +35,6 @@ from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.distributed import World, is_lost_connection, world
 from warmstart.training.loop import train
 from warmstart.training.parallel import share_of
-from warmstart.training.sharded import is_sharded, whole_weights
 from warmstart.types import Batch
 
 Trained = tuple[list[float], dict[str, Tensor]]
@@ -261,14 +258,8 @@ def test_processes_that_begin_differently_are_refused(tokenizer: Tokenizer, stor
 STEPS = 21
 
 
-def blocks_of(model: nn.Module) -> list[nn.Module]:
-    return [part for part in model.modules() if isinstance(part, Block)]
-
-
-def trained(
-    folder: Path, stop: int | None = None, *, shard: bool = True, changes: Mapping[str, Any] | None = None
-) -> Trained | None:
-    """A run in a folder, sharded if there are several processes; None if the last of them is asked to end, at step ``stop``."""
+def trained(folder: Path, stop: int | None = None) -> Trained | None:
+    """A run in a folder; None if the last of its processes is asked to end, at step ``stop``."""
 
     def batches(step: int) -> list[Batch]:
         if step == stop and world().rank == world().size - 1:
@@ -276,12 +267,10 @@ def trained(
         return [ragged_batch(step, 0, 5), ragged_batch(step, 1, 3)]
 
     model = make_language_model(dropout=0.2)
-    parts = blocks_of(model) if shard else []
-    config = TrainConfig.build({"precision": "float32", "checkpoint_every": 100, **(changes or {})})
+    config = TrainConfig.build({"precision": "float32", "checkpoint_every": 100})
     with suppress(Terminated):
-        output = train(model, job(STEPS, batches=batches, shard=parts), config, folder)
-        assert is_sharded(model) == (shard and world().several)
-        return [row["loss"] for row in output.log if "loss" in row][-1:], whole_weights(model)
+        output = train(model, job(STEPS, batches=batches), config, folder)
+        return [row["loss"] for row in output.log if "loss" in row][-1:], dict(model.weights())
     return None
 
 
@@ -295,90 +284,13 @@ def whole(tmp_path: Path) -> Trained:
 
 
 @pytest.mark.journeys
-def test_sharded_checkpoints_are_resumed_on_another_number_of_processes(tmp_path: Path, whole: Trained) -> None:
-    """Three sharded, one, two sharded, two that are not: the end is that of one process. A step is kept by a file per process."""
+def test_checkpoints_are_resumed_on_another_number_of_processes(tmp_path: Path, whole: Trained) -> None:
+    """Three, one, two: the end is that of one process."""
     (folder := tmp_path / "run").mkdir()
     assert run_processes(3, tmp_path, partial(trained, folder, 3)) == [None] * 3
-    (kept,) = (folder / "checkpoints").iterdir()
-    assert sorted(file.suffix for file in kept.iterdir()) == [".json", *[".safetensors"] * 3]
     assert trained(folder, 7) is None
     kept = folder / "checkpoints" / "step-00000008"
     assert sorted(file.name for file in kept.iterdir()) == ["state.json", "tensors.safetensors"]
     assert run_processes(2, tmp_path, partial(trained, folder, 11)) == [None] * 2
-    assert run_processes(2, tmp_path, partial(trained, folder, 15, shard=False)) == [None] * 2
     for found in run_processes(2, tmp_path, partial(trained, folder)):
         assert_same_run(found, whole)
-
-
-@pytest.mark.journeys
-def test_a_shard_that_vanished_or_changed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its checkpoint is passed over, and if there is no other, nothing starts over in silence."""
-    (folder := tmp_path / "run").mkdir()
-    run_processes(2, tmp_path, partial(trained, folder, changes={"checkpoint_every": 10}))
-    older, newer = sorted((folder / "checkpoints").iterdir())
-    (gone := newer / "shard-00002-model-00001-of-00001.safetensors").unlink()
-    assert trained(folder, 20) is None
-    assert f"{gone} is missing\n{newer} is damaged and is passed over" in capsys.readouterr().err
-    for place in (older, newer):
-        changed = next(place.glob("*.safetensors"))
-        changed.write_bytes(changed.read_bytes()[:-1] + b"x")
-    with pytest.raises(CheckpointError, match="every checkpoint in .* is damaged; restore one from a copy, or start a new run"):
-        trained(folder)
-
-
-def with_a_full_disk(folder: Path) -> str:
-    """What the processes say if one cannot write its part."""
-    if world().rank == 1:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
-    try:
-        with pytest.raises(StorageError) as raised:
-            trained(folder)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    return str(raised.value)
-
-
-@pytest.mark.journeys
-def test_a_full_disk_in_one_process_ends_all(tmp_path: Path) -> None:
-    """With one message that names it, and without half a checkpoint."""
-    (folder := tmp_path / "run").mkdir()
-    for said in run_processes(2, tmp_path, partial(with_a_full_disk, folder)):
-        assert said == "cannot write the checkpoint's part of rank 1: File too large; free some space"
-    assert list((folder / "checkpoints").iterdir()) == []
-
-
-def test_recomputed_activations_change_no_bit() -> None:
-    """Dropout included; each block computes its forward pass twice in a step, and once in an evaluation."""
-    found = []
-    for recompute in (False, True):
-        model, calls = make_language_model(dropout=0.2), list[str]()
-        blocks = blocks_of(model)
-        for name, part in (("block", blocks[0]), ("inside", blocks[0].get_submodule("norm_1"))):
-            part.register_forward_pre_hook(lambda *_, name=name, calls=calls: calls.append(name))
-        train(model, job(3, recompute=blocks if recompute else []), TrainConfig())
-        assert (calls.count("block"), calls.count("inside")) == (3, 6 if recompute else 3)
-        model.loss(ragged_batch(0))
-        assert calls[-2:] == ["block", "inside"]
-        found.append(model.weights())
-    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
-
-
-@pytest.mark.journeys
-@pytest.mark.parametrize("objective", ["causal", "detect"])
-def test_a_sharded_model_is_saved_whole(objective: str, tokenizer: Tokenizer, store: TokenStore, tmp_path: Path) -> None:
-    """With and without a generator, with activations that are recomputed; its weights and metrics are those of one process."""
-    work, sharding = partial(pretrained, tokenizer, store, {"name": objective}), {"shard": True, "activation_checkpointing": True}
-    for found in run_processes(2, tmp_path, partial(work, **sharding)):
-        assert_same_run(work(), found)
-
-
-def test_what_cannot_be_sharded_is_refused() -> None:
-    """With the reason."""
-    muon = "Muon orthogonalises whole matrices; use --optimizer adamw with a --learning-rate of 1e-3"
-    with pytest.raises(ConfigError, match=muon):
-        PretrainTrainConfig.build({"shard": True})
-    with pytest.raises(ConfigError, match="with shard, blocks are not compiled; leave one of both out"):
-        PretrainTrainConfig.build({"shard": True, "optimizer": "adamw", "compile": True})
-    given = {"text": ["a"], "out": "b", "objective": {"name": "contrastive"}, "train": {"shard": True, "optimizer": "adamw"}}
-    with pytest.raises(ConfigError, match="contrastive reads every crop twice, which a sharded model cannot; leave --shard out"):
-        PretrainConfig.build(given)

@@ -33,6 +33,7 @@ BY_HAND = {
         "labelled texts of": "benchmarks/several_labels.py, of tables that are not in the repository",
     },
     "peers.md": {"against": "benchmarks/peers.py, from results/peers.ndjson", "method": "the same"},
+    "scale.md": {"model, batch": "benchmarks/scale.py at commit 5cb677ad", "GPUs": "the same, by formula"},
     "study-results.md": {"method": "faithfulness on questions cut from their labels"},
 }
 """tables with measured figures that the command does not write: page -> first cell -> where they come from"""

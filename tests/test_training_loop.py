@@ -209,7 +209,7 @@ def checkpoint(step: int, identity: str = "a") -> Checkpoint:
 def test_a_short_run_writes_one_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an interval in the settings they are a minute apart; the last step always has one, and the log is the same."""
     written, logs = list[int](), list[list[int]]()
-    monkeypatch.setattr(loop, "save_checkpoint", lambda folder, state, sharded: written.append(state.step))
+    monkeypatch.setattr(loop, "save_checkpoint", lambda folder, state: written.append(state.step))
     for seconds, expected in ((60.0, [20]), (0.0, [*range(2, 21, 2)])):
         (tmp_path / str(seconds)).mkdir()
         monkeypatch.setattr(loop, "FIRST_CHECKPOINT", seconds)

@@ -39,7 +39,7 @@ _present: BatchShare | None = None
 
 @contextmanager
 def drawing_for(share: BatchShare | None) -> Iterator[None]:
-    """Inside this context tensors hold this share of a batch. It holds for all threads: torch may recompute a block in another."""
+    """Inside this context tensors hold this share of a batch."""
     global _present
     before, _present = _present, share
     try:

@@ -67,7 +67,6 @@ COMMANDS = Registry(
             "adapt",
             "swap the head, fine-tune on labels, compare with baselines, report",
             goes_on=True,
-            distributed=True,
         ),
         "race": Command(
             "commands.race.command",

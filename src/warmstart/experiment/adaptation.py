@@ -58,7 +58,6 @@ from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions
 from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, has_thresholds
-from warmstart.training.distributed import world
 from warmstart.training.trackers import TRACKERS, Mirror
 
 
@@ -155,7 +154,6 @@ def compare_methods(
     """Run every method within the budget of each seed; ``asks`` is who scores, and the run that keeps what is trained.
 
     With a ``lesson`` the pretrained model also learns from its teacher, and the texts that choose say which of both is saved.
-    Collective: several processes share the training runs.
     """
     task, first = budgets[config.seed].whole, budgets[config.seed].task
     swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
@@ -174,14 +172,14 @@ def compare_methods(
         trials.add_baselines()
     return AdaptResult(
         task=first,
-        comparison=world().first_alone(lambda: trials.table(method)),
+        comparison=trials.table(method),
         runs=trials.runs,
         scores={name: tuple(one.scores for one in found) for name, found in trials.scored.items()},
         audit=audited,
         available=len(task.train),
         budgets=budgets,
         selection=config.chosen_selection,
-        ledger=world().first_alone(lambda: read_ledger(task)),
+        ledger=read_ledger(task),
         method=method,
         ensemble=ensemble,
         teaching=teaching,
@@ -237,19 +235,20 @@ class _Trials:
             self._add_baseline(Method(name=name, family="baseline"))
 
     def _add_baseline(self, method: Method) -> None:
-        """One of them, fitted once if all seeds have the same labels, by one of the processes."""
+        """One of them, fitted once if all seeds have the same labels."""
         drawn = self.config.labels is not None and not self.config.one_draw
         trials = [self._trial(method, seed) for seed in (self.budgets if drawn else [self.config.seed])]
-        runs = (run for _, run, _ in (baseline_within(trial, self.context) for trial in trials))
-        found = world().first_alone(lambda: [(run.test, run.choosing, run.note) for run in runs])
-        self.scored[method.name] = tuple(self._scored(trial, *made[:2]) for trial, made in zip(trials, found, strict=True))
-        self._notes[method.name] = [note for *_, note in found]
+        runs = [run for _, run, _ in (baseline_within(trial, self.context) for trial in trials)]
+        self.scored[method.name] = tuple(
+            self._scored(trial, run.test, run.choosing) for trial, run in zip(trials, runs, strict=True)
+        )
+        self._notes[method.name] = [run.note for run in runs]
 
     def teaching(self, lesson: Lesson) -> TeachingResult:
         """The teacher beside the student without and with it; the teacher's predictions for the test texts are scored."""
         teacher, texts, budget = lesson.teacher, self.task.test.texts, self.first
         method = Method(name=TEACHER, family="baseline", backbone_digest=teacher.digest)
-        self.add(method, world().first_alone(lambda: teacher.predict(texts)))
+        self.add(method, teacher.predict(texts))
         without, taught = ([run.choosing for run in self.runs[name]] for name in (PRETRAINED, DISTILLED))
         choice = TeacherChoice.of(budget, without, taught, teacher.learned(budget))
         student = Bundle(self.runs[DISTILLED][0].final.model, self.bundle.tokenizer, self.task.labels)

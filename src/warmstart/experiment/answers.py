@@ -37,7 +37,6 @@ from warmstart.system.device import pick_device
 from warmstart.tasks.answers import Answer, AnsweredQuestions, AnswerTask, load_answer_task
 from warmstart.tasks.scoring import score_test_answers
 from warmstart.training.config import TrainConfig
-from warmstart.training.distributed import world
 
 MOST_COMMON = "most common answer"
 """name of the baseline"""
@@ -71,14 +70,12 @@ def adapt_to_answers(config: AdaptConfig) -> tuple[AnswersResult, Bundle, Run]:
 
 
 def _check_settings(config: AdaptConfig) -> None:
-    """Raise ``ConfigError`` for a setting that does nothing here and is not as usual, and for several processes."""
+    """Raise ``ConfigError`` for a setting that does nothing here and is not as usual."""
     usual = dict(setting_paths(AdaptConfig(model="", task="").to_dict()))
     for path, value in setting_paths(config.to_dict()):
         if path not in HEEDED and not path.startswith("tune.train.") and value != usual.get(path):
             flag = path.rpartition(".")[2].replace("_", "-")
             raise ConfigError(f"--{flag} does nothing for a task whose answers are generated; remove it")
-    if world().several:
-        raise ConfigError("a task whose answers are generated is learned by one process; run it without torchrun")
 
 
 def split_calibration_questions(task: AnswerTask, fraction: float) -> tuple[AnswerTask, AnsweredQuestions]:

@@ -55,7 +55,6 @@ from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions, score_test
 from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, left_out_at_thresholds
-from warmstart.training.distributed import world
 from warmstart.training.peak_memory import track_peak_memory
 
 LEAST_TEXTS = 5
@@ -365,12 +364,12 @@ def _scored(
 
 
 def score_trial(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> ScoredPredictions:
-    """The predictions of a trial for the test texts of its ``task``, scored; of processes that share a trial, one counts it.
+    """The predictions of a trial for the test texts of its ``task``, scored.
 
     A split that the seed drew counts for the task's own, whose texts are in it or in training.
     """
     method, counted = scored_method(trial, context, learning_rate), task_of(context, None)
-    scores = world().first_alone(lambda: score_test(task, predictions, method, trial.seed, counted).scores)
+    scores = score_test(task, predictions, method, trial.seed, counted).scores
     return ScoredPredictions(task, predictions, scores)
 
 

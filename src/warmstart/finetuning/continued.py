@@ -45,7 +45,6 @@ from warmstart.system.console import console
 from warmstart.system.device import pick_device
 from warmstart.tasks import TASK_TYPES
 from warmstart.training.config import TrainConfig
-from warmstart.training.distributed import world
 from warmstart.training.held_out import held_out_loss
 from warmstart.training.loop import TrainingJob, train
 
@@ -179,10 +178,7 @@ class _Evaluator:
         """the held-out loss then"""
 
     def evaluate(self, stage: str, model: Model, seconds: float) -> StageEvaluation:
-        """The loss and the probe at one stage; of several processes rank 0 measures."""
-        return world().first_alone(lambda: self._measured(stage, model, seconds))
-
-    def _measured(self, stage: str, model: Model, seconds: float) -> StageEvaluation:
+        """The loss and the probe at one stage."""
         model.eval()
         loss, correct = held_out_loss(model, self.held_out), self.probe.correct(model)
         self.first = correct if self.first is None else self.first

@@ -32,7 +32,6 @@ from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.training.config import TrainConfig
-from warmstart.training.distributed import world
 from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import TrainingJob, TrainOutput, train
 from warmstart.training.optimizers import ParameterGroup
@@ -169,9 +168,7 @@ class FineTuning:
         if scheme.contrast:
             set_class_means(model, encoded, self.seed, trained=True)
             validation.evaluate_again()
-        test_predictions, validation_predictions = world().first_alone(
-            lambda: (predict_test(model, encoded, config), validation.of_kept_weights())
-        )
+        test_predictions, validation_predictions = predict_test(model, encoded, config), validation.of_kept_weights()
         return FineTuneResult(
             model=model.cpu().eval(),
             seed=self.seed,
@@ -197,7 +194,6 @@ def fine_tune(
     The validation split decides which weights are kept. If it has no texts, nothing is evaluated, and the last weights are kept.
     The test split is predicted at the end, and not scored here (``tasks/scoring.py`` does). ``language`` is the pretrained language
     head for schemes with ``lm-loss``; the model loses it afterwards. Raises ``ModelError`` if such a scheme has none.
-    Several processes share each step; what rank 0 predicts counts in all.
     Without a ``title`` there is no progress bar.
     """
     return FineTuning(encoded, config, seed, title, language).run(model)
@@ -230,7 +226,7 @@ class _Validation:
     def evaluate_again(self) -> None:
         """The kept weights have changed since they were evaluated."""
         if self.early_stopping.curve:
-            self._kept = world().first_alone(self.inputs.predict_validation)
+            self._kept = self.inputs.predict_validation()
             self._changed_score = self._score(self._kept)
 
     @property

@@ -27,7 +27,6 @@ from warmstart.objectives.comparison import RowComparison
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.loss import language_loss
 from warmstart.seeding import derive, rng
-from warmstart.training.distributed import world
 from warmstart.types import Batch, Vocabulary
 
 # Cross-entropy with class weights and label smoothing.
@@ -81,7 +80,7 @@ class ContrastiveLoss:
 
     def prepare(self, batches: Sequence[Batch]) -> list[Batch]:
         """The batches of a step, each with its part in the comparison of all texts (``RowComparison.prepare``)."""
-        return self.comparison.prepare(batches, several=world().several)
+        return self.comparison.prepare(batches)
 
     def loss(self, batch: Batch) -> Tensor:
         """The summed loss of a batch's texts, a scalar; of a batch that is not prepared, they alone are compared."""

@@ -34,7 +34,6 @@ from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.device import pick_device
 from warmstart.tasks.thresholds import scores_left_out
 from warmstart.training.config import TrainConfig
-from warmstart.training.distributed import world
 from warmstart.training.trackers import NO_TRACKERS, Mirror
 
 Curve = tuple[tuple[int, float], ...]
@@ -237,7 +236,7 @@ class _Selection:
 
     def _with_test(self, run: FineTuneResult) -> FineTuneResult:
         model = run.model.to(pick_device())
-        predictions = world().first_alone(lambda: predict_test(model, self.encoded, self.config))
+        predictions = predict_test(model, self.encoded, self.config)
         return replace(run, model=run.model.cpu(), test_predictions=predictions)
 
 

@@ -48,7 +48,6 @@ from warmstart.system.storage import atomic_write, cache_folder, sha256
 from warmstart.tasks import check_task_type, task_type_of
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.training.distributed import world
 
 LARGEST_POOL = 5000
 """texts that the teacher reads; a larger pool is sampled: a run of the usual length reads no more"""
@@ -214,7 +213,7 @@ class Lesson:
         left_out = f"{self.pool.left_out:,} like a labelled or held-out text are left out"
         console.print(f"The teacher labels {len(self.pool):,} texts; {left_out}.")
         temperature = self.config.teacher_temperature
-        labelled = world().first_alone(lambda: self.teacher.pool_labels(self.pool.texts))
+        labelled = self.teacher.pool_labels(self.pool.texts)
         probabilities = apply_temperature(labelled, temperature)
         encoded = task_type_of(task).encode(model, tokenizer, self.pool.texts)
         return SoftTexts(encoded, probabilities, self.config.teacher_weight, temperature)

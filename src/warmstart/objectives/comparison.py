@@ -63,7 +63,7 @@ class RowComparison:
     apart: bool = False
     """groups of different batches are different ones"""
 
-    def prepare(self, batches: Sequence[Batch], *, several: bool) -> list[Batch]:
+    def prepare(self, batches: Sequence[Batch], *, several: bool = False) -> list[Batch]:
         """The batches of a step, each with its part in the comparison of all rows; a single batch, as it is, is all rows.
 
         Batches whose ``count`` is 0 stay as they are. Each of ``several`` processes reads all rows here, because it gets no more

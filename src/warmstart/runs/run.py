@@ -10,7 +10,7 @@ bundle/             the model
 report.html         the report, with figures/ beside it
 
 KEY is that of all that the run depends on: where anything of it has changed, there is no such step. One that cannot be read is made
-again. Of several processes that share a run (``training/distributed.py``) rank 0 writes and reads, and tells the others.
+again. Of several processes that share a run (``training/distributed.py``) rank 0 writes.
 """
 
 from __future__ import annotations
@@ -115,17 +115,17 @@ class Run:
     def step(self, name: str, make: Callable[[Run], Any]) -> Any:
         """What a step gave: plain values, arrays and tensors in mappings, lists and tuples; made now, if it is not kept.
 
-        ``make`` is given a run of its own, whose folder is there until the step is finished. Collective.
+        ``make`` is given a run of its own, whose folder is there until the step is finished.
         """
         if self.place is None:
             return make(self)
-        here, plain = world(), re.sub(r"[^\w+-]+", "-", f"{self.prefix}{name}")
+        plain = re.sub(r"[^\w+-]+", "-", f"{self.prefix}{name}")
         place = _steps(self.folder, self.made_of) / plain
-        found = here.first_alone(lambda: read_values(place.with_suffix(_SUFFIX)))
+        found = read_values(place.with_suffix(_SUFFIX))
         if found is None:
-            here.first_alone(lambda: make_folder(place))
-            found = made = make(Run(place, self.made_of))
-            here.first_alone(lambda: self._keep(place, made))
+            make_folder(place)
+            found = make(Run(place, self.made_of))
+            self._keep(place, found)
         return found
 
     def _keep(self, place: Path, values: Any) -> None:

@@ -1,7 +1,5 @@
 """Checkpoints: weights and optimiser state in one safetensors file, the rest in JSON; the newest two are kept.
 
-Those of a sharded model have a file for each process instead (``shards.py``); both kinds are found, checked and removed here.
-
 A new checkpoint is complete on disk before an old one is removed. What a step draws at random depends on the seed and the step's
 number alone (``seeding``), so weights, optimiser state and the step are all that exact resuming needs.
 """
@@ -44,40 +42,24 @@ class Checkpoint:
     """how the run multiplies matrices, which does not change when it is resumed; None: as this process does"""
     log_digest: str = ""
     """a hash of the lines of the log so far"""
-    shards: Path | None = None
-    """the folder of a sharded checkpoint, whose ``tensors`` are not read yet"""
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write ``folder/step-...``, then remove all but the newest two."""
     data = serialise({name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()})
-    with atomic_folder(checkpoint_place(folder, checkpoint)) as new:
-        (new / "tensors.safetensors").write_bytes(data)
-        write_state(new, checkpoint, {"sha256": sha256(data)})
-    remove_others(folder, checkpoint)
-
-
-def checkpoint_place(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Where it is kept."""
-    return folder / f"step-{checkpoint.step:08d}"
-
-
-def write_state(place: Path, checkpoint: Checkpoint, hashes: Mapping[str, Any]) -> None:
-    """Write all but the tensors, with the ``hashes`` of their files."""
+    place = folder / f"step-{checkpoint.step:08d}"
     state = {
         "step": checkpoint.step,
         "seconds": checkpoint.seconds,
         "identity": checkpoint.identity,
         "arithmetic": dataclasses.asdict(checkpoint.arithmetic) if checkpoint.arithmetic else None,
         "log_digest": checkpoint.log_digest,
-        **hashes,
+        "sha256": sha256(data),
     }
-    (place / "state.json").write_text(json.dumps(sealed(state)), encoding="utf-8")
-
-
-def remove_others(folder: Path, written: Checkpoint) -> None:
-    """Remove the checkpoints that follow the one that was written, and all but the newest two."""
-    for later in (place for place in _all(folder) if place.name > checkpoint_place(folder, written).name):
+    with atomic_folder(place) as new:
+        (new / "tensors.safetensors").write_bytes(data)
+        (new / "state.json").write_text(json.dumps(sealed(state)), encoding="utf-8")
+    for later in (other for other in _all(folder) if other.name > place.name):
         shutil.rmtree(later, ignore_errors=True)  # it was damaged and passed over
     _keep_newest(folder)
 
@@ -106,17 +88,6 @@ def read_checkpoint(folder: Path, identity: str) -> Checkpoint | None:
     return None
 
 
-def wrong_shard(place: Path, hashes: Mapping[str, str]) -> str | None:
-    """What is wrong with the files of a sharded checkpoint: one is missing or has changed; None: nothing."""
-    for name, digest in hashes.items():
-        file = place / name
-        if not file.is_file():
-            return f"{file} is missing"
-        if sha256(file.read_bytes()) != digest:
-            return f"{file} has changed"
-    return None
-
-
 def _keep_newest(folder: Path) -> None:
     for old in _all(folder)[:-KEEP]:
         shutil.rmtree(old, ignore_errors=True)
@@ -133,15 +104,10 @@ def _read(path: Path) -> Checkpoint | None:
         if path.name != f"step-{state['step']:08d}":
             return None
         arithmetic = Arithmetic(**state["arithmetic"]) if state["arithmetic"] else None
-        rest = state["identity"], arithmetic, state["log_digest"]
-        if "shards" in state:
-            if wrong := wrong_shard(path, state["shards"]):
-                console.print(wrong)
-                return None
-            return Checkpoint(state["step"], state["seconds"], {}, *rest, shards=path)
         data = (path / "tensors.safetensors").read_bytes()
         if sha256(data) != state["sha256"]:
             return None
-        return Checkpoint(state["step"], state["seconds"], parse_tensors(data), *rest)
+        tensors = parse_tensors(data)
+        return Checkpoint(state["step"], state["seconds"], tensors, state["identity"], arithmetic, state["log_digest"])
     except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):
         return None

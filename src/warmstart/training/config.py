@@ -90,23 +90,7 @@ class PretrainTrainConfig(TrainConfig):
     """learning-rate schedule: cosine, linear, trapezoid or constant"""
     compile: Effectless[Advanced[bool]] = False
     """compile the blocks with torch: half a minute before the first step, up to a twelfth less per step (docs: performance); on a
-    GPU they always are, unless --shard or --minutes is given"""
-    activation_checkpointing: Effectless[Advanced[bool]] = False
-    """compute the activations inside the blocks again in the backward pass instead of keeping them: less memory, more time"""
-    shard: Effectless[Advanced[bool]] = False
-    """in several processes: each keeps a part of the weights, gradients and optimiser state only (FSDP2); for models that do not
-    fit, with --optimizer adamw"""
-
-    @model_validator(mode="after")
-    def _shards_without_muon(self) -> PretrainTrainConfig:
-        if self.shard and self.optimizer == "muon":
-            raise ValueError(
-                "shard keeps a part of each matrix in each process, but Muon orthogonalises whole matrices; use --optimizer adamw "
-                "with a --learning-rate of 1e-3 to 3e-3, or leave shard out"
-            )
-        if self.shard and self.compile:
-            raise ValueError("with shard, blocks are not compiled; leave one of both out")
-        return self
+    GPU they always are, unless --minutes is given"""
 
     @model_validator(mode="after")
     def _budget_without_compiling(self) -> PretrainTrainConfig:

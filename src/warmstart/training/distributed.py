@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
@@ -34,8 +34,8 @@ PATIENCE = timedelta(days=7)
 """how long processes wait for each other: rank 0 may tokenize for hours; a process that ends is noticed by its closed connection"""
 LONGEST_PAUSE = 0.05
 """seconds between two looks whether the others are here"""
-ROLL_CALL = 5.0
-"""seconds that a process that lost a connection waits for the others to say that they live"""
+HEAD_START = 1.0
+"""seconds that the others leave to rank 0, which speaks for all: a launcher ends all processes once one has left"""
 _LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "TCPStore", "failed to recv")
 """what torch's errors say when a connection is lost"""
 _T = TypeVar("_T")
@@ -49,8 +49,6 @@ class World:
     size: int = 1
     local_rank: int = 0
     """number of this process on its machine"""
-    store: Any = field(default=None, repr=False)
-    """torch's key-value store, by which processes are still heard of when their connections are lost"""
 
     @property
     def leads(self) -> bool:
@@ -215,18 +213,27 @@ class World:
         os._exit(code)
 
     def leave(self, error: BaseException, code: int, sentence: str | None, say: Callable[[str], None]) -> NoReturn:
-        """End this process by an error: ``say`` the ``sentence`` unless another process does; without one, show the traceback.
+        """End this process by an error: ``say`` the ``sentence``; without one, show the traceback.
 
-        Of an error that several have, the first speaks. A process that was terminated, or has lost a connection, waits for what the
-        others have to say: if that is nothing else, the first that is left names those that are gone. Nobody leaves before one has
-        spoken: a launcher ends all when one has left. What is still being exchanged is not waited for: its end may never come.
+        Rank 0 speaks for all of an error that all have (``together``), of signals and of lost connections; others speak of what
+        happened to them alone: no memory, a bug. What is still being exchanged is not waited for: its end may never come.
         """
-        lost = is_lost_connection(error) and not isinstance(error, WarmstartError)
-        if sentence is None and not lost:
-            self._tell(f"ended/{self.rank}", repr(error))
-            traceback.print_exception(error)
+        if is_lost_connection(error) and not isinstance(error, WarmstartError):
+            sentence = (
+                f"another process of this run ended before its work was done: it was killed, or its machine failed ({error}); the "
+                "same command goes on from the last checkpoint"
+            )
+            of_all = True
         else:
-            self._last_words(error, None if lost or isinstance(error, KeyboardInterrupt) else sentence, sentence, say)
+            of_all = isinstance(error, (WarmstartError, KeyboardInterrupt))
+        if sentence is None:
+            traceback.print_exception(error)
+        elif self.leads:
+            say(sentence)
+        elif not of_all:
+            say(f"{self.name}: {sentence}")
+        else:
+            time.sleep(HEAD_START)
         self._flush()
         os._exit(code)
 
@@ -235,46 +242,6 @@ class World:
         with suppress(BrokenPipeError):  # nobody reads our output any more
             sys.stdout.flush()
             sys.stderr.flush()
-
-    def _last_words(self, error: BaseException, own: str | None, sentence: str | None, say: Callable[[str], None]) -> None:
-        """Say why this process ends; ``own`` is a reason of its own, None: it was terminated or has lost a connection."""
-        self._tell(f"ended/{self.rank}", own or "")
-        until = time.monotonic() + ROLL_CALL
-        others = {rank: self._heard(f"ended/{rank}", until) for rank in range(self.rank if own else self.size)}
-        gone = [rank for rank, words in others.items() if words is None]
-        if own:
-            speaks = own not in others.values()
-            sentence = own if self.leads else f"{self.name}: {own}"
-        else:
-            speaks = not any(others.values()) and self.rank == min(others.keys() - gone)
-            if gone:
-                sentence = (
-                    f"rank {', '.join(map(str, gone))} of {self.size} processes ended before its work was done: it was killed, or "
-                    "its machine failed; the same command goes on from the last checkpoint"
-                )
-            elif not isinstance(error, KeyboardInterrupt):
-                sentence = f"a connection between processes was lost ({error}); the same command goes on from the last checkpoint"
-        if speaks and sentence:
-            say(sentence)
-            self._tell("spoken", "")
-        else:
-            self._heard("spoken", until)
-
-    def _tell(self, key: str, words: str) -> None:
-        with suppress(RuntimeError):  # the store is gone with the process that kept it
-            self.store.set(key, words)
-
-    def _heard(self, key: str, until: float) -> str | None:
-        """What another process has stored; None: nothing until then, or the store is gone."""
-        try:
-            while not self.store.check([key]):
-                if time.monotonic() > until:
-                    return None
-                time.sleep(0.05)
-            words: str = self.store.get(key).decode()
-        except RuntimeError:
-            return None
-        return words
 
 
 _world = World()
@@ -294,15 +261,12 @@ def joined() -> Iterator[World]:
         return
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     on_gpu = torch.cuda.is_available()
-    store, rank, size = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
-    # a launcher keeps its store when it starts the processes again; what the last ones wrote there must not be read
-    store = dist.PrefixStore(f"warmstart/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)  # type: ignore[attr-defined]
-    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    _world = World(rank, size, local_rank, store)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
+    _world = World(dist.get_rank(), dist.get_world_size(), local_rank)
     # outside of a command the process ends by itself, having said why; a launcher kills it if that takes too long
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        with _silence() if rank else nullcontext():
+        with nullcontext() if _world.leads else _silence():
             yield _world
         dist.destroy_process_group()
     finally:

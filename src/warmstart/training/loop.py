@@ -34,9 +34,7 @@ from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.training.parallel import Parallel
 from warmstart.training.prefetch import prefetched
 from warmstart.training.progress import ProgressBar
-from warmstart.training.recomputed import recompute_all
 from warmstart.training.schedules import learning_rate_factor
-from warmstart.training.sharded import is_sharded, shard_model
 from warmstart.training.state import below, last_checkpoint, restore, save_checkpoint, state_of
 from warmstart.types import Batch
 
@@ -100,10 +98,6 @@ class TrainingJob:
     """added to the mean loss once a step, whatever the batch: a regulariser of the weights"""
     compile: Sequence[nn.Module] = ()
     """parts of the model that torch compiles for the training steps"""
-    recompute: Sequence[nn.Module] = ()
-    """parts of the model whose activations are computed again in the backward pass"""
-    shard: Sequence[nn.Module] = ()
-    """parts of the model whose weights are divided among several processes, as are all others then; empty: nothing is"""
     should_stop: Callable[[float], bool] | None = None
     """called after each evaluation with the progress (0 to 1); True ends the run"""
     callbacks: Sequence[Callable[[int, dict[str, Any]], object]] = ()
@@ -150,15 +144,13 @@ class _Run:
     def __init__(self, model: nn.Module, job: TrainingJob, config: TrainConfig, folder: Path | None) -> None:
         self.model, self.job, self.config, self.folder = model, job, config, folder
         self.world = world()
-        if job.shard and self.world.several:
-            shard_model(model, job.shard)
         self.trainable = cast(Trainable, model)  # the same object, by what the loop needs beyond nn.Module
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimizer = Optimizer(job.groups or [ParameterGroup(parameters)], config)
         self.device = next(model.parameters()).device
         self.arithmetic = self.world.from_first(Arithmetic.choose(config.precision, self.device))  # machines may differ
         self.parallel = Parallel(model, job.loss or self.trainable.loss, self.world)
-        self.forwards = recompute_all(job.recompute, compile_all(job.compile))
+        self.forwards = compile_all(job.compile)
         self.batches = job.batches
         self.stopped, self.next_checkpoint = False, time.monotonic() + FIRST_CHECKPOINT
         self.output = TrainOutput()
@@ -295,13 +287,13 @@ class _Run:
         tensors |= {f"more/{name}": tensor for name, tensor in self.job.more.state_tensors().items()} if self.job.more else {}
         digest = self.metrics.digest()
         state = Checkpoint(self.output.steps, self.output.seconds, tensors, self.job.identity, self.arithmetic, digest)
-        save_checkpoint(folder / "checkpoints", state, sharded=is_sharded(self.model))
+        save_checkpoint(folder / "checkpoints", state)
         ended = time.monotonic()
         self.next_checkpoint = ended + max(FIRST_CHECKPOINT, (ended - started) / CHECKPOINT_SHARE)
 
     def _resume(self) -> str:
         """Go on from the newest checkpoint, if there is one; returns its hash of the log."""
-        checkpoint = last_checkpoint(self.folder / "checkpoints", self.job.identity, self.model) if self.folder else None
+        checkpoint = last_checkpoint(self.folder / "checkpoints", self.job.identity, self.device) if self.folder else None
         if checkpoint is None:
             return ""
         restore(self.model, self.optimizer, checkpoint)

@@ -1,4 +1,4 @@
-"""How the batches of a step are spread over the processes of a run: torch's DistributedDataParallel (DDP) or FSDP2.
+"""How the batches of a step are spread over the processes of a run: torch's DistributedDataParallel (DDP).
 
 Each process computes the loss of its share of the rows of every batch, and gradients are summed: not averaged, as DDP does by
 itself, because the loss of a step is a sum over all targets, divided by their number. So several processes take the same step as
@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,7 +21,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from warmstart.dropout import BatchShare, RowRange, drawing_for
 from warmstart.training.distributed import World
-from warmstart.training.sharded import is_sharded
 from warmstart.types import Batch
 
 BY_ROW = ("ids", "attention_mask", "token_type_ids", "draws")
@@ -58,7 +57,7 @@ class Parallel:
 
     def prepare(self, batches: Sequence[Batch], *, changed: bool) -> None:
         """Before a step: connect the parameters that train, if they have ``changed``."""
-        if self.world.several and not is_sharded(self.module.model) and (changed or self.replica is None):
+        if self.world.several and (changed or self.replica is None):
             # parts of the model that only some batches read have no gradient of the others; nor has a head's attention over
             # windows of a batch without windows
             partly = self.partly or len({type(batch) for batch in batches}) > 1
@@ -75,9 +74,6 @@ class Parallel:
             yield lambda device: self.module(batch.to(device), True)
             return
         mine, share, counts = share_of(batch, self.world)
-        model = self.module.model
-        if is_sharded(model):
-            cast(Any, model).set_requires_gradient_sync(last)
         waiting: AbstractContextManager[Any] = nullcontext() if last or self.replica is None else self.replica.no_sync()
         with drawing_for(share), waiting:
             yield lambda device: (self.replica or self.module)(mine.to(device), counts)

@@ -1,7 +1,6 @@
-"""What of a run is kept in a checkpoint, and how it comes back: on the same number of processes or another, sharded or not.
+"""What of a run is kept in a checkpoint, and how it comes back: on the same number of processes or another.
 
-Tensors are named ``model/name`` and ``optimizer/name|key``. Of a run whose processes have all weights, rank 0 writes and reads one
-file; of a sharded one each process writes and reads its own part.
+Tensors are named ``model/name`` and ``optimizer/name|key``; rank 0 writes and reads them all.
 """
 
 from __future__ import annotations
@@ -17,63 +16,33 @@ from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_che
 from warmstart.training.distributed import world
 from warmstart.training.early_stopping import Restorable
 from warmstart.training.optimizers import Optimizer
-from warmstart.training.sharded import is_sharded, load_parts, part_of
 
 
 def state_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """The weights and the optimiser state: all in rank 0; of a sharded model the part of each process. Collective."""
-    own = optimizer.state_tensors()
-    if is_sharded(model):
-        weights = dict[str, Tensor](model.named_parameters())
-    else:
-        weights, own = cast(Restorable, model).weights(), world().tensors_of_all(own, next(model.parameters()).device)
+    """The weights and the optimiser state, in rank 0; collective."""
+    own = world().tensors_of_all(optimizer.state_tensors(), next(model.parameters()).device)
+    weights = cast(Restorable, model).weights()
     return {f"model/{name}": tensor for name, tensor in weights.items()} | {f"optimizer/{name}": one for name, one in own.items()}
 
 
-def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, sharded: bool) -> None:
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; collective."""
-    if not sharded:
-        world().first_alone(lambda: write_checkpoint(folder, checkpoint))
-        return
-    from warmstart.training.shards import write_shards  # takes a second
-
-    write_shards(folder, checkpoint)
+    world().first_alone(lambda: write_checkpoint(folder, checkpoint))
 
 
-def last_checkpoint(folder: Path, identity: str, model: nn.Module) -> Checkpoint | None:
-    """The newest undamaged checkpoint, as rank 0 finds it, with its tensors as ``model`` needs them; collective."""
-    here, device, sharded = world(), next(model.parameters()).device, is_sharded(model)
+def last_checkpoint(folder: Path, identity: str, device: torch.device) -> Checkpoint | None:
+    """The newest undamaged checkpoint, as rank 0 finds it; of several processes its tensors are on ``device``. Collective."""
+    here = world()
     found = here.together(lambda: read_checkpoint(folder, identity) if here.leads else None)
     checkpoint = here.from_first(replace(found, tensors={}) if found else None)
     if checkpoint is None:
         return None
-    parameters = dict(model.named_parameters())
-
-    def parameter(name: str) -> Tensor | None:
-        return parameters.get(name.split("/")[-1].split("|")[0])
-
-    if checkpoint.shards:
-        from warmstart.training.shards import read_shards
-    if sharded and (place := checkpoint.shards):
-        return replace(checkpoint, tensors=here.together(lambda: read_shards(place, parameter)))
-    own = dict(found.tensors) if found else {}
-    if found and found.shards:
-        own = read_shards(found.shards)
-    tensors = here.tensors_of_all(own, torch.device("cpu") if sharded else device)
-    if sharded:
-        tensors = {
-            name: part_of(tensor, like) if (like := parameter(name)) is not None else tensor for name, tensor in tensors.items()
-        }
-    return replace(checkpoint, tensors=tensors)
+    return replace(checkpoint, tensors=here.tensors_of_all(found.tensors if found else {}, device))
 
 
 def restore(model: nn.Module, optimizer: Optimizer, checkpoint: Checkpoint) -> None:
     """Put the weights and the optimiser state of a checkpoint back."""
-    weights = below("model/", checkpoint)
-    if is_sharded(model):
-        load_parts(model, weights)
-    else:
-        model.load_state_dict(weights, strict=False)
+    model.load_state_dict(below("model/", checkpoint), strict=False)
     optimizer.load_state_tensors(below("optimizer/", checkpoint))
 
 

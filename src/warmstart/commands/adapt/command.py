@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warmstart.commands.adapt.page import adapt_verdict, answers_view, write_adapt_page, write_answers_page
-from warmstart.config import setting_paths
 from warmstart.data.audit import drop_leaks
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
@@ -27,7 +26,6 @@ from warmstart.finetuning.schemes import make_scheme
 from warmstart.finetuning.teacher import Lesson, Teacher, teaching_pool
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import model_digest
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
@@ -36,15 +34,13 @@ from warmstart.system.console import console, print_comparison
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, names_validation, read_spec
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
-from warmstart.training.distributed import world
 from warmstart.training.trackers import check_trackers
 
 
 def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
     """Audit, fine-tune over seeds, compare, save the best run as a bundle, write the report; the ``adapt`` command.
 
-    Several processes share the steps of every training run. Rank 0 alone writes the run's folder, predicts, scores and runs
-    baselines; all return the same result. A task of type answers gives an ``AnswersResult``.
+    A task of type answers gives an ``AnswersResult``.
     """
     if read_spec(config.task)[1].type == ANSWERS_TYPE:
         found, bundle, run = adapt_to_answers(config)
@@ -55,10 +51,7 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
         return found
     if config.selection is None and config.labels is None and not names_validation(config.task):
         config = config.model_copy(update={"selection": "cross-validation"})  # as with --labels
-    here = world()
-    here.require_equal({f"the setting {name}": value for name, value in setting_paths(config.to_dict())})
-    ready = here.in_turns(lambda: _prepare(config))
-    here.require_equal({**ready.run.made_of, "the model": model_digest(config.model)})
+    ready = _prepare(config)
     bundle, budgets = ready.bundle, ready.budgets
     if make_scheme(config.tune.scheme).continued_pretraining:
         first = budgets[config.seed]  # its labels decide for all seeds
@@ -66,7 +59,7 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
         bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run).bundle
     result = compare_methods(bundle, budgets, config, (ScoringRun.of(config), ready.run), ready.lesson)
     result = replace(result, set_apart=len(ready.calibration_texts or ()))
-    return replace(result, confidence=here.first_alone(lambda: _finish(bundle, result, config, ready)))
+    return replace(result, confidence=_finish(bundle, result, config, ready))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +34,7 @@ from warmstart.heads.per_token import DetectionHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.generator import WithGenerator, pretraining_head, with_generator
+from warmstart.model.generator import pretraining_head, with_generator
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
@@ -57,7 +56,6 @@ from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.training.distributed import world
 from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, TrainOutput, train
-from warmstart.training.sharded import whole_weights
 from warmstart.training.trackers import TRACKERS, Mirror, check_trackers
 from warmstart.types import Batch
 
@@ -121,10 +119,6 @@ class PretrainConfig(TableFlags):
             )
         if self.max_words and self.domain.for_task:
             raise ValueError("with --for the number of words is --relevant-words; remove --max-words")
-        if self.train.shard and OBJECTIVES[self.objective.name].compares:
-            raise ValueError(f"{self.objective.name} reads every crop twice, which a sharded model cannot; leave --shard out")
-        if self.train.shard and self.domain.labels:
-            raise ValueError("with shard only a language model or a detector is trained, without a task's head; remove --labels")
         if OBJECTIVES[self.objective.name].detects and self.domain.labels:
             raise ValueError(
                 f"labels are learned beside a language head, but {self.objective.name} trains a detection head; "
@@ -152,7 +146,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     """
     if config.resume:
         config = _resumed(config, config.resume)
-    elif not config.train.shard and config.train.minutes is None and compiles_by_default(pick_device()):
+    elif config.train.minutes is None and compiles_by_default(pick_device()):
         config = config.model_copy(update={"train": config.train.model_copy(update={"compile": True})})  # recorded, for a resume
     here = world()
     here.require_equal(
@@ -191,8 +185,6 @@ def _prepare(config: PretrainConfig) -> _Ready:
     check_trackers(config.tracker)
     if config.train.compile:
         check_compiler(pick_device())
-    if config.train.shard and not world().several:
-        console.print("--shard has no effect: it parts a model among several processes, and this is one; torchrun starts several")
     chosen_from, joint = domain_source(config.domain, sources, config.held_out_fraction(), config.seed)
     origin = load_model(config.init_from) if config.init_from else None
     if origin is not None and not config.resume:
@@ -250,8 +242,7 @@ def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
     kept = PretrainConfig.build({**read_yaml(settings), "out": folder, "resume": folder}, str(settings))
     train, effective = config.train.to_dict(), config.train.effective()
     if ways := {name: True for name, one in train.items() if one and name not in effective}:  # all are off by default
-        train = kept.train.to_dict() | ({"compile": False} if config.train.shard else {}) | ways
-        kept = kept.model_copy(update={"train": PretrainTrainConfig.build(train)})
+        kept = kept.model_copy(update={"train": PretrainTrainConfig.build(kept.train.to_dict() | ways)})
     given, own, default = (dict(setting_paths(one.to_dict())) for one in (config, kept, PretrainConfig()))
     for name, value in given.items():
         if value not in (own.get(name), default.get(name)):
@@ -378,7 +369,6 @@ def pretrain_on(
         batches = domain.joint.with_labelled_batches(batches, joint, tokenizer, size)
     contrast = ContrastivePretraining(model, rows) if OBJECTIVES[config.objective.name].compares else None
     blocks = [part for part in trained.modules() if isinstance(part, Block)]
-    copied = copy.deepcopy(model) if config.train.shard and world().several else None  # takes the whole weights in the end
     trained.to(pick_device())
     digests = [training_text.digest, held_out_text.digest if held_out_text else "", tokenizer.digest]
     job = TrainingJob(
@@ -389,16 +379,12 @@ def pretrain_on(
         identity=result_key(config, *digests, domain.identity if domain else ""),
         evaluate=None if held_out_rows is None else lambda: held_out_metrics(measured, held_out_rows, QUICK_TOKENS),
         compile=blocks if config.train.compile else (),
-        recompute=blocks if config.train.activation_checkpointing else (),
-        shard=blocks if config.train.shard else (),
         loss=None if contrast is None else partial(_loss, trained, contrast),
         prepare=None if contrast is None else contrast.prepare,
     )
     with Mirror(config.tracker, folder or Path(config.out), dict(setting_paths(config.to_dict()))).opened() as observe:
         output = train(trained, replace(job, observe=observe), config.train, folder)
     metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(measured, held_out_rows))
-    if copied is not None:
-        model = _whole_model(copied, measured)
     record = _record(config, stores, output, metrics).model_copy(update={"domain": domain.record if domain else None})
     bundle = Bundle(model.cpu().eval(), tokenizer, history=(*(origin.history if origin else ()), record))
     return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain.text if domain else None)
@@ -407,14 +393,6 @@ def pretrain_on(
 def _loss(trained: nn.Module, contrast: ContrastivePretraining, batch: Batch) -> Tensor:
     """The loss of a batch of crops, or of labelled texts that are learned beside them."""
     return trained.loss(batch) if isinstance(trained, WithTask) and isinstance(batch, LabelledBatch) else contrast.loss(batch)
-
-
-def _whole_model(copied: Model, trained: nn.Module) -> Model:
-    """A copy of the model from before it was sharded, with the weights that it has now; collective."""
-    prefix = "model." if isinstance(trained, WithGenerator) else ""
-    weights = {name.removeprefix(prefix): one for name, one in whole_weights(trained).items() if name.startswith(prefix)}
-    copied.load_state_dict(weights, strict=False)
-    return copied
 
 
 def _contents(stores: TokenStores, tokenizer: Tokenizer, model: Model, domain: DomainRun | None) -> dict[str, str | None]:
