@@ -6,7 +6,7 @@ text is allowed ``ALLOWED`` bytes above what its process used before it was open
 
     reading    a whole epoch, in the order of training
     training   steps of a small model on rows from the middle of an epoch, in turn with the other text
-    writing    documents into shards, with near-duplicates left out
+    writing    documents into shards
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def write_shards(folder: Path, size: int, tokenizer: Tokenizer) -> Path:
 
 def rows_of(folder: Path) -> PretrainingRows:
     """The rows of some shards, for the default objective."""
-    found = ShardsToRead((str(folder),), None, None, 2, "paragraph", folder).open()
+    found = ShardsToRead((str(folder),), None, None, "paragraph", folder).open()
     assert found is not None
     tokenizer, (text, _) = found
     return PretrainingRows(text, tokenizer.vocabulary(), ObjectiveConfig(), LENGTH)
@@ -156,7 +156,7 @@ def write_corpus(file: str) -> dict[str, float]:
     out, tokenizer = f"{file}.shards", str(Path(file).with_name(TOKENIZER))
     with anonymous_peak() as peak:
         started = time.perf_counter()
-        tokenize(TokenizeConfig(text=(file,), out=out, drop_near_duplicates=True, tokenizer_file=tokenizer))
+        tokenize(TokenizeConfig(text=(file,), out=out, tokenizer_file=tokenizer))
         return {"memory": peak(), "rate": Path(file).stat().st_size / (time.perf_counter() - started)}
 
 
@@ -220,7 +220,7 @@ def run(rounds: int = 7) -> str:
     )
     parts = [
         table(("training", "anonymous memory, MB", "tokens/s, reading", "tokens/s, training"), rows),
-        table(("`tokenize --drop-near-duplicates`", "anonymous memory, MB", "text per second"), written),
+        table(("`tokenize`", "anonymous memory, MB", "text per second"), written),
         paragraph(found),
     ]
     return "\n\n".join(parts)

@@ -33,7 +33,7 @@ from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.system.storage import sealed, unsealed
+from warmstart.system.storage import file_sha256, sealed, unsealed
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig
@@ -79,12 +79,12 @@ def configured(texts: Path, tmp_path: Path, kept_tokenizer: str) -> Configured:
 
 def to_read(tmp_path: Path, *places: object, held_out: Any = None, tokenizer: Tokenizer | None = None) -> ShardsToRead:
     """Shards, or text, as a pretraining run finds them."""
-    return ShardsToRead(tuple(map(str, places)), held_out, tokenizer, 2, "paragraph", tmp_path)
+    return ShardsToRead(tuple(map(str, places)), held_out, tokenizer, "paragraph", tmp_path)
 
 
 def opened(folder: Path, tokenizer: Tokenizer, *, held_out: bool = False) -> TokenShards:
     """One side of a folder of shards."""
-    found = text_of_shards(shard_folders([str(folder)], folder), tokenizer, folder / "copies", held_out=held_out)
+    found = text_of_shards(shard_folders([str(folder)]), tokenizer, held_out=held_out)
     assert found is not None
     return found
 
@@ -100,7 +100,6 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def decoded(text: TokenShards, tokenizer: Tokenizer) -> list[str]:
     """The documents of shards."""
-    assert text.documents is not None
     ids, lengths = text.documents_block(np.arange(text.documents), 4000, tokenizer.specials.pad)
     return [tokenizer.decode(row[1 : length - 1]) for row, length in zip(ids, lengths, strict=True)]
 
@@ -129,7 +128,7 @@ def test_the_number_of_jobs_changes_no_byte(tmp_path: Path, monkeypatch: pytest.
     """Workers in processes of their own, or none: the same files."""
     monkeypatch.setattr(pieces_module, "PIECE_BYTES", 1500)
     for jobs in (1, 2):
-        tokenize(configured(f"{jobs}", jobs=jobs, drop_near_duplicates=True))
+        tokenize(configured(f"{jobs}", jobs=jobs))
     assert len(content(tmp_path / "1")) > 12
     assert content(tmp_path / "1") == content(tmp_path / "2")
 
@@ -137,7 +136,7 @@ def test_the_number_of_jobs_changes_no_byte(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.usefixtures("small")
 def test_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: Configured) -> None:
     """After a failure in the middle, only the pieces that are missing are tokenized, and the bytes are those of one go."""
-    config = configured("whole", drop_near_duplicates=True)
+    config = configured("whole")
     tokenize(config)
     broken = config.model_copy(update={"out": str(tmp_path / "broken")})
     real, written = write_module.write_piece, list[int]()
@@ -255,14 +254,14 @@ def test_the_tokenizer_of_a_large_text_is_trained_on_part_of_it(
 # ------------------------------------------------------------------------------------------------ reading
 
 
-def written(folder: Path, streams: list[list[int]], **changes: Any) -> TokenShards:
+def written(folder: Path, streams: list[list[int]]) -> TokenShards:
     """Shards with these tokens."""
     shards = []
     for number, tokens in enumerate(streams):
         file = folder / f"{number}.bin"
         np.array(tokens, dtype="<u2").tofile(file)
-        shards.append(Shard(str(file), len(tokens), "uint16", tokens.count(2) - 1))
-    return TokenShards(tuple(shards), **{"vocab_size": 60_000, "eos": 2, "unk": 1, "digest": "d", "cache": folder, **changes})
+        shards.append(Shard(file, len(tokens), "uint16", tokens.count(2) - 1, file_sha256(file), tokens.count(1)))
+    return TokenShards(tuple(shards), vocab_size=60_000, eos=2, unk=1, digest="d", words=1, bytes=1)
 
 
 @settings(deadline=None, max_examples=60)

@@ -48,8 +48,6 @@ class TokenizeConfig(TableFlags):
     """fraction of the documents that is held out, or none"""
     document: Advanced[Document] = "paragraph"
     """what one document is: paragraph, sentence, line or file"""
-    drop_near_duplicates: bool = False
-    """leave out documents that are nearly the same as an earlier one"""
     drop_test_texts_of: TaskInput[tuple[str, ...]] = ()
     """manifests of tasks (YAML): leave out documents in which one of their test or validation texts occurs"""
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -91,11 +89,7 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     given = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
     _begin(folder, config, pieces, texts, given)
     tokenizer = _tokenizer(config, folder, pieces, given, texts)
-    if config.drop_near_duplicates:
-        filters = ("near-duplicates", *filters)
-    plan = TokenizePlan(
-        pieces, config.how, tokenizer, config.held_out_fraction, folder, config.drop_near_duplicates, texts, filters
-    )
+    plan = TokenizePlan(pieces, config.how, tokenizer, config.held_out_fraction, folder, texts, filters)
     index = _complete(folder, tokenizer) or tokenize_text(plan, config.jobs)
     end_record(folder, f"{sum(one.tokens for one in index.shards):,} tokens of text are written.")
     print_table(f"{folder}: token shards", shard_table(index), HEADER)
@@ -120,9 +114,7 @@ def shard_table(index: ShardIndex) -> list[tuple[str, ...]]:
 def left_out_sentences(left_out: LeftOut, filters: Sequence[str]) -> list[str]:
     """What was left out by the filters, as complete sentences."""
     sentences = []
-    if "near-duplicates" in filters:
-        sentences.append(f"{left_out.near_duplicates:,} documents are left out: each is nearly the same as an earlier one.")
-    if any(one.startswith("test texts of ") for one in filters):
+    if filters:
         sentences.append(f"{left_out.test_texts:,} documents are left out: a test or validation text of the task occurs in each.")
     if left_out.empty:
         sentences.append(f"{left_out.empty:,} documents are left out: the tokenizer makes no token of them.")

@@ -50,8 +50,6 @@ class ShardEntry(TextCounts):
 class LeftOut(Config):
     """Documents that are in no shard."""
 
-    near_duplicates: int = Field(0, ge=0)
-    """nearly the same as an earlier one"""
     test_texts: int = Field(0, ge=0)
     """in which a test or validation text of the task occurs"""
     empty: int = Field(0, ge=0)

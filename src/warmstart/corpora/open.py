@@ -1,4 +1,4 @@
-"""What a path or URL given as text is: a folder of shards, shards of other programs, or text."""
+"""What a path given as text is, a folder of shards or text; and text from elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from warmstart.corpora.foreign import foreign_files, foreign_shards, is_foreign
 from warmstart.corpora.index import INDEX_BYTES, SHARD_INDEX, TOKENIZER, ShardEntry, ShardIndex, looks_like_index, read_index
 from warmstart.corpora.shards import Shard, TokenShards, same_tokenizer
 from warmstart.data.source import Document, Source
@@ -14,7 +13,7 @@ from warmstart.data.token_store import TokenStores, prepare_store
 from warmstart.data.tokenized_text import TokenizedText
 from warmstart.errors import ConfigError, DataError
 from warmstart.system.storage import inside, is_leftover, sha256
-from warmstart.system.urls import bring, exists_at, is_url, remote_files
+from warmstart.system.urls import bring, is_url, remote_files
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -24,14 +23,14 @@ USUALLY_HELD_OUT = 0.02
 
 @dataclass(frozen=True)
 class ShardFolder:
-    """A folder of shards with its index, here or elsewhere."""
+    """A folder of shards with its index."""
 
-    place: str
+    place: Path
     index: ShardIndex
 
-    def tokenizer(self, cache: Path) -> Tokenizer:
+    def tokenizer(self) -> Tokenizer:
         """Its tokenizer. Raises ``DataError`` if it is not that of the index."""
-        tokenizer = load_tokenizer(_file_here(self.place, TOKENIZER, cache))
+        tokenizer = load_tokenizer(self.place / TOKENIZER)
         if tokenizer.digest != self.index.tokenizer:
             raise DataError(f"{self.place}/{TOKENIZER} must be the tokenizer of its shards, but is another; copy it again")
         return tokenizer
@@ -39,55 +38,41 @@ class ShardFolder:
     def shard(self, entry: ShardEntry) -> Shard:
         """One of its shards."""
         try:
-            place = inside(Path() if is_url(self.place) else Path(self.place), entry.name)
+            place = inside(self.place, entry.name)
         except ValueError as error:
             raise DataError(f"the index of the shards of {self.place} cannot be used: {error}") from None
-        where = _join(self.place, entry.name) if is_url(self.place) else str(place)
-        return Shard(where, entry.tokens, self.index.dtype, entry.documents, entry.sha256, unknown=entry.unknown)
+        return Shard(place, entry.tokens, self.index.dtype, entry.documents, entry.sha256, entry.unknown)
 
 
-def shard_folders(paths: Sequence[str], cache: Path) -> list[ShardFolder]:
-    """The folders of shards that paths and URLs name. Raises ``DataError`` if only some of them do."""
-    found = [(path, _index_of(path, cache)) for path in paths]
-    folders = [ShardFolder(path, index) for path, index in found if index]
+def shard_folders(paths: Sequence[str]) -> list[ShardFolder]:
+    """The folders of shards that paths name. Raises ``DataError`` if only some of them do."""
+    found = [(path, None if is_url(path) else _index_of(Path(path))) for path in paths]
+    folders = [ShardFolder(Path(path), index) for path, index in found if index]
     if folders and len(folders) < len(paths):
         other = next(path for path, index in found if index is None)
         raise ConfigError(
             f"train on text or on shards, but {folders[0].place} is a folder of shards and {other} is not; tokenize it first"
         )
-    same_tokenizer([one.index.tokenizer for one in folders], [one.place for one in folders])
+    same_tokenizer([one.index.tokenizer for one in folders], [str(one.place) for one in folders])
     return folders
 
 
-def _index_of(path: str, cache: Path) -> ShardIndex | None:
+def _index_of(folder: Path) -> ShardIndex | None:
     """The index of a folder of shards; None if it is none."""
-    if is_url(path):
-        if not exists_at(path, SHARD_INDEX):
-            return None
-    elif not (Path(path) / SHARD_INDEX).is_file():
-        if (Path(path) / "shards").is_dir() and (Path(path) / TOKENIZER).is_file():
+    file = folder / SHARD_INDEX
+    if not file.is_file():
+        if (folder / "shards").is_dir() and (folder / TOKENIZER).is_file():
             raise DataError(
-                f"{path} holds shards without an {SHARD_INDEX}: they are not complete; run the same tokenize command again"
+                f"{folder} holds shards without an {SHARD_INDEX}: they are not complete; run the same tokenize command again"
             )
         return None
-    file = _file_here(path, SHARD_INDEX, cache)
     if file.stat().st_size > INDEX_BYTES:
         return None
     data = file.read_bytes()
-    return read_index(data, _join(path, SHARD_INDEX)) if looks_like_index(data) else None
+    return read_index(data, str(file)) if looks_like_index(data) else None
 
 
-def _file_here(folder: str, name: str, cache: Path) -> Path:
-    """A file of a folder or URL on this machine; from a URL it is brought into ``cache``."""
-    if not is_url(folder):
-        return Path(folder) / name
-    file = cache / sha256(folder.encode())[:24] / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    bring(_join(folder, name), file)
-    return file
-
-
-def text_of_shards(folders: Sequence[ShardFolder], tokenizer: Tokenizer, cache: Path, *, held_out: bool) -> TokenShards | None:
+def text_of_shards(folders: Sequence[ShardFolder], tokenizer: Tokenizer, *, held_out: bool) -> TokenShards | None:
     """One side of the shards of some folders; None if nothing is held out. Raises ``DataError`` if a shard is not there."""
     entries = [(folder, entry) for folder in folders for entry in folder.index.side(held_out=held_out)]
     if not entries:
@@ -98,26 +83,11 @@ def text_of_shards(folders: Sequence[ShardFolder], tokenizer: Tokenizer, cache: 
         tokenizer.specials.eos,
         tokenizer.specials.unk,
         sha256("/".join(entry.sha256 for _, entry in entries).encode()),
-        cache,
         words=sum(entry.words for _, entry in entries),
         bytes=sum(entry.bytes for _, entry in entries),
-        unknown=sum(entry.unknown for _, entry in entries),
     )
     text.check_places()
     return text
-
-
-def names_foreign_shards(path: str) -> bool:
-    """Whether a path or URL names shards of other programs: by the endings of its files."""
-    return is_foreign(path) or bool(foreign_files(path))
-
-
-def foreign_text(paths: Sequence[str], tokenizer: Tokenizer, token_size: int, cache: Path) -> TokenShards:
-    """The text in shards of other programs."""
-    shards, digest = foreign_shards([file for path in paths for file in foreign_files(path)], token_size)
-    if not shards:
-        raise DataError(f"{paths[0]} must hold at least one shard (.ds or .bin), but holds none; check the path")
-    return TokenShards(shards, tokenizer.vocab_size, tokenizer.specials.eos, tokenizer.specials.unk, digest, cache)
 
 
 @dataclass(frozen=True)
@@ -125,12 +95,11 @@ class ShardsToRead:
     """What training on shards needs to know."""
 
     text: tuple[str, ...]
-    """paths and URLs: all of them shards, or none"""
+    """paths and URLs: all of them folders of shards, or none"""
     held_out: str | float | None
-    """a path or URL of shards or text, a fraction, or nothing"""
+    """shards or text, a fraction, or nothing"""
     tokenizer: Tokenizer | None
     """that was named, or that of the model to train further"""
-    token_size: int
     document: Document
     cache: Path
 
@@ -139,32 +108,19 @@ class ShardsToRead:
 
         Raises ``ConfigError`` or ``DataError`` if shards are mixed with text, or do not fit each other or the tokenizer.
         """
-        folders = shard_folders(self.text, self.cache)
-        if folders:
-            tokenizer = folders[0].tokenizer(self.cache)
-            if self.tokenizer is not None and self.tokenizer.digest != tokenizer.digest:
-                raise ConfigError(
-                    f"the shards of {folders[0].place} were made with another tokenizer than the one that is named, or that of the "
-                    f"model to train further; tokenize the text again with that one (--tokenizer-file)"
-                )
-            training = text_of_shards(folders, tokenizer, self._copies, held_out=False)
-            if training is None:
-                raise DataError(f"{folders[0].place} must hold shards to train on, but all documents are held out; hold out less")
-            return tokenizer, (training, self._held_out(folders, tokenizer))
-        foreign = [path for path in self.text if names_foreign_shards(path)]
-        if not foreign:
+        folders = shard_folders(self.text)
+        if not folders:
             return None
-        if len(foreign) < len(self.text):
-            other = next(path for path in self.text if path not in foreign)
-            raise ConfigError(f"train on text or on shards, but {foreign[0]} holds shards and {other} does not; tokenize it first")
-        if self.tokenizer is None:
-            raise ConfigError(f"{foreign[0]} does not say which tokenizer made it; name it: --tokenizer-file tokenizer.json")
-        training = foreign_text(foreign, self.tokenizer, self.token_size, self._copies)
-        return self.tokenizer, (training, self._held_out([], self.tokenizer))
-
-    @property
-    def _copies(self) -> Path:
-        return self.cache / "shards"
+        tokenizer = folders[0].tokenizer()
+        if self.tokenizer is not None and self.tokenizer.digest != tokenizer.digest:
+            raise ConfigError(
+                f"the shards of {folders[0].place} were made with another tokenizer than the one that is named, or that of the "
+                f"model to train further; tokenize the text again with that one (--tokenizer-file)"
+            )
+        training = text_of_shards(folders, tokenizer, held_out=False)
+        if training is None:
+            raise DataError(f"{folders[0].place} must hold shards to train on, but all documents are held out; hold out less")
+        return tokenizer, (training, self._held_out(folders, tokenizer))
 
     def _held_out(self, folders: Sequence[ShardFolder], tokenizer: Tokenizer) -> TokenizedText | None:
         """The held-out text: documents of the shards, other shards, or text."""
@@ -172,17 +128,15 @@ class ShardsToRead:
             return None
         if isinstance(self.held_out, float):
             return self._held_out_documents(folders, tokenizer)
-        others = shard_folders([self.held_out], self.cache)
+        others = shard_folders([self.held_out])
         if others:
             same_tokenizer([tokenizer.digest, others[0].index.tokenizer], [self.text[0], self.held_out])
-            return text_of_shards(others, tokenizer, self._copies, held_out=False)
-        if names_foreign_shards(self.held_out):
-            return foreign_text([self.held_out], tokenizer, self.token_size, self._copies)
+            return text_of_shards(others, tokenizer, held_out=False)
         return prepare_store([text_here(Source(path=self.held_out, document=self.document), self.cache)], tokenizer, self.cache)
 
     def _held_out_documents(self, folders: Sequence[ShardFolder], tokenizer: Tokenizer) -> TokenizedText:
         """Those that were held out when the text was tokenized."""
-        text = text_of_shards(folders, tokenizer, self._copies, held_out=True)
+        text = text_of_shards(folders, tokenizer, held_out=True)
         if text is None:
             raise ConfigError(
                 f"{self.text[0]} holds no documents out; name other shards or text (--held-out FILE), or --held-out none, or "
@@ -218,7 +172,3 @@ def text_here(source: Source, cache: Path) -> Source:
     if len(files) == 1:
         return source.model_copy(update={"path": str(folder.joinpath(*files[0].name.split("/")))})
     return source.model_copy(update={"path": str(folder)})
-
-
-def _join(place: str, name: str) -> str:
-    return f"{place.rstrip('/')}/{name}"

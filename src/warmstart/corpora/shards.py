@@ -1,10 +1,9 @@
-"""Token shards as one text that pretraining reads, without ever being whole in memory or, if it lies elsewhere, on this disk.
+"""Token shards as one text that pretraining reads, without ever being whole in memory.
 
 Each shard is mapped into memory when one of its rows is first read. Notable:
 
-- At the start of a run every local shard must be there with its size. The first time a shard is read, every byte of it is checked.
-- A shard elsewhere is brought to ``cache`` when one of its rows is read; of these copies the last ``LOCAL_COPIES`` are kept. The
-  order of rows (``order.py``) reads few shards at a time, so that each comes once in an epoch.
+- At the start of a run every shard must be there with its size. The first time a shard is read, every byte of it is checked.
+- The order of rows (``order.py``) reads few shards at a time.
 - A row lies in one shard. The last tokens of a shard, fewer than a row, are read only where rows may be ragged.
 
 Letters: B rows, T predicted tokens of a row.
@@ -12,7 +11,6 @@ Letters: B rows, T predicted tokens of a row.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -21,14 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.corpora.order import SHARDS_AT_ONCE, ShardOrder
+from warmstart.corpora.order import ShardOrder
 from warmstart.data.tokenized_text import gather
 from warmstart.errors import DataError
-from warmstart.system.storage import file_sha256, sha256
-from warmstart.system.urls import bring, is_url
+from warmstart.system.storage import file_sha256
 
-LOCAL_COPIES = 2 * SHARDS_AT_ONCE
-"""shards from elsewhere that lie on this disk at a time"""
 MAPPED = 16
 """shards that are mapped into memory at a time"""
 TOKENS_AT_ONCE = 1 << 22
@@ -37,26 +32,19 @@ TOKENS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard, of any form."""
+    """One shard."""
 
-    place: str
-    """its path, or its URL"""
+    place: Path
     tokens: int
     dtype: str
-    documents: int | None
-    """None: it does not say where documents end"""
-    sha256: str | None = None
-    """None: it is not known"""
-    header: int = 0
-    """bytes before the first token"""
-    ends: str | None = None
-    """path or URL of the (documents,) uint64 ends of its documents; None: they end with [EOS]"""
-    unknown: int | None = None
+    documents: int
+    sha256: str
+    unknown: int
 
     @property
     def bytes(self) -> int:
         """Its size."""
-        return self.header + self.tokens * np.dtype(self.dtype).itemsize
+        return self.tokens * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +57,18 @@ class TokenShards:
     unk: int
     digest: str
     """a hash of all shards"""
-    cache: Path
-    """folder for copies of shards from elsewhere"""
-    words: int | None = None
-    bytes: int | None = None
-    unknown: int | None = None
+    words: int
+    bytes: int
 
     @cached_property
-    def documents(self) -> int | None:
-        """Number of documents; None if a shard does not say where they end."""
-        known = [one.documents for one in self.shards if one.documents is not None]
-        return sum(known) if len(known) == len(self.shards) else None
+    def documents(self) -> int:
+        """Number of documents."""
+        return sum(one.documents for one in self.shards)
+
+    @cached_property
+    def unknown(self) -> int:
+        """Number of unknown tokens."""
+        return sum(one.unknown for one in self.shards)
 
     @cached_property
     def total_tokens(self) -> int:
@@ -92,12 +81,10 @@ class TokenShards:
         return self.total_tokens - len(self.shards)
 
     def check_places(self) -> None:
-        """Raise ``DataError`` unless every shard on this machine is there, and has its size."""
+        """Raise ``DataError`` unless every shard is there, and has its size."""
         for shard in self.shards:
-            if is_url(shard.place):
-                continue
             try:
-                size = Path(shard.place).stat().st_size
+                size = shard.place.stat().st_size
             except OSError as error:
                 raise DataError(
                     f"the shard {shard.place} cannot be read ({error.strerror}); copy it again, or tokenize again"
@@ -146,7 +133,7 @@ class TokenShards:
     def order(self, seed: int, epoch: int, length: int | None) -> ShardOrder:
         """The order of an epoch, for rows of ``length`` predicted tokens; None: for rows of one document."""
         if length is None:
-            return ShardOrder([one.documents or 0 for one in self.shards], seed, epoch)
+            return ShardOrder([one.documents for one in self.shards], seed, epoch)
         return ShardOrder(self._counts(length, False).tolist(), seed, epoch)
 
     # ------------------------------------------------------------------------------------------------ single shards
@@ -165,52 +152,23 @@ class TokenShards:
     def _checked(self) -> set[int]:
         return set()
 
-    @cached_property
-    def _copies(self) -> OrderedDict[str, Path]:
-        """Those that earlier processes left, too; the oldest first."""
-        places = [place for shard in self.shards for place in (shard.place, shard.ends) if place and is_url(place)]
-        found = [(copy.stat().st_mtime, place, copy) for place in places if (copy := self._copy_of(place)).exists()]
-        return OrderedDict((place, copy) for _, place, copy in sorted(found))
-
-    def _copy_of(self, place: str) -> Path:
-        """Where the copy of a shard lies: of one without a hash of its own, by the text that it is part of."""
-        name = place if place in self._hashed else f"{self.digest}/{place}"
-        return self.cache / f"{sha256(name.encode())[:24]}.shard"
-
-    @cached_property
-    def _hashed(self) -> frozenset[str]:
-        """Places of shards whose hash is known."""
-        return frozenset(shard.place for shard in self.shards if shard.sha256)
-
     def _map(self, number: int) -> np.ndarray:
-        try:
-            return self._mapped(number)
-        except FileNotFoundError:  # another process has removed the copy, to make place for one of its own
-            return self._mapped(number)
-
-    def _mapped(self, number: int) -> np.ndarray:
         shard = self.shards[number]
         try:
-            file = self._local(shard.place, shard.bytes, shard.sha256)
-            size = file.stat().st_size
+            size = shard.place.stat().st_size
             if size != shard.bytes:
                 raise DataError(f"the shard {shard.place} must have {shard.bytes:,} bytes, but has {size:,}; {_AGAIN}")
-            tokens = np.memmap(
-                file, dtype=np.dtype(shard.dtype).newbyteorder("<"), mode="r", offset=shard.header, shape=(shard.tokens,)
-            )
+            tokens = np.memmap(shard.place, dtype=np.dtype(shard.dtype).newbyteorder("<"), mode="r", shape=(shard.tokens,))
             if number not in self._checked:
-                self._check(shard, file, tokens)
+                self._check(shard, tokens)
                 self._checked.add(number)
             return tokens
         except (OSError, ValueError) as error:
-            if isinstance(error, FileNotFoundError) and is_url(shard.place) and shard.place in self._copies:
-                del self._copies[shard.place]
-                raise
             raise DataError(f"the shard {shard.place} cannot be read: {error}; {_AGAIN}") from None
 
-    def _check(self, shard: Shard, file: Path, tokens: np.ndarray) -> None:
+    def _check(self, shard: Shard, tokens: np.ndarray) -> None:
         """Every byte of a shard, against its index and the vocabulary."""
-        if shard.sha256 is not None and not is_url(shard.place) and file_sha256(file) != shard.sha256:
+        if file_sha256(shard.place) != shard.sha256:
             raise DataError(f"the shard {shard.place} was changed after it was written; {_AGAIN}")
         ends = unknown = highest = 0
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
@@ -221,50 +179,19 @@ class TokenShards:
         if highest >= self.vocab_size:
             raise DataError(
                 f"every token of {shard.place} must be below {self.vocab_size}, the size of the vocabulary, but one is {highest}; "
-                "name the tokenizer it was made with (--tokenizer-file), and the right --token-size"
+                f"{_AGAIN}"
             )
-        if shard.unknown is not None and (ends, unknown) != ((shard.documents or 0) + 1, shard.unknown):
+        if (ends, unknown) != (shard.documents + 1, shard.unknown):
             raise DataError(
                 f"the shard {shard.place} must hold {shard.documents} documents and {shard.unknown} unknown tokens, as its index "
                 f"says, but holds {ends - 1} and {unknown}; {_AGAIN}"
             )
 
     def _find_bounds(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        shard, tokens = self.shards[number], self._tokens(number)
-        if shard.ends is None:
-            marks = [
-                np.flatnonzero(tokens[at : at + TOKENS_AT_ONCE] == self.eos) + at for at in range(0, len(tokens), TOKENS_AT_ONCE)
-            ]
-            edges = np.concatenate(marks)
-            return edges[:-1] + 1, edges[1:]
-        ends = np.fromfile(self._local(shard.ends, None, None), dtype="<u8").astype(np.int64)
-        if len(ends) != shard.documents or len(ends) == 0 or ends[-1] > len(tokens) or (np.diff(ends, prepend=0) < 0).any():
-            raise DataError(
-                f"{shard.ends} must hold the ends of {shard.documents} documents in ascending order, but does not; {_AGAIN}"
-            )
-        starts = np.concatenate([[0], ends[:-1]])
-        return starts, ends - ((ends > starts) & (tokens[np.maximum(ends - 1, 0)] == self.eos))
-
-    def _local(self, place: str, size: int | None, digest: str | None) -> Path:
-        """The file of a shard on this disk; one from elsewhere is brought, and the oldest copy goes."""
-        if not is_url(place):
-            return Path(place)
-        copy = self._copies.pop(place, None) or self._copy_of(place)
-        if not copy.exists():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            bring(place, copy, size, digest)
-        elif digest is not None and place not in self._seen and file_sha256(copy) != digest:
-            bring(place, copy, size, digest)
-        self._seen.add(place)
-        self._copies[place] = copy
-        while len(self._copies) > LOCAL_COPIES:
-            self._copies.popitem(last=False)[1].unlink(missing_ok=True)
-        return copy
-
-    @cached_property
-    def _seen(self) -> set[str]:
-        """Copies that were found whole in this process."""
-        return set()
+        tokens = self._tokens(number)
+        marks = [np.flatnonzero(tokens[at : at + TOKENS_AT_ONCE] == self.eos) + at for at in range(0, len(tokens), TOKENS_AT_ONCE)]
+        edges = np.concatenate(marks)
+        return edges[:-1] + 1, edges[1:]
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}

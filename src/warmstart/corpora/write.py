@@ -5,7 +5,7 @@
 Each piece becomes a folder of its own, written under another name and put in its place when it is complete; the index comes last.
 Whoever runs the same plan again goes on with the pieces that are missing. What a piece holds depends on the text and the settings
 alone, so that the bytes are the same for any number of jobs and after any interruption. Memory holds one batch of documents for
-each job, and one byte for each document if near-duplicates are left out.
+each job.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import numpy as np
 
 from warmstart.corpora.index import LeftOut, ShardEntry, ShardIndex
 from warmstart.corpora.pieces import Piece, documents_of_piece, identity_of
-from warmstart.corpora.sketches import near_copies, write_sketches
 from warmstart.data.source import Source
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import documents_with
@@ -54,7 +53,6 @@ class TokenizePlan:
     held_out: float | None
     """fraction of the documents that is held out"""
     folder: Path
-    drop_near_duplicates: bool = False
     test_texts: tuple[tuple[str, ...], ...] = ()
     """the words of texts that no document may hold"""
     filters: tuple[str, ...] = ()
@@ -63,7 +61,7 @@ class TokenizePlan:
     @property
     def identity(self) -> str:
         """A hash of everything but the folder."""
-        texts = [self.drop_near_duplicates, self.test_texts, self.filters]
+        texts = [self.test_texts, self.filters]
         known = [FORMAT, identity_of(self.pieces), self.how.to_dict(), self.tokenizer.digest, self.held_out, texts]
         return sha256(json.dumps(known).encode())
 
@@ -104,8 +102,7 @@ def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
     todo = [number for number in numbers if number not in done_before]
     if done_before:
         console.print(f"{len(done_before)} of {len(numbers)} pieces of the text are done already")
-    copies = _near_duplicates(plan, jobs) if plan.drop_near_duplicates and todo else {}
-    tasks = [(plan.settings, identity, number, plan.pieces[number], copies.get(number)) for number in todo]
+    tasks = [(plan.settings, identity, number, plan.pieces[number]) for number in todo]
     for done, (number, _) in enumerate(in_workers(write_piece, tasks, min(jobs, len(tasks)), DataError), 1):
         console.print(f"{done} of {len(todo)}: piece {todo[number]} is tokenized")
     found = [done_before.get(number) or _finished(plan, number, identity) for number in numbers]
@@ -144,35 +141,17 @@ def is_whole(folder: Path, entry: ShardEntry) -> bool:
     return file.is_file() and file_sha256(file) == entry.sha256
 
 
-# ------------------------------------------------------------------------------------------------ near-duplicates
-
-
-def _near_duplicates(plan: TokenizePlan, jobs: int) -> dict[int, np.ndarray]:
-    """For each piece (N,) bool: documents that are nearly the same as one before them."""
-    numbers = range(len(plan.pieces))
-    places = [plan.folder / WORK / f"{plan.identity[:16]}-sketches-{number:05}" for number in numbers]
-    todo = [(plan.settings, plan.pieces[number], places[number]) for number in numbers if not places[number].is_dir()]
-    for done, _ in enumerate(in_workers(sketch_piece, todo, min(jobs, len(todo)), DataError), 1):
-        console.print(f"{done} of {len(todo)}: a piece is compared with the others")
-    return dict(zip(numbers, near_copies(places), strict=True))
-
-
-def sketch_piece(plan: TokenizePlan, piece: Piece, place: Path) -> None:
-    """Write the sketches of the documents of a piece."""
-    write_sketches((text for text, _ in plan.documents(piece)), place)
-
-
 # ------------------------------------------------------------------------------------------------ one piece
 
 
-def write_piece(plan: TokenizePlan, identity: str, number: int, piece: Piece, copies: np.ndarray | None) -> None:
-    """Tokenize a piece into its folder. ``copies``: (N,) bool, its documents that are nearly the same as earlier ones."""
+def write_piece(plan: TokenizePlan, identity: str, number: int, piece: Piece) -> None:
+    """Tokenize a piece into its folder."""
     place = plan.place(number)
     with atomic_folder(place) as aside:
         sides = {side: _ShardWriter(plan.tokenizer, aside, side, place) for side in ("train", "held-out")}
         left_out = dict.fromkeys(LeftOut.model_fields, 0)
         try:
-            for batch in document_batches(_kept(plan, number, plan.documents(piece), copies, left_out), BATCH_CHARACTERS):
+            for batch in document_batches(_kept(plan, number, plan.documents(piece), left_out), BATCH_CHARACTERS):
                 for side, writer in sides.items():
                     writer.append([(text, words) for text, words, held in batch if held == (side == "held-out")])
         finally:
@@ -185,14 +164,12 @@ def write_piece(plan: TokenizePlan, identity: str, number: int, piece: Piece, co
 
 
 def _kept(
-    plan: TokenizePlan, piece: int, documents: Iterator[tuple[str, int]], copies: np.ndarray | None, left_out: dict[str, int]
+    plan: TokenizePlan, piece: int, documents: Iterator[tuple[str, int]], left_out: dict[str, int]
 ) -> Iterator[tuple[str, int, bool]]:
     """The documents of a piece that are not left out, with their numbers of words, and whether they are held out."""
     for number, (text, words, holds_test) in enumerate(with_test_texts(documents, plan.test_texts)):
         if holds_test:
             left_out["test_texts"] += 1
-        elif copies is not None and copies[number]:
-            left_out["near_duplicates"] += 1
         else:
             yield text, words, plan.is_held_out(piece, number)
 

@@ -14,7 +14,6 @@ from functools import lru_cache
 import numpy as np
 
 from warmstart.data.tokenized_text import RowOrder, TokenizedText
-from warmstart.errors import DataError
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.contrastive import crop_lengths
@@ -55,14 +54,7 @@ class PretrainingRows:
         return document if self.documents else self.stride
 
     def __len__(self) -> int:
-        if not self.documents:
-            return self.store.rows(self.stride)
-        if self.store.documents is None:
-            raise DataError(
-                "a row must be one document for this objective, but these shards do not say where documents end; "
-                "use --rows packed, or shards that do"
-            )
-        return self.store.documents
+        return self.store.documents if self.documents else self.store.rows(self.stride)
 
     def order(self, seed: int, epoch: int) -> RowOrder:
         """The order in which an epoch reads the rows."""

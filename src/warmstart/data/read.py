@@ -56,7 +56,7 @@ UNREAD = {
         "it is packed; unpack it first, or pack it as .gz, .xz, .bz2, .zst or .zip",
     ),
     **dict.fromkeys(
-        (".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth", ".safetensors", ".h5", ".onnx", ".gguf"),
+        (".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth", ".safetensors", ".h5", ".onnx", ".gguf", ".bin", ".ds"),
         "it holds no text; name another file",
     ),
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".mp3", ".mp4", ".wav", ".exe"), "it holds no text; name another file"),
@@ -184,7 +184,9 @@ def source_files(source: Source) -> list[Path]:
     if path.is_file():
         return [path]
     if is_url(source.path):
-        raise DataError(f"{source.path} is a URL, which only pretrain and tokenize read; download it first, and name the file")
+        raise DataError(
+            f"{source.path} is a URL, which only pretrain and tokenize read; download it first (warmstart import URL --checksum)"
+        )
     if not path.is_dir() and not has_magic(source.path):
         raise DataError(f"no such file or folder: {path}; {nearest_path(path)}check the path (it starts at {Path.cwd()})")
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""What pretraining and its metrics need of a large text that is stored as tokens: a token store, or shards from anywhere.
+"""What pretraining and its metrics need of a large text that is stored as tokens: a token store, or shards.
 
 The text is cut into rows of T predicted tokens, or a row is one document. Rows have numbers, and each can be read at any time.
 
@@ -29,23 +29,23 @@ class TokenizedText(Protocol):
         ...
 
     @property
-    def documents(self) -> int | None:
-        """Number of documents; None if that is not known."""
+    def documents(self) -> int:
+        """Number of documents."""
         ...
 
     @property
-    def words(self) -> int | None:
-        """Those between white space, and one for every line end; None if that is not known."""
+    def words(self) -> int:
+        """Those between white space, and one for every line end."""
         ...
 
     @property
-    def bytes(self) -> int | None:
-        """Bytes of the text in UTF-8; None if that is not known."""
+    def bytes(self) -> int:
+        """Bytes of the text in UTF-8."""
         ...
 
     @property
-    def unknown(self) -> int | None:
-        """Number of unknown tokens; None if that is not known."""
+    def unknown(self) -> int:
+        """Number of unknown tokens."""
         ...
 
     @property

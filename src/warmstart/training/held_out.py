@@ -148,8 +148,6 @@ def _metrics_of_view(model: Model, rows: PretrainingRows, limit: int | None) -> 
     store = rows.store
     if rows.documents and targets < store.predicted_tokens:  # the ends of long documents were not read
         return metrics | {"scored_fraction": targets / store.predicted_tokens}
-    if store.words is None or store.bytes is None or store.unknown is None:  # shards of other programs have tokens alone
-        return metrics
     per_word = loss * store.predicted_tokens / store.words
     return metrics | {
         "word_perplexity": math.exp(min(per_word, 700)),

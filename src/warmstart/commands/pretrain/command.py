@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from torch import Tensor, nn
@@ -73,8 +73,8 @@ class PretrainConfig(TableFlags):
     """Train a backbone on unlabelled text, from scratch or from a saved model, and save it as a bundle."""
 
     text: Positional[FileInput[tuple[str, ...]]] = ()
-    """files, folders, globs or URLs of text (also .gz, .xz), of tables with a text column, or of token shards; with --for it may be
-    left out"""
+    """files, folders, globs or URLs of text (also .gz, .xz) or tables with a text column, or folders of token shards; optional
+    with --for"""
     domain: Annotated[DomainConfig, arg(name="")] = DomainConfig()
     out: Effectless[str] = "runs/pretrain"
     """folder of the run"""
@@ -98,12 +98,10 @@ class PretrainConfig(TableFlags):
     backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
     head: Advanced[LMHeadConfig] = LMHeadConfig()
     train: Annotated[PretrainTrainConfig, arg(name="")] = PretrainTrainConfig()
-    token_size: Advanced[Literal[2, 4]] = 2
-    """bytes of a token in shards of other programs (.ds, .bin)"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
     cache: Effectless[InFile[str | None]] = None
-    """folder for the tokenized text and for copies from elsewhere; default: the run's own folder"""
+    """folder for the tokenized text and for copies of text from elsewhere; default: the run's own folder"""
 
     @field_validator("train", mode="before")
     @classmethod
@@ -225,8 +223,8 @@ def _finish(result: PretrainResult, config: PretrainConfig, folder: Path) -> Non
     """Save the bundle and write the report."""
     with model_is_saved(save(result.bundle, folder / "bundle")):
         if result.metrics:
-            words = result.stores[1].words if result.stores[1] else None
-            title = f"held-out text{f': {words:,} words including line ends' if words else ''}"
+            held_out = result.stores[1]
+            title = f"held-out text{f': {held_out.words:,} words including line ends' if held_out else ''}"
             print_metrics(title, result.metrics, result.bundle.likelihood)
             if result.little_held_out:
                 console.print(result.little_held_out)
@@ -282,7 +280,7 @@ def _shards(config: PretrainConfig, cache: Path, origin: Bundle | None) -> tuple
     fraction = config.held_out_fraction()
     held_out = None if config.held_out == NOTHING else config.held_out if fraction is None else fraction
     named = origin.tokenizer if origin else load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
-    found = ShardsToRead(config.text, held_out, named, config.token_size, config.document, cache).open()
+    found = ShardsToRead(config.text, held_out, named, config.document, cache).open()
     if found and config.domain.for_task:
         raise ConfigError(f"--for chooses passages of text, but {config.text[0]} holds tokens; name the text, or leave out --for")
     if found and config.max_words:

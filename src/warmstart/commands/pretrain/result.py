@@ -47,17 +47,19 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
     @property
     def little_held_out(self) -> str:
         """That the metrics rest on little text; empty if they do not."""
-        words = self.stores[1].words if self.stores[1] else None
-        if words is None or words >= FEWEST_WORDS:
+        held_out = self.stores[1]
+        if held_out is None or held_out.words >= FEWEST_WORDS:
             return ""
-        return f"Only {words:,} words are held out: other words may give quite other figures; `--held-out FILE` names more."
+        return (
+            f"Only {held_out.words:,} words are held out: other words may give quite other figures; `--held-out FILE` names more."
+        )
 
     def _main_metric(self) -> tuple[str, str]:
         """The metric that compares between tokenizers, if the objective has it."""
         for key in ("word_perplexity", "causal word_perplexity"):
             if key in self.metrics:
                 _, held_out = self.stores
-                words = f" of {held_out.words:,} words including line ends" if held_out and held_out.words else ""
+                words = f" of {held_out.words:,} words including line ends" if held_out else ""
                 return f"word-level perplexity on held-out text{words}", f"{self.metrics[key]:.1f}"
         name = next(key for key in self.metrics if key.endswith("loss"))  # of detect that is the detection loss
         return f"{name} on held-out text", f"{self.metrics[name]:.3f} nats"
@@ -89,14 +91,14 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
 
 
 def _text_row(store: TokenizedText) -> tuple[str, ...]:
-    """The figures of one text; what is not known of shards of other programs is left out."""
-    words, predicted = store.words, store.predicted_tokens
+    """The figures of one text."""
+    predicted = store.predicted_tokens
     return (
-        "" if store.documents is None else f"{store.documents:,}",
-        "" if words is None else f"{words:,}",
+        f"{store.documents:,}",
+        f"{store.words:,}",
         f"{store.total_tokens:,}",
-        "" if words is None else f"{predicted / words:.2f}",
-        "" if store.unknown is None else percent(store.unknown / predicted, 2),
+        f"{predicted / store.words:.2f}",
+        percent(store.unknown / predicted, 2),
     )
 
 
