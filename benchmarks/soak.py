@@ -108,7 +108,7 @@ async def ask_on(port: int, asked: Asked, seed: int) -> None:
                 tally.count(kind, answer.status_code)
                 if answer.status_code == 200 and not check(answer.text):
                     tally.wrong[kind] += 1
-                answer = await client.get(draw.choice(["/", "/metrics", "/api/models", "/health"]))
+                answer = await client.get(draw.choice(["/", "/api/models", "/health"]))
                 tally.count("page", answer.status_code)
             except httpx.TransportError:
                 tally.statuses["connection lost"] += 1

@@ -112,16 +112,16 @@ def test_a_server_reloads_and_ends_in_peace(running: Running, bundles: list[Path
     assert (status, "weights" in refused["error"]) == (422, True)
     assert running.ask("/api/predict", {"inputs": ["tea"]})[1] == first
 
-    answers: list[tuple[int, Any]] = []
-    body = {"model": "causal", "max_new_tokens": 300, "temperature": 5, "candidates": 1}
-    asking = threading.Thread(target=lambda: answers.append(running.ask("/api/generate", body)))
-    asking.start()
-    while "warmstart_generated_tokens_total 0.0" in running.ask("/metrics")[1]:
-        pass
+    body = {"model": "causal", "max_new_tokens": 300, "temperature": 5, "candidates": 1, "stream": True}
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE)
+    connection.request("POST", "/api/generate", json.dumps(body), {"content-type": "application/json"})
+    answer = connection.getresponse()
+    begun = answer.readline()
     assert running.end() == 143
-    asking.join()
-    assert answers[0][0] == 200
-    assert len(answers[0][1]["steps"]) == 300 or answers[0][1]["ended"]
+    *tokens, (kind, last) = [event.split(b"\n", 1) for event in (begun + answer.read()).strip().split(b"\n\n")]
+    connection.close()
+    assert (answer.status, kind) == (200, b"event: done")
+    assert len(tokens) == 300 or json.loads(last.removeprefix(b"data: "))["ended"]
 
 
 RELOADS, CLIENTS = 10, 4

@@ -2,7 +2,6 @@
 
     GET  /                  the page for people (``pages.py``)
     GET  /health            200 once the models are loaded
-    GET  /metrics           figures for Prometheus
     GET  /openapi.json      a description of all of this
     GET  /api/models        what is served, and what each model can do
     GET  /api/card          a model card, in Markdown
@@ -35,7 +34,6 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from warmstart import __version__
@@ -53,7 +51,6 @@ from warmstart.serve.computing import BusyError, Computer
 from warmstart.serve.evidence import evidence_of
 from warmstart.serve.forms import ANSWERS, EVENTS
 from warmstart.serve.guard import AccessRules, App, Guard
-from warmstart.serve.metrics import Metered, Metrics
 from warmstart.serve.openapi import describe_answers
 from warmstart.serve.pages import add_page
 from warmstart.serve.reading import BackgroundReader, NotReadyError
@@ -88,8 +85,8 @@ class Server:
     """Models, and the threads that compute with them."""
 
     def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int) -> None:
-        self.models, self.metrics = models, Metrics()
-        self.computer = Computer(batch_tokens, wait_seconds, queue, self.metrics.observe_batch)
+        self.models = models
+        self.computer = Computer(batch_tokens, wait_seconds, queue)
         self.training_texts = BackgroundReader(self.computer)
         for model in models:
             if "nearest" in model.abilities:
@@ -135,7 +132,7 @@ class Server:
 
 
 def make_app(server: Server, rules: AccessRules) -> App:
-    """The whole application: routes, guarded and counted. Whoever runs it calls ``server.close`` at the end."""
+    """The whole application: routes, guarded. Whoever runs it calls ``server.close`` at the end."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -150,8 +147,7 @@ def make_app(server: Server, rules: AccessRules) -> App:
     _add_generation(app, server)
     add_page(app, server.models)
     describe_answers(app, rules, ANSWERS, {"/api/generate": EVENTS}, later=("/api/nearest",))
-    known = {path for route in app.routes if (path := getattr(route, "path", None))}
-    return Metered(Guard(app, rules), server.metrics, known.__contains__)
+    return Guard(app, rules)
 
 
 def _add_busy(app: FastAPI) -> None:
@@ -168,10 +164,6 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     @app.get("/health")
     async def health() -> dict[str, Any]:
         return {"status": "ok"}
-
-    @app.get("/metrics", response_class=PlainTextResponse)
-    async def metrics() -> Response:
-        return Response(server.metrics.text(server.computer.waiting), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/api/models")
     async def models() -> dict[str, Any]:
@@ -296,7 +288,6 @@ class _Generation:
     def _on_token(self, token: dict[str, Any]) -> None:
         if self.left:
             raise _LeftError
-        self.server.metrics.generated.inc()
         self._tell("token", token)
         self.server.computer.turns.offer()
 

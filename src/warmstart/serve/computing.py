@@ -89,13 +89,11 @@ class Turns:
 
 
 class Computer:
-    """Threads that answer requests in batches. ``observe(requests, texts, tokens)`` is told of every batch."""
+    """Threads that answer requests in batches."""
 
-    def __init__(
-        self, batch_tokens: int, wait_seconds: float, queue: int, observe: Callable[[int, int, int], None] = lambda *_: None
-    ) -> None:
+    def __init__(self, batch_tokens: int, wait_seconds: float, queue: int) -> None:
         self.turns = Turns()
-        self._batch_tokens, self._wait_seconds, self._queue, self._observe = batch_tokens, wait_seconds, queue, observe
+        self._batch_tokens, self._wait_seconds, self._queue = batch_tokens, wait_seconds, queue
         self._part_tokens, self._parted = max(1, batch_tokens // 4), False
         self._small, self._large = deque[_Job](), deque[_Job]()
         self._lock = threading.Lock()
@@ -173,9 +171,6 @@ class Computer:
             else:
                 batch[0].answers.set_exception(error)
             return
-        self._observe(
-            len(batch), len(inputs), sum(job.tokens * len(part) // len(job.inputs) for job, part in zip(batch, parts, strict=True))
-        )
         start = 0
         for job, part in zip(batch, parts, strict=True):
             job.done += answers[start : start + len(part)]
