@@ -47,6 +47,15 @@ def test_a_table_becomes_a_task(tmp_path: Path) -> None:
         assert ({*task.train.texts, *task.test.texts}, len(task.validation)) == ({*TEXTS}, 0), ending
 
 
+def test_a_manifest_makes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its paths lead from there to the table."""
+    monkeypatch.chdir(tmp_path)
+    rows(text=TEXTS, label=LABELS).write_csv("mails.csv")
+    assert main(["init", "mails.csv", "--out", "new/one/task.yaml"]) == 0
+    assert read_spec(tmp_path / "new" / "one")[1].train[0].path.endswith("mails.csv")
+    assert main(["audit", "new/one/task.yaml"]) == 0
+
+
 def test_the_type_is_guessed(tmp_path: Path) -> None:
     """Classes, numbers, several labels in a cell or a list, tags of words, and pairs of texts."""
     cases: list[tuple[dict[str, list[Any]], str, str | None]] = [

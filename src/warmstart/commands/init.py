@@ -19,6 +19,7 @@ from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, nearest_path
 from warmstart.system.console import console, print_table
 from warmstart.system.outputs import free_output, write_output
+from warmstart.system.storage import make_folder
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import Guess, guess_task, path_from
 from warmstart.tasks.load import TaskSpec, build_task, learning_command
@@ -66,6 +67,7 @@ def write_manifest(config: InitConfig) -> Task:
     for sentence in guess.sentences():
         console.print(sentence)
     manifest = _manifest(config, guess, out.parent)
+    make_folder(out.parent)  # its paths are read from there
     task = _task(manifest, out)
     _show(task)
     write_output(out, _commented(manifest, task).encode())

@@ -34,7 +34,6 @@ def write_texts(texts: Iterable[Any], file: str | Path) -> Path:
         raise DataError(f"texts are written as .jsonl, .jsonl.gz or .jsonl.xz, but the file is {path}; name it so")
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise DataError(f"texts must be several strings, but are {texts!r:.80}; give a list, or a column of a frame")
-    path.parent.mkdir(parents=True, exist_ok=True)
     with (
         atomic_file(path, "the texts") as aside,
         COMPRESSED.get(path.suffix, open)(aside, "wt", encoding="utf-8", newline="\n") as out,

@@ -137,7 +137,6 @@ def save_result(trial: Trial, context: SweepContext, result: TrialResult, predic
     Those of tags and spans are objects, one per text.
     """
     file = result_file(trial, context)
-    file.parent.mkdir(parents=True, exist_ok=True)
     values = {"trial": trial.to_dict()} | asdict(result)
     if all(isinstance(one, np.ndarray) and one.dtype != object for one in predictions):
         content = io.BytesIO()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -139,11 +140,8 @@ def kept_labels(key: Sequence[str], shape: tuple[int, int], predict: Callable[[]
         return kept
     found = predict()
     if file:
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError, StorageError):  # it is only a cache
             atomic_write(file, serialise({"probabilities": np.ascontiguousarray(found)}))
-        except (OSError, StorageError):  # it is only a cache
-            pass
     return found
 
 

@@ -37,7 +37,6 @@ def encoder_speeds(*, measure: bool) -> dict[str, float]:
     speeds = {name: _texts_per_second(name) for name, one in ENCODERS.items() if installed(one)}
     with suppress(OSError, StorageError):
         if file:
-            file.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(file, json.dumps(known | {_machine(): speeds}, indent=1).encode())
     return speeds
 

@@ -20,7 +20,6 @@ from warmstart.system.storage import (
     cache_folder,
     file_sha256,
     json_or_none,
-    make_folder,
     sha256,
 )
 
@@ -76,9 +75,8 @@ def free_folder(path: str | Path, flag: str = "--out") -> Path:
 
 
 def write_output(file: Path, data: bytes, noun: str = "") -> None:
-    """Write a file that ``free_output`` has found free, and make its folder. Raises ``StorageError`` as ``atomic_write`` does."""
+    """Write a file that ``free_output`` has found free. Raises ``StorageError`` as ``atomic_write`` does."""
     remember_output(file, data)
-    make_folder(file.parent)
     atomic_write(file, data, noun)
 
 

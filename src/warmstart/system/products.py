@@ -172,7 +172,6 @@ def _faster_library() -> Library:
         known[key] = _measure()
         with suppress(OSError, StorageError):
             if file:
-                file.parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(file, json.dumps(known, indent=1).encode())
     return known[key]
 

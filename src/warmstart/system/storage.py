@@ -83,8 +83,8 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 def atomic_file(path: Path, noun: str = "") -> Iterator[Path]:
     """A temporary path beside ``path``: the file written there replaces it when the context ends, and is deleted if that raises.
 
-    A file that is replaced keeps its permissions; a device or a pipe is written to. Raises ``StorageError`` if that fails; its
-    message names the content with ``noun`` ("the tokenizer"), if it is given.
+    Its folder is made, if it is not there. A file that is replaced keeps its permissions; a device or a pipe is written to. Raises
+    ``StorageError`` if anything fails; its message names the content with ``noun`` ("the tokenizer"), if it is given.
     """
     if path.exists() and not path.is_file():
         with _passed_on(path) as temporary:
@@ -93,6 +93,7 @@ def atomic_file(path: Path, noun: str = "") -> Iterator[Path]:
     path = _followed(path)
     temporary = _aside(path, "writing")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent, path.name)
         yield temporary
         if path.exists():

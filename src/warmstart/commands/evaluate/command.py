@@ -42,7 +42,7 @@ from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
 from warmstart.stats.several_labels import HALF, given_and_found, without_label
 from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.outputs import free_folder
-from warmstart.system.storage import atomic_write, make_folder
+from warmstart.system.storage import atomic_write
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
 from warmstart.tasks.disagreements import measure_disagreements
@@ -102,7 +102,6 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     folder = free_folder(config.out) if config.out else None
     scores = _scored(config, str(config.task))
     if folder:
-        make_folder(folder)
         atomic_write(folder / "scores.json", json.dumps(plain(scores), indent=1).encode())
     return scores
 

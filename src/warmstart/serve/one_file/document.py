@@ -31,7 +31,7 @@ from warmstart.serve.one_file.weights import unpack_tensors
 from warmstart.stack.stack import Stack
 from warmstart.system.limits import refused_if_malformed
 from warmstart.system.outputs import remember_output
-from warmstart.system.storage import atomic_file, make_folder, require_format, sealed, sha256, unsealed
+from warmstart.system.storage import atomic_file, require_format, sealed, sha256, unsealed
 
 _SERVED = Path(__file__).parents[1] / "page"
 """files of the server's page"""
@@ -53,7 +53,6 @@ def write_model_page(model: Bundle | Stack, path: str, name: str, file: Path) ->
     ``ModelError`` for a model that cannot run in a page.
     """
     refuse_unable(model)
-    make_folder(file.parent)
     page = page_html(page_contents(model, path, name))
     with atomic_file(file, "the page") as aside:
         aside.write_bytes(page)

@@ -62,5 +62,4 @@ class LoggedSteps:
 
     def save(self) -> None:
         """Write the file."""
-        self._file.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(self._file, json.dumps({"id": self.id, "last": self.last}).encode())
