@@ -197,7 +197,7 @@ def test_only_the_report_is_replaced(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     """The error says so; two figures of one name would overwrite each other."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"cannot write .*; free some space or choose another folder"):
+    with pytest.raises(StorageError, match=r"cannot write .*; choose a path of folders: a part of this one is a file"):
         write_report(Report("One", "One.", (), ()), tmp_path / "file")
     figure = Figure("same", "", CHARTS["lengths"]())
     with pytest.raises(AssertionError, match="a name of its own"):

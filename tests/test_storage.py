@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import threading
@@ -13,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.refusals import refused
 from warmstart.errors import StorageError
 from warmstart.system import storage
-from warmstart.system.storage import atomic_file, atomic_folder, atomic_write, inside, sealed, sweep, unsealed
+from warmstart.system.storage import atomic_file, atomic_folder, atomic_write, inside, make_folder, sealed, sweep, unsealed
 
 DEAD = subprocess.Popen([sys.executable, "-c", ""])
 DEAD.wait()
@@ -81,6 +84,34 @@ def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         atomic_write(file, b"new", "the tokenizer")
     assert file.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
+
+
+@pytest.mark.parametrize(("number", "advice"), {
+    errno.ENOSPC: "free some space or choose another folder",
+    errno.EDQUOT: "free some space or choose another folder",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EROFS: "choose a folder that you may write to",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EIO: "choose another folder",
+}.items())  # fmt: skip
+def test_what_to_do_depends_on_what_went_wrong(number: int, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Space is to be freed only where it is short."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", fails)
+    for place, write in ((tmp_path / "a", make_folder), (tmp_path / "a" / "b", lambda file: atomic_write(file, b""))):
+        refused(StorageError, f"{re.escape(str(place))}: {os.strerror(number)}; {advice}$", write, place)
+
+
+def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
+    """A file in the place of a folder, and a folder in the place of a file."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    refused(StorageError, "a part of this one is a file$", make_folder, tmp_path / "file" / "new")
+    refused(StorageError, "a part of this one is a file$", make_folder, tmp_path / "file")
+    refused(StorageError, "choose a name that no folder has$", atomic_write, tmp_path / "folder", b"")
 
 
 def test_a_file_makes_its_folder(tmp_path: Path) -> None:

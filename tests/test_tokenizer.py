@@ -258,8 +258,8 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
     refused(TokenizerError, r"at least two characters.* but one is '_'", Tokenizer.from_json, single)
     refused(TokenizerError, "write encode", trained("bytes").encode, "one text")
     refused(TokenizerError, "lone surrogate", trained("bytes").encode, ["\ud800"])
-    place = tmp_path / "absent" / "tokenizer.json"
-    refused(StorageError, r"cannot write the tokenizer to .*absent.*No such file", trained("word").save, place)
+    (tmp_path / "file").touch()
+    refused(StorageError, r"cannot write the tokenizer to .*json: ", trained("word").save, tmp_path / "file" / "tokenizer.json")
 
 
 def test_vocabulary_report() -> None:

@@ -309,4 +309,6 @@ def _storing(folder: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise StorageError(f"cannot write {folder / DATABASE}: {error}; free some space or choose another folder") from None
+        full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        cure = "free some space" if full else "check that you may write to this folder, and that its disk is sound"
+        raise StorageError(f"cannot write {folder / DATABASE}: {error}; {cure}") from None

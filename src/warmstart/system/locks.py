@@ -17,6 +17,7 @@ from typing import IO, NamedTuple
 
 from warmstart.errors import StorageError
 from warmstart.system.stopping import has_ended
+from warmstart.system.storage import cannot_write
 
 try:
     import fcntl
@@ -42,7 +43,7 @@ def hold(file: Path, what: str) -> None:
         try:
             handle = file.open("a+", encoding="utf-8")
         except OSError as error:
-            raise StorageError(f"cannot write {file}: {error.strerror}; choose another folder") from None
+            raise cannot_write(file, error) from None
         if not _lock(handle, what):
             return
         _held[key] = handle  # before a signal can come: what is held is released

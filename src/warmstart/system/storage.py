@@ -28,6 +28,7 @@ from typing import Any
 from warmstart.errors import StorageError, WarmstartError
 from warmstart.system.limits import TOKENIZER_VALUES, parse_json
 from warmstart.system.stopping import has_ended
+from warmstart.system.trouble import cure_of
 
 SETTINGS, PAGE_FILE, RUN_FILE = "config.yaml", "report.html", "run.json"
 """in the folder of a run: its settings, its report, and what it says of itself"""
@@ -50,6 +51,18 @@ _AT_CURRENT_FOLDER, _EXCHANGE = -100, 2
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 """what a system or file system answers that cannot exchange two names"""
 _ON_WINDOWS = hasattr(os, "O_BINARY")
+_MORE_SPACE, _WRITABLE = "free some space or choose another folder", "choose a folder that you may write to"
+_CURES = {
+    errno.ENOSPC: _MORE_SPACE,
+    errno.EDQUOT: _MORE_SPACE,
+    errno.EACCES: _WRITABLE,
+    errno.EPERM: _WRITABLE,
+    errno.EROFS: _WRITABLE,
+    errno.EISDIR: "choose a name that no folder has",
+    errno.ENOTDIR: "choose a path of folders: a part of this one is a file",
+    errno.EEXIST: "choose a path of folders: a part of this one is a file",
+}
+"""what to do about a file or folder that cannot be written, by the number of the error"""
 
 
 @contextmanager
@@ -74,7 +87,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         _put_in_place(temporary, target)
         _flush_to_disk(target.parent)
     except OSError as error:
-        raise _storage_error(str(target), error) from None
+        raise cannot_write(str(target), error) from None
     finally:
         _remove(temporary)  # after an exchange it is the old folder
 
@@ -101,7 +114,7 @@ def atomic_file(path: Path, noun: str = "") -> Iterator[Path]:
         _flush_to_disk(temporary)
         os.replace(temporary, path)
     except OSError as error:
-        raise _storage_error(f"{noun} to {path}" if noun else str(path), error) from None
+        raise cannot_write(f"{noun} to {path}" if noun else str(path), error) from None
     finally:
         _remove(temporary)
 
@@ -132,7 +145,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"cannot make {folder}: {error.strerror}; free some space or choose another folder") from None
+        raise StorageError(f"cannot make {folder}: {error.strerror}; {_cure(error)}") from None
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
@@ -341,5 +354,10 @@ def _flush_to_disk(path: Path) -> None:
         os.close(handle)
 
 
-def _storage_error(target: str, error: OSError) -> StorageError:
-    return StorageError(f"cannot write {target}: {error.strerror or error}; free some space or choose another folder")
+def cannot_write(target: object, error: OSError) -> StorageError:
+    """The error that says what could not be written, why, and what to do."""
+    return StorageError(f"cannot write {target}: {error.strerror or error}; {_cure(error)}")
+
+
+def _cure(error: OSError) -> str:
+    return _CURES.get(error.errno or 0) or cure_of(error) or "choose another folder"

@@ -57,7 +57,7 @@ def explain_trouble(error: BaseException) -> str | None:
     if is_memory(error):
         return f"there is not enough memory{f' ({reason[:200]})' if reason else ''}; {_MEMORY}"
     if isinstance(error, OSError):
-        cure = _CURES.get(error.errno or 0)
+        cure = cure_of(error)
         return f"{error.filename or 'the system'}: {error.strerror or error}" + (f"; {cure}" if cure else "")
     if isinstance(error, ValueError) and "embedded null" in reason:
         return "a path must not hold a NUL character, but one does; correct it"
@@ -68,6 +68,11 @@ def explain_trouble(error: BaseException) -> str | None:
     if type(error).__name__ == "PanicException":  # of any library in Rust; it is no Exception, and belongs to no module
         return f"a library failed on this input ({reason[:200]}); check the files that were given, the last one read first"
     return None
+
+
+def cure_of(error: OSError) -> str | None:
+    """What to do about an error of the system; None if that depends on what was tried."""
+    return _CURES.get(error.errno or 0)
 
 
 def on_one_line(message: str) -> str:

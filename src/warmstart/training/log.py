@@ -12,9 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from warmstart.errors import StorageError
 from warmstart.system.console import console
-from warmstart.system.storage import atomic_write, sha256
+from warmstart.system.storage import atomic_write, cannot_write, sha256
 
 
 class MetricsLog:
@@ -53,7 +52,7 @@ class MetricsLog:
             with self.file.open("ab") as stream:
                 stream.write(_lines([row]))
         except OSError as error:
-            raise StorageError(f"cannot write {self.file}: {error.strerror}; free some space") from None
+            raise cannot_write(self.file, error) from None
         if self.observe is not None:
             self.observe(row)
 
