@@ -129,7 +129,7 @@ def _passed_on(device: Path) -> Iterator[Path]:
             with temporary.open("rb") as content, device.open("wb", buffering=0) as out:
                 shutil.copyfileobj(content, out)
         except OSError as error:
-            raise _storage_error(str(device), error) from None
+            raise cannot_write(device, error) from None
 
 
 def atomic_write(path: Path, data: bytes, noun: str = "") -> None:
