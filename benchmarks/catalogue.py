@@ -14,7 +14,6 @@ from benchmarks.render import (
     quickstart,
     races,
     reproduction,
-    study_and_more,
     thresholds,
     timing,
 )
@@ -37,11 +36,6 @@ FEW_LABELS = {
 """number of labels -> the labelled sets that were measured with it so far"""
 FINE_TUNED = {100: ("trec", "sst2", "ag_news", "mr", "emotion"), 50: ("trec", "sst2", "mr")}
 """those of them on which both backbones were fine-tuned, too"""
-DEVELOPMENT_TEXT = (
-    "runs/tasks/r8/train.ndjson runs/tasks/emotion/train.ndjson runs/tasks/20newsgroups-train/train.ndjson "
-    "runs/tasks/imdb-train/train.ndjson $WARMSTART_DATA/tweeteval/unlabeled_tweets.txt.xz"
-)
-"""texts of the sets of development (few_label_tasks.py), without their labels"""
 TIMINGS = {
     "training": 12, "compilation": 5, "limit": 4, "profile": 1, "sizes": 3, "threads": 5, "finetuning": 5, "inference": 3,
     "scoring": 5, "generation": 2, "corpus": 5, "corpora": 6, "startup": 1, "convergence": 30,
@@ -365,18 +359,6 @@ TABLES = (
         printed,
         needs=("wikitext-2",),
         minutes=1,
-    ),
-    Table(
-        "objectives",
-        (STUDIES,),
-        (
-            f"warmstart study objectives {DEVELOPMENT_TEXT} --document line --objectives causal masked hybrid detect --equal time "
-            "--tokens 600000 --seeds 3 --tokenizer.vocab-size 8192 --tasks $WARMSTART_DATA/ud_probing/ "
-            "--pairs $WARMSTART_DATA/blimp/ --limit 20 --out runs/tables/objectives",
-            "python -m benchmarks.objectives",
-        ),
-        study_and_more,
-        minutes=75,
     ),
     Table(
         "label-names",

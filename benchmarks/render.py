@@ -113,11 +113,6 @@ def printed(results: Sequence[Result]) -> str:
     return "\n\n".join(parts)
 
 
-def study_and_more(results: Sequence[Result]) -> str:
-    """What a study printed, and below it the table of a module that goes on with its models."""
-    return "\n\n".join([printed(results[:1]), timing(results[1:])])
-
-
 def points(sentences: Iterable[str]) -> str:
     """A list with one sentence to a point."""
     return "\n".join(textwrap.indent(paragraph(sentence), "  ").replace("  ", "- ", 1) for sentence in sentences)

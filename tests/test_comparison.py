@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from helpers.figures import repeats
+from helpers.simulation import answers, seed_effects
 from warmstart.seeding import rng
 from warmstart.stats.comparison import MethodResult, MethodTable, compare_pair, compare_pairs, detectable_points
+from warmstart.stats.differences import MethodScores
 from warmstart.stats.multiple_testing import holm
 
 OURS = MethodResult("pretrained", (0.86, 0.84, 0.85), seconds=61.24, trainable=1_234_567)
@@ -208,3 +212,22 @@ def test_a_lead_that_is_rounded_away_is_level() -> None:
         moved = scores + lead * np.array([1, 2, 0])
         one, other = (MethodResult(name, tuple(values.tolist())) for name, values in (("a", moved), ("b", scores)))
         assert "a is level with b" in compare_pair(one, other).sentence
+
+
+@pytest.mark.proofs
+def test_few_comparisons_of_equal_objectives_claim_a_difference() -> None:
+    """Two or four objectives, 3 or 5 seeds, 200 pairs in groups: at most 5% of comparisons, within two Monte-Carlo errors."""
+    sizes, chances = [50, 50, 40, 20, 20, 10, 10], {seeds: np.random.default_rng(seeds) for seeds in (3, 5)}
+    weights = np.repeat(1 / np.array(sizes), sizes)  # every group counts alike
+    for seeds, count in ((3, 2), (3, 4), (5, 2), (5, 4)):
+        chance, claims, held = chances[seeds], list[bool](), list[bool]()
+        for _ in range(repeats(200, 100)):
+            right = answers(chance, seed_effects(chance, (count, seeds), 0.02), sum(sizes)).astype(float)
+            scores = [MethodScores.from_texts(str(i), rows, weights=weights) for i, rows in enumerate(right)]
+            found = [MethodResult(one.name, one.scores, resampled=one.resampled) for one in scores]
+            compared = compare_pairs([*combinations(sorted(found, key=lambda one: -one.interval.mean), 2)])
+            claims.append(any(one.significant for one in compared))
+            held.append(compared[0].difference.low <= 0 <= compared[0].difference.high)
+        print(f"{seeds} seeds, {count} objectives: claims {np.mean(claims):.3f}, coverage of the lead {np.mean(held):.3f}")
+        assert np.mean(claims) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(claims)), (seeds, count)
+        assert np.mean(held) >= 0.94, (seeds, count)

@@ -27,7 +27,7 @@ from warmstart.report.drawing import svg
 from warmstart.report.notebook import fragment
 from warmstart.report.page import Figure, Report, Section, Table, drawable, write_report
 from warmstart.report.score_charts import class_scores_chart, comparison_chart, confusion_chart, label_counts_chart, tuning_chart
-from warmstart.report.study_charts import layers_chart, pairs_chart, probe_chart
+from warmstart.report.study_charts import pairs_chart, probe_chart
 from warmstart.report.theme import BLUE, COLOURS, GREEN, SPARE, colours
 from warmstart.report.training_charts import loss_chart
 
@@ -69,7 +69,6 @@ CATEGORIES: dict[str, Callable[[Sequence[str]], charts.Chart]] = {
         ("embedding", "1"),
         [(task, name, 0.3) for task, name in zip(names, names, strict=True)],
     ),
-    "layers": lambda names: layers_chart([(name, layer, 0.5, 0.4, 0.6) for name in names for layer in "12"], "similarity"),
     "reliability": lambda names: reliability_chart({name: [(0.1, 0.2, 3), (0.5, 0.6, 4)] for name in names}),
     "risk": lambda names: risk_chart({name: (np.linspace(0, 1, 5), np.linspace(0, 1, 5)) for name in names}),
 }

@@ -84,7 +84,7 @@ def existing(name: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def command_of(module: tuple[str, ...]) -> str | None:
-    """The command that a module belongs to: ``studies.diff.page`` -> "study diff"."""
+    """The command that a module belongs to: ``studies.probe.page`` -> "study probe"."""
     if len(module) < 2 or module[0] not in PARTS:
         return None
     name = module[1].rstrip("_").replace("_", "-")

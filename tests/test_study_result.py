@@ -11,7 +11,7 @@ import pytest
 
 from warmstart.config import Config
 from warmstart.report.page import Section
-from warmstart.report.result import StudyResult, Summary, combine_results
+from warmstart.report.result import StudyResult, Summary
 from warmstart.report.study import finish_study
 
 RESULT = StudyResult(
@@ -38,18 +38,6 @@ def test_findings_are_whole_sentences() -> None:
         StudyResult("x", [])
     with pytest.raises(AssertionError, match="full stop"):
         StudyResult("x", ["no end"])
-
-
-def test_parts_are_combined_in_order() -> None:
-    """Findings follow each other; the first summary is shown; two parts cannot have a table of the same name."""
-    other = StudyResult("B", ["More."], {"more": pl.DataFrame({"x": [1]})}, {"more": 1.0}, Summary(("x",), [("1",)]))
-    both = combine_results("Both", [StudyResult("A", ["First."]), RESULT, other])
-    assert list(both.findings) == ["First.", "It works.", "It is fast & small.", "More."]
-    assert list(both.tables) == ["scores", "more"]
-    assert both.summary == RESULT.summary
-    assert both.details == (None, (1, 2), None)
-    with pytest.raises(AssertionError, match="share a name"):
-        combine_results("Both", [RESULT, RESULT])
 
 
 class NoSettings(Config):

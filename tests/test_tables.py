@@ -34,7 +34,10 @@ BY_HAND = {
     },
     "peers.md": {"against": "benchmarks/peers.py, from results/peers.ndjson", "method": "the same"},
     "scale.md": {"model, batch": "benchmarks/scale.py at commit 5cb677ad", "GPUs": "the same, by formula"},
-    "study-results.md": {"method": "faithfulness on questions cut from their labels"},
+    "study-results.md": {
+        "": "study objectives, which commit 5cb677ad was the last to have",
+        "method": "faithfulness on questions cut from their labels",
+    },
 }
 """tables with measured figures that the command does not write: page -> first cell -> where they come from"""
 SIMULATED = {"statistics.md"}

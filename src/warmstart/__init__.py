@@ -154,18 +154,12 @@ if TYPE_CHECKING:
     from warmstart.studies.ablate.command import study_ablate as study_ablate
     from warmstart.studies.attention.command import StudyAttentionConfig as StudyAttentionConfig
     from warmstart.studies.attention.command import study_attention as study_attention
-    from warmstart.studies.diff.command import StudyDiffConfig as StudyDiffConfig
-    from warmstart.studies.diff.command import study_diff as study_diff
     from warmstart.studies.explain.command import StudyExplainConfig as StudyExplainConfig
     from warmstart.studies.explain.command import study_explain as study_explain
     from warmstart.studies.lab.command import StudyLabConfig as StudyLabConfig
     from warmstart.studies.lab.command import study_lab as study_lab
-    from warmstart.studies.map.command import StudyMapConfig as StudyMapConfig
-    from warmstart.studies.map.command import study_map as study_map
     from warmstart.studies.neurons.command import StudyNeuronsConfig as StudyNeuronsConfig
     from warmstart.studies.neurons.command import study_neurons as study_neurons
-    from warmstart.studies.objectives.command import StudyObjectivesConfig as StudyObjectivesConfig
-    from warmstart.studies.objectives.command import study_objectives as study_objectives
     from warmstart.studies.probe.command import StudyProbeConfig as StudyProbeConfig
     from warmstart.studies.probe.command import study_probe as study_probe
     from warmstart.tasks.from_frames import make_task as make_task

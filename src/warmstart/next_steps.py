@@ -71,7 +71,7 @@ def next_steps(folder: Path) -> list[tuple[str, str]]:
     if found.pretrained and (pairs := _quoted(found.pairs)):
         steps.insert(0, ("does the right sentence of each pair score higher?", f"warmstart evaluate {backbone} --pairs {pairs}"))
     if found.pretrained and not steps:
-        steps.append(("look inside", f"warmstart study map {backbone}"))
+        steps.append(("look inside", f"warmstart study attention {backbone} 'A sentence.'"))
     return steps[:4] or [("try everything, without data or network", "warmstart quickstart")]
 
 

@@ -146,16 +146,11 @@ def studies_of(place: Path, tokenizer: Tokenizer) -> dict[str, Callable[[], obje
     adapted = str(place / "adapt")
     return {
         "study lab": lambda: run("lab", samples=100),
-        "study diff": lambda: run("diff", before=lm, after=lm, text=text, passages=20, tokens=100),
         "study probe": lambda: run("probe", models=[lm], tasks=tasks, seeds=1, mlp=False),
         "study explain": lambda: run("explain", model=adapted, text="She holds the cat in 1912.", random_orders=3),
         "study ablate": lambda: run("ablate", model=lm, text=text, limit=20),
         "study attention": lambda: run("attention", model=lm, sentence=SENTENCES[0], text=text, passages=20),
         "study neurons": lambda: run("neurons", model=lm, text=text, passages=30, shifts=3, control=False),
-        "study map": lambda: run("map", model=lm, text=text, neighbours_of=["cat"]),
-        "study objectives": lambda: run(
-            "objectives", text=text, objectives=["causal", "masked"], seeds=2, pairs=str(place / "pairs.tsv"), train=TRAIN, **SMALL
-        ),
     }
 
 

@@ -111,12 +111,6 @@ COMMANDS = Registry(
             "study_lab",
             "attention by hand: keys and queries whose results have a closed form",
         ),
-        "study diff": Command(
-            "studies.diff.command",
-            "StudyDiffConfig",
-            "study_diff",
-            "what did fine-tuning or further pretraining change?",
-        ),
         "study probe": Command(
             "studies.probe.command", "StudyProbeConfig", "study_probe", "what does each layer encode? probes with controls"
         ),
@@ -134,16 +128,6 @@ COMMANDS = Registry(
         ),
         "study neurons": Command(
             "studies.neurons.command", "StudyNeuronsConfig", "study_neurons", "which properties of tokens do neurons detect?"
-        ),
-        "study map": Command(
-            "studies.map.command", "StudyMapConfig", "study_map", "which words are similar? maps, neighbours, analogies"
-        ),
-        "study objectives": Command(
-            "studies.objectives.command",
-            "StudyObjectivesConfig",
-            "study_objectives",
-            "what does a model learn by each objective from the same text?",
-            goes_on=True,
         ),
         "import": Command(
             "commands.import_.command",

@@ -60,10 +60,6 @@ class ProbeScores:
         """Accuracy on validation, mean over fits."""
         return float(np.mean(self.validations))
 
-    def validation_without(self, fit: int) -> float:
-        """The same without one of at least two fits."""
-        return float(np.mean([one for i, one in enumerate(self.validations) if i != fit]))
-
     @property
     def selectivity(self) -> float:
         """Accuracy less that on the control task (Hewitt and Liang 2019)."""
@@ -74,10 +70,10 @@ class ProbeScores:
         return cluster_bootstrap(self.correct.mean(axis=0) - other.correct.mean(axis=0), self.sentences)
 
 
-def best_layer(scores: Mapping[str, ProbeScores], without: int | None = None) -> ProbeScores:
-    """The layer that is best on validation, if wanted ``without`` one fit; the mix and the bag of embeddings are no layers."""
+def best_layer(scores: Mapping[str, ProbeScores]) -> ProbeScores:
+    """The layer that is best on validation; the mix and the bag of embeddings are no layers."""
     layers = [one for one in scores.values() if one.layer not in (BAG, MIX)]
-    return max(layers, key=lambda one: one.validation if without is None else one.validation_without(without))
+    return max(layers, key=lambda one: one.validation)
 
 
 def scores_by_layer(fits: Sequence[Sequence[ProbeScores]]) -> dict[str, ProbeScores]:

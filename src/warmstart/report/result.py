@@ -57,25 +57,6 @@ class StudyResult(Shown, view="report.notebook:study_view"):
         }
 
 
-def combine_results(title: str, parts: Sequence[StudyResult]) -> StudyResult:
-    """One result from the parts of a study: their findings, tables and figures in order, and the first summary there is.
-
-    The ``details`` are those of the parts, as a tuple. No two parts may have a table or a figure of the same name.
-    """
-    for names in ([*part.tables] for part in parts), ([*part.figures] for part in parts):
-        known = [name for group in names for name in group]
-        assert len(set(known)) == len(known), f"two parts of a study share a name: {known}"
-    return StudyResult(
-        title,
-        [sentence for part in parts for sentence in part.findings],
-        {name: table for part in parts for name, table in part.tables.items()},
-        {name: value for part in parts for name, value in part.figures.items()},
-        next((part.summary for part in parts if part.summary is not None), None),
-        tuple(part.details for part in parts),
-        next((part.next_step for part in parts if part.next_step), ""),
-    )
-
-
 def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _plain(value) for name, value in row.items()}
 

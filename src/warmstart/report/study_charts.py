@@ -81,29 +81,3 @@ def probe_chart(
         .resolve_scale(y="independent")
         .configure(**THEME)
     )
-
-
-def layers_chart(rows: Sequence[tuple[str, str, float, float, float]], title: str) -> Chart:
-    """Lines by layer with their intervals, from (line, layer, value, low, high); the layers keep their order."""
-    names, layers = distinct(row[0] for row in rows), distinct(row[1] for row in rows)
-    values = [{"line": line, "layer": layer, "value": value, "low": low, "high": high} for line, layer, value, low, high in rows]
-    x = alt.X("layer:N", sort=layers, title="layer", axis=alt.Axis(labelAngle=0))
-    tooltip = ["line:N", "layer:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "low", "high"))]
-    base = chart_of(values).encode(x=x, color=coloured("line", names))
-    band = base.mark_area(opacity=0.16, line=False).encode(y=alt.Y("low:Q"), y2="high:Q")
-    y = alt.Y("value:Q", title=title)
-    line, points = base.mark_line(strokeWidth=2).encode(y=y), base.mark_point(filled=True, opacity=1).encode(y=y, tooltip=tooltip)
-    return finish(band + line + points, 280)
-
-
-def interval_chart(rows: Sequence[tuple[str, str, float, float, float]], title: str) -> Chart:
-    """Shares as dots with intervals, from rows of (series, group, share, low, high); series and groups in their order."""
-    names, groups = distinct(row[0] for row in rows), distinct(row[1] for row in rows)
-    values = [{"series": name, "group": group, "share": share, "low": low, "high": high} for name, group, share, low, high in rows]
-    y = alt.Y("group:N", title=None, sort=groups, axis=alt.Axis(labelLimit=340, **BARE))
-    base = chart_of(values).encode(y=y, yOffset=alt.YOffset("series:N", sort=names), color=coloured("series", names))
-    scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format="%", title=title)
-    tips = ["series:N", "group:N", *(alt.Tooltip(f"{name}:Q", format=".1%") for name in ("share", "low", "high"))]
-    lines = base.mark_rule().encode(x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q")
-    dots = base.mark_point(filled=True, size=46, opacity=1).encode(x=alt.X("share:Q", scale=scale, axis=axis), tooltip=tips)
-    return finish(lines + dots, 30 * len(groups))

@@ -233,7 +233,7 @@ def compare_pairs(
     A method without randomness counts the same for every seed. With three seeds, the methods that the two are compared with
     support its variance over seeds (``moderated_noise``). If one of the two has no resamples, the interval covers seeds alone,
     and the sentence says so. ``texts`` names what was resampled. Simulation:
-    tests/test_study_objectives.py: ``test_few_studies_of_equal_objectives_claim_a_difference``.
+    tests/test_comparison.py: ``test_few_comparisons_of_equal_objectives_claim_a_difference``.
 
     >>> one, other = MethodResult("one", (0.80, 0.83, 0.84)), MethodResult("other", (0.70, 0.74, 0.73))
     >>> print(compare_pairs([(one, other)])[0].sentence)

@@ -94,12 +94,6 @@ def t_quantile(confidence_level: float, degrees: float) -> float:
     return float(stats.t.ppf((1 + confidence_level) / 2, degrees))
 
 
-def normal_interval(values: np.ndarray) -> Estimate:
-    """The mean of N proportions, each between 0 and 1, with its interval by the normal approximation, cut to that range."""
-    error = Z_95 * values.std() / np.sqrt(len(values))
-    return Estimate(float(values.mean()), float(max(0.0, values.mean() - error)), float(min(1.0, values.mean() + error)))
-
-
 def standard_error(values: np.ndarray) -> float:
     """The standard error of the mean of N independent values (N,)."""
     return float(values.std(ddof=1) / np.sqrt(len(values)))

@@ -1,4 +1,4 @@
-"""Resampling: draws of test texts that all methods share, bootstraps of clusters and of pairs, the jackknife, and random shifts.
+"""Resampling: draws of test texts that all methods share, a bootstrap of clusters, the jackknife, and random shifts.
 
 Letters: N texts (or clusters), C classes, R resamples.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -120,25 +120,6 @@ def cluster_bootstrap(values: np.ndarray, groups: np.ndarray, draws: int = DRAWS
     sums, counts = np.bincount(owners, values), np.bincount(owners)
     weights = resample_counts(len(counts), rng(len(counts), "clusters"), draws)
     low, high = percentiles(weights @ sums / (weights @ counts))
-    return Estimate(float(values.mean()), float(low), float(high))
-
-
-def two_way_bootstrap(
-    values: np.ndarray, sides: Sequence[tuple[Hashable, Hashable]], generator: np.random.Generator, draws: int = DRAWS
-) -> Estimate:
-    """The mean of values (Q,) and its 95% interval, if each value belongs to two units and units are shared between values.
-
-    ``sides`` names the two units of each value, such as the two word pairs of an analogy. Units are resampled, and a value counts
-    as often as its first unit was drawn times its second (Owen 2007). Resamples without any value are left out.
-    """
-    from scipy.sparse import coo_array
-
-    index = {unit: number for number, unit in enumerate(dict.fromkeys(unit for both in sides for unit in both))}
-    owners, shape = np.array([[index[unit] for unit in both] for both in sides]).T, (len(index), len(index))
-    sums, counts = (coo_array((column, owners), shape).tocsr() for column in (values, np.ones_like(values)))
-    weights = resample_counts(len(index), generator, draws)
-    won, drawn = (((weights @ table) * weights).sum(axis=1) for table in (sums, counts))  # (R,)
-    low, high = percentiles(won[drawn > 0] / drawn[drawn > 0])
     return Estimate(float(values.mean()), float(low), float(high))
 
 

@@ -61,7 +61,6 @@ def pairs_result(name: str, measured: PairsMeasured, model: str = "The model") -
         figures,
         pairs_tables(measured)[0],
         measured,
-        "`warmstart study objectives` compares what other objectives learn of the same pairs, with --pairs.",
     )
 
 

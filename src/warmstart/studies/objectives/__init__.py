@@ -1,1 +1,0 @@
-"""The same text learned by several pretraining objectives."""
