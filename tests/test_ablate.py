@@ -1,4 +1,4 @@
-"""Ablation: exactly the named components are replaced, and a pruned model equals the full one with heads at zero."""
+"""Ablation: exactly the named component is replaced, and effects are told from noise."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from helpers.bundles import language_bundle
 from helpers.models import SENTENCES, make_language_model
 from helpers.tasks import tune, write_task
-from warmstart.adapters import insert_adapter
-from warmstart.adapters.lora import LoraConfig
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
 from warmstart.data.encode import Encoded
@@ -28,18 +26,15 @@ from warmstart.inspection.passages import language_passages, passage_losses
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
-from warmstart.model.model import Model, parameter_counts, swap_head
-from warmstart.model.prune import prune_heads
+from warmstart.model.model import Model, swap_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.stats.differences import Difference, MethodScores
-from warmstart.studies.ablate import measure
 from warmstart.studies.ablate.command import StudyAblateConfig, study_ablate
 from warmstart.studies.ablate.measure import (
     AblationMeasurement,
     AblationMetric,
     Component,
     ComponentEffect,
-    Pruning,
     ablated,
     choose_metric,
     components_of,
@@ -47,22 +42,16 @@ from warmstart.studies.ablate.measure import (
     resampled_states,
     zero_states,
 )
-from warmstart.studies.ablate.result import ablation_findings, pruning_findings
+from warmstart.studies.ablate.result import ablation_findings
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE
 
 IDS = torch.tensor([[5, 9, 2, 11, 7], [8, 3, 6, 0, 0]])
 MASK = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-SHAPES: dict[str, dict[str, object]] = {
-    "rotary": {"width": 24, "heads": 3},
-    "learned": {"width": 24, "heads": 3, "positions": "learned", "bias": False},
-    "BERT": {"width": 24, "heads": 3, "positions": "learned", "norm": "post", "embedding_norm": True, "token_types": 2},
-    "wide": {"width": 24, "heads": 3, "head_width": 4, "qk_norm": True, "qkv_bias": True, "bias": False, "kv_heads": 3},
-}
 
 
 def component(model: Model, name: str) -> Component:
-    return next(one for one in components_of(model.backbone.config, 6) if one.name == name)
+    return next(one for one in components_of(model.backbone.config) if one.name == name)
 
 
 def output(model: Model, mask: Tensor | None = MASK) -> Tensor:
@@ -71,8 +60,8 @@ def output(model: Model, mask: Tensor | None = MASK) -> Tensor:
     return out if mask is None else out[mask]
 
 
-def without(model: Model, *names: str) -> Tensor:
-    with ablated(model, [component(model, name) for name in names], zero_states):
+def without(model: Model, name: str) -> Tensor:
+    with ablated(model, component(model, name), zero_states):
         return output(model)
 
 
@@ -141,7 +130,7 @@ def test_mean_ablation_uses_the_mean_of_real_tokens() -> None:
     with recorded_means(model, components_of(model.backbone.config)) as means:
         full = output(model)
     assert torch.equal(full, output(model))
-    with ablated(model, [one], means):
+    with ablated(model, one, means):
         assert torch.allclose(output(model), expected, atol=1e-6)
 
 
@@ -160,14 +149,11 @@ def test_resample_ablation_permutes_the_states_of_real_tokens() -> None:
 
 
 def test_components_have_names_and_cover_the_model() -> None:
-    """Names count from 1; groups of dimensions cover the width once, with at most one group per dimension."""
+    """Names count from 1, block by block."""
     config = make_language_model().backbone.config  # 2 blocks of 2 heads, 16 wide
     names = [one.name for one in components_of(config)]
     assert names[:5] == ["block 1, head 1", "block 1, head 2", "block 1, attention", "block 1, feed-forward", "block 1"]
     assert len(names) == 10
-    assert [one.name for one in components_of(config, 3)][10:] == ["dimensions 1 to 6", "dimensions 7 to 11", "dimensions 12 to 16"]
-    assert [one.name for one in components_of(config, 99)][-1] == "dimension 16"
-    assert len(components_of(config, 99)) == 26
 
 
 def test_losses_match_a_plain_loop(tokenizer: Tokenizer) -> None:
@@ -207,44 +193,6 @@ def test_a_language_model_is_evaluated_as_it_was_trained(tokenizer: Tokenizer) -
         language_passages(spans, SENTENCES, 99, 0)
 
 
-def test_a_pruned_model_equals_the_full_one_with_heads_at_zero() -> None:
-    """For all positions and biases; the parameters of these heads are gone, and the full model is unchanged."""
-    for number, (shape, switches) in enumerate(SHAPES.items()):
-        model = make_language_model(causal=number % 2 == 0, depth=2, **switches)
-        config, full = model.backbone.config, output(model)
-        pruned = prune_heads(model, [[0, 2], [1, 2]])
-        assert torch.allclose(output(pruned), without(model, "block 1, head 2", "block 2, head 1"), atol=1e-5), shape
-        assert torch.equal(output(model), full), shape
-        smaller = pruned.backbone.config
-        assert (smaller.heads, smaller.head_width, smaller.width) == (2, config.per_head, config.width), shape
-        biased = config.bias if config.qkv_bias is None else config.qkv_bias
-        removed = 2 * config.per_head * (4 * config.width + 3 * biased)
-        assert parameter_counts(model)["total"] - parameter_counts(pruned)["total"] == removed, shape
-
-
-def test_what_cannot_be_pruned_is_an_error() -> None:
-    """Each error gives the reason and what to do."""
-    plain = make_language_model(heads=4)
-    for keep, why in (
-        ([[0], [1, 2]], "would keep 1, 2"),
-        ([[], []], "at least one of 4 heads"),
-        ([[0, 1]], "each of 2 blocks"),
-        ([[0, 4], [0, 1]], "from 0 to 3"),
-        ([[0, 0], [0, 1]], "different numbers"),
-    ):
-        with pytest.raises(ModelError, match=why):
-            prune_heads(plain, keep)
-    for model, why in (
-        (make_language_model(heads=4, kv_heads=2), "4 heads share 2"),
-        (make_language_model(attention="synthesizer", positions="learned"), "synthesizer"),
-    ):
-        with pytest.raises(ModelError, match=why):
-            prune_heads(model, [[0], [0]])
-    insert_adapter(plain.backbone, LoraConfig(), 0)
-    with pytest.raises(ModelError, match=r"without inserted adapters is needed, but this one has lora; merge LoRA"):
-        prune_heads(plain, [[0], [0]])
-
-
 @pytest.fixture(scope="module")
 def trained(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A causal model that has memorised its text; the first head of its first block does nothing."""
@@ -266,34 +214,22 @@ def trained(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> P
         return save(Bundle(model.eval(), tokenizer, history=history), tmp_path_factory.mktemp("trained") / "lm")
 
 
-def test_the_command_ranks_components_and_prunes(
-    trained: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A head that does nothing has no effect and comes last among heads; the smaller model is saved."""
-    words = [str(trained), "--text", str(text), "--limit", "40", "--ablation", "zero", "--dimension-groups", "2", "--prune", "1"]
+def test_the_command_ranks_components(trained: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A head that does nothing has no effect and comes last among heads."""
+    words = [str(trained), "--text", str(text), "--limit", "40", "--ablation", "zero"]
     assert main(["study", "ablate", *words, "--out", str(tmp_path / "run")]) == 0
     printed = " ".join(capsys.readouterr().err.split())
     table = pl.read_csv(tmp_path / "run" / "components.csv")
-    assert len(table) == 16
+    assert len(table) == 14
     assert table["effect"].is_sorted(descending=True)
     nothing = table.filter(pl.col("type") == "head").row(-1, named=True)
     assert (nothing["component"], nothing["effect"], nothing["p"], nothing["significant"]) == ("block 1, head 1", 0.0, 1.0, False)
     first = table.row(0, named=True)
     assert first["significant"]
     assert f"{first['component'].capitalize()} has the largest significant effect: without it loss is worse" in printed
-    for words in ("of 8 heads can be ablated one at a time", "With 2 heads pruned", "Effects need not add up."):
-        assert words in printed
+    assert "of 8 heads can be ablated one at a time" in printed
     assert "pale: not significant" in (tmp_path / "run" / "report.html").read_text()
     assert (tmp_path / "run" / "figures" / "grid.svg").exists()
-    pruned, full = load_bundle(tmp_path / "run" / "bundle"), load_bundle(trained)
-    assert (pruned.model.backbone.config.heads, pruned.generates) == (3, True)
-    kept = pruned.history[-1].kept_heads  # type: ignore[attr-defined]
-    assert 0 not in kept[0]
-    metrics = [choose_metric(one, None, [str(text)], 40, 0) for one in (pruned, full)]
-    heads = [one for one in components_of(full.model.backbone.config) if one.type == "head"]
-    with ablated(full.model, [one for one in heads if one.head not in kept[one.block or 0]], zero_states):
-        expected = metrics[1].score(full.model).scores[0]
-    assert metrics[0].score(pruned.model).scores[0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_only_significant_effects_matter() -> None:
@@ -322,21 +258,6 @@ def test_only_significant_effects_matter() -> None:
     )
 
 
-def test_pruning_is_called_worse_only_beyond_noise() -> None:
-    """An interval that includes 0 is no loss, and says which would have been detected."""
-    metric = AblationMetric("loss", "nats", 3, True, Encoded((), np.zeros(0, dtype=np.int64)), lambda _: (1.0, np.ones(10)))
-
-    def finding(low: float, high: float) -> str:
-        effect = Difference((low + high) / 2, low, high, 0.1, 0.5)
-        return pruning_findings(Pruning([], effect, 0.0, effect, effect, 2.0, (10, 8), 0.0), metric)[0]
-
-    assert "loss is 2.000, significantly worse: by 0.300 nats (0.200 to 0.400). The heads" in finding(0.2, 0.4)
-    assert (
-        "not significantly worse: by 0.100 nats (-0.100 to 0.300); 0.286 nats would have been detected with 80% power."
-        in finding(-0.1, 0.3)
-    )
-
-
 def test_mean_and_resample_ablation(trained: Path, text: Path, tmp_path: Path) -> None:
     """A head that does nothing has no effect; resample ablation is repeated and its standard deviation reported."""
     for ablation in ("mean", "resample"):
@@ -352,45 +273,33 @@ def test_mean_and_resample_ablation(trained: Path, text: Path, tmp_path: Path) -
         assert deviations.null_count() == (len(deviations) if ablation == "mean" else 2)
 
 
-def test_a_wrongly_pruned_model_is_not_saved(trained: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here other heads are pruned than were named."""
-    monkeypatch.setattr(measure, "prune_heads", lambda model, keep: prune_heads(model, [[0, 1, 2]] * len(keep)))
-    given = {"model": str(trained), "text": (str(text),), "limit": 8, "prune": 1, "ablation": "zero", "out": str(tmp_path / "run")}
-    with pytest.raises(ModelError, match="it is not saved"):
-        study_ablate(StudyAblateConfig.build(given))
-    assert not (tmp_path / "run" / "bundle").exists()
-
-
 @pytest.mark.parametrize("name", ["classification", "regression", "tagging"])
 def test_adapted_models_are_evaluated_on_their_task(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """By its metric in points on test texts, compared with the full model on the same texts; pruned too."""
+    """By its metric in points on test texts, compared with the full model on the same texts."""
     manifest = write_task(tmp_path / name, name)
     save(language_bundle(tokenizer), tmp_path / "lm")
     given = {"model": str(tmp_path / "lm"), "task": str(manifest), "out": str(tmp_path / "run"), "seeds": 1, "scratch": False}
     outcome = adapt(AdaptConfig.build(given | {"tune": tune(epochs=3)}))
-    settings = {"model": str(tmp_path / "run"), "task": str(manifest), "out": str(tmp_path / "study"), "prune": 1}
+    settings = {"model": str(tmp_path / "run"), "task": str(manifest), "out": str(tmp_path / "study")}
     result = study_ablate(StudyAblateConfig.build(settings))
     full, first = result.details.full, result.details.effects[0]
     assert full.scores[0] == pytest.approx(100 * outcome.best_scores.score(outcome.task.metric))
     assert first.difference.mean == pytest.approx(full.scores[0] - first.scores.scores[0])
     assert "Intervals over only 16 texts are too narrow" in " ".join(result.findings)
-    smaller = load_bundle(tmp_path / "study" / "bundle")
-    assert smaller.labels == load_bundle(tmp_path / "run" / "bundle").labels
-    assert smaller.calibration is None
-    assert len(choose_metric(smaller, str(manifest), (), 7, 0).encoded) == 7
+    adapted = load_bundle(tmp_path / "run" / "bundle")
+    assert len(choose_metric(adapted, str(manifest), (), 7, 0).encoded) == 7
     with pytest.raises(ConfigError, match="evaluated on its task"):
-        choose_metric(smaller, None, (), 7, 0)
+        choose_metric(adapted, None, (), 7, 0)
     with pytest.raises(ConfigError, match="leave it out"):
-        choose_metric(smaller, str(manifest), ("a.txt",), 7, 0)
+        choose_metric(adapted, str(manifest), ("a.txt",), 7, 0)
 
 
 def test_mistakes_are_found_before_the_run(trained: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What cannot be evaluated or pruned leaves no folder behind."""
+    """What cannot be evaluated leaves no folder behind."""
     (tmp_path / "short.txt").write_text("She\n")
     for words, why in (
         ([], "a language model is evaluated on text"),
         (["task.yaml"], "got a task"),
-        (["--text", str(text), "--prune", "4"], "at least one of 4 heads must stay in every block"),
         (["--text", str(tmp_path / "short.txt")], "at least two passages"),
     ):
         assert main(["study", "ablate", str(trained), *words, "--out", str(tmp_path / "run")]) == 2

@@ -121,7 +121,7 @@ COMMANDS = Registry(
             "studies.ablate.command",
             "StudyAblateConfig",
             "study_ablate",
-            "which heads and layers matter? prune those that do not",
+            "which heads and layers matter?",
         ),
         "study attention": Command(
             "studies.attention.command", "StudyAttentionConfig", "study_attention", "what does each head attend to?"

@@ -6,7 +6,7 @@ Records are written into ``bundle.json`` and read back here and nowhere else; ev
     ├── AdaptRecord, ContinualRecord                       a head for labels
     ├── ZeroShotRecord                                     a stack that compares texts with the names of labels
     └── LanguageRecord                                     says what the language head was trained on, and whether it generates
-        └── PretrainRecord, ContinuedPretrainingRecord, AnswersRecord, PruneRecord, ImportRecord, ImportLoraRecord, OtherRecord
+        └── PretrainRecord, ContinuedPretrainingRecord, AnswersRecord, ImportRecord, ImportLoraRecord, OtherRecord
 
 ``settings`` are the settings of a command as plain values, kept for people; no code reads them.
 """
@@ -363,16 +363,6 @@ class AnswersRecord(LanguageRecord):
         return (self.task.name,)
 
 
-class PruneRecord(LanguageRecord):
-    """``warmstart study ablate --prune``: attention heads were removed."""
-
-    type: Literal["prune"] = "prune"
-    kept_heads: tuple[tuple[int, ...], ...]
-    """indices of the heads that are left, for each block"""
-    replacement: str
-    """what replaced a head's output when its importance was measured"""
-
-
 class ImportRecord(LanguageRecord):
     """``warmstart import`` of a model in the Hugging Face format."""
 
@@ -423,7 +413,6 @@ RECORDS: Registry[type[Record]] = Registry(
         "zero_shot": ZeroShotRecord,
         "answers": AnswersRecord,
         "continual": ContinualRecord,
-        "prune": PruneRecord,
         "import": ImportRecord,
         "import_lora": ImportLoraRecord,
         "other": OtherRecord,

@@ -1,7 +1,7 @@
 """Ablation: components of a model are replaced one at a time, and the model is evaluated again.
 
 A component's states are replaced by zero (Michel et al. 2019), by their mean over the texts, or by those of another random token; a
-block is skipped. Heads whose ablation costs least can be pruned.
+block is skipped.
 
 Letters: B batch, T tokens, W numbers of a component, D width, H heads, L depth, N texts, R resamples.
 """
@@ -27,13 +27,11 @@ from warmstart.data.source import Source
 from warmstart.data.splits import strata, stratified_sample
 from warmstart.data.task import Task
 from warmstart.data.token_store import documents_of
-from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.errors import ConfigError, DataError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.inspection.passages import language_passages, passage_losses
 from warmstart.model.bundle import Bundle
-from warmstart.model.inference import run_in_batches
-from warmstart.model.model import Model, parameter_counts
-from warmstart.model.prune import prune_heads
+from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.stats.differences import Difference, MethodScores, paired_difference
 from warmstart.stats.multiple_testing import holm
@@ -43,12 +41,8 @@ from warmstart.tasks import check_task_type, task_type_for
 from warmstart.tasks.load import load_task
 
 _SIGNIFICANCE = 0.05
-_PRUNING_TOLERANCE = 1e-4
-"""how far a pruned model may be from the full one with the same heads at zero, as a fraction of the largest state"""
-_CHECKED_TEXTS = 64
-"""texts on which that is checked"""
 
-ComponentType = Literal["head", "attention", "feed-forward", "block", "dimensions"]
+ComponentType = Literal["head", "attention", "feed-forward", "block"]
 Ablation = Literal["mean", "zero", "resample"]
 Replacement = Callable[["Component", Tensor, Tensor | None], Tensor | float]
 """``replacement(component, states, mask)``: what replaces states (B, T, W); ``mask`` (B, T) is True at real tokens"""
@@ -75,11 +69,8 @@ class Component:
         return slice(*self.ends)
 
 
-def components_of(config: BackboneConfig, groups: int = 0) -> list[Component]:
-    """Every head, attention, feed-forward layer and block, block by block; then the embedding's dimensions in ``groups``.
-
-    Groups are neighbouring dimensions of the embedding as the first block reads it, at most one group per dimension.
-    """
+def components_of(config: BackboneConfig) -> list[Component]:
+    """Every head, attention, feed-forward layer and block, block by block."""
     components, width = list[Component](), config.per_head
     for i in range(config.depth):
         module, name = f"blocks.{i}", f"block {i + 1}"
@@ -89,25 +80,20 @@ def components_of(config: BackboneConfig, groups: int = 0) -> list[Component]:
         components.append(Component(f"{name}, attention", "attention", f"{module}.attention", block=i))
         components.append(Component(f"{name}, feed-forward", "feed-forward", f"{module}.feedforward", block=i))
         components.append(Component(name, "block", module, block=i))
-    for group in np.array_split(np.arange(config.width), min(groups, config.width)) if groups else ():
-        first, last = int(group[0]), int(group[-1])
-        name = f"dimension {first + 1}" if first == last else f"dimensions {first + 1} to {last + 1}"
-        components.append(Component(name, "dimensions", "dropout", (first, last + 1)))
     return components
 
 
 @contextmanager
-def ablated(model: Model, components: Iterable[Component], replacement: Replacement) -> Iterator[None]:
-    """While open, the components' states are replaced; blocks are skipped: their input is their output."""
+def ablated(model: Model, component: Component, replacement: Replacement) -> Iterator[None]:
+    """While open, the component's states are replaced; a block is skipped: its input is its output."""
     backbone = model.backbone
     with ExitStack() as stack:
         masks = stack.enter_context(_recorded_masks(backbone))
-        for component in components:
-            if component.type == "block":
-                hook = backbone.get_submodule(component.module).register_forward_hook(_skip)
-                stack.callback(hook.remove)
-            else:
-                stack.enter_context(_edited(backbone, component, partial(_replaced, component, replacement, masks)))
+        if component.type == "block":
+            hook = backbone.get_submodule(component.module).register_forward_hook(_skip)
+            stack.callback(hook.remove)
+        else:
+            stack.enter_context(_edited(backbone, component, partial(_replaced, component, replacement, masks)))
         yield
 
 
@@ -326,27 +312,6 @@ class ComponentEffect:
 
 
 @dataclass(frozen=True)
-class Pruning:
-    """The scores of a model without some of its heads."""
-
-    heads: Sequence[Component]
-    together: Difference
-    """the effect of ablating the pruned heads together, in the way each was ablated"""
-    sum_of_single: float
-    """the sum of their single effects"""
-    interaction: Difference
-    """the former minus the latter"""
-    effect: Difference
-    """of pruning"""
-    score: float
-    """of the pruned model"""
-    parameters: tuple[int, int]
-    """before, after"""
-    deviation: float
-    """from the full model with these heads at zero, as a fraction of the largest state"""
-
-
-@dataclass(frozen=True)
 class AblationMeasurement:
     """Everything that was measured."""
 
@@ -357,7 +322,6 @@ class AblationMeasurement:
     passes: int
     """over the texts, that of the full model included"""
     seconds: float
-    pruning: Pruning | None = None
 
     @property
     def heads(self) -> list[ComponentEffect]:
@@ -373,84 +337,21 @@ def score_full(
         return metric.score(model), means
 
 
-def score_without(
-    model: Model, components: Sequence[Component], replacements: Sequence[Replacement], metric: AblationMetric
-) -> MethodScores:
-    """Evaluate the model with these components ablated, once with each replacement."""
+def score_without(model: Model, component: Component, replacements: Sequence[Replacement], metric: AblationMetric) -> MethodScores:
+    """Evaluate the model with one component ablated, once with each replacement."""
     scores = list[MethodScores]()
     for replacement in replacements:
-        with ablated(model, components, replacement):
+        with ablated(model, component, replacement):
             scores.append(metric.score(model))
     values = tuple(one.scores[0] for one in scores)
-    return MethodScores(components[0].name, values, np.concatenate([one.resampled for one in scores]))
+    return MethodScores(component.name, values, np.concatenate([one.resampled for one in scores]))
 
 
 def ablate_each(
     model: Model, components: Sequence[Component], replacements: Replacements, metric: AblationMetric, full: MethodScores
 ) -> list[ComponentEffect]:
     """Ablate one component at a time; the largest effect comes first."""
-    scores = [score_without(model, [component], replacements.of(component), metric) for component in components]
+    scores = [score_without(model, component, replacements.of(component), metric) for component in components]
     differences = [metric.effect(one, full) for one in scores]
     rows = zip(components, scores, differences, holm([one.p for one in differences]), strict=True)
     return sorted((ComponentEffect(*row) for row in rows), key=lambda one: -one.difference.mean)
-
-
-def prune_least_important(
-    bundle: Bundle, measured: AblationMeasurement, replacements: Replacements, per_block: int
-) -> tuple[Model, list[list[int]], Pruning]:
-    """Prune the heads of each block that matter least: the smaller model, the heads that each block keeps, and its scores.
-
-    Raises ``ModelError`` if the pruned model is not the full one with these heads at zero.
-    """
-    metric, model, full, config = measured.metric, bundle.model, measured.full, bundle.model.backbone.config
-    blocks = [[one for one in reversed(measured.heads) if one.component.block == i] for i in range(config.depth)]
-    dropped = [one for block in blocks for one in block[:per_block]]
-    components = [one.component for one in dropped]
-    gone = {(one.block, one.head) for one in components}
-    keep = [[j for j in range(config.heads) if (i, j) not in gone] for i in range(config.depth)]
-    smaller = prune_heads(model, keep)
-    some = metric.encoded.take(np.arange(min(_CHECKED_TEXTS, len(metric.encoded))))
-    deviation = pruning_deviation(model, components, smaller, some, bundle.tokenizer.specials.pad)
-    if not deviation <= _PRUNING_TOLERANCE:
-        raise ModelError(
-            f"the pruned model must equal the full one with the same heads at zero, but deviates by {deviation:.2g} of the largest "
-            "state; it is not saved"
-        )
-    pruned = metric.score(smaller)
-    together = score_without(model, components, replacements.of(components[0]), metric)
-    pruning = Pruning(
-        components,
-        metric.effect(together, full),
-        sum(one.difference.mean for one in dropped),
-        metric.effect(together, _added([one.scores for one in dropped], full)),
-        metric.effect(pruned, full),
-        pruned.scores[0],
-        (parameter_counts(model)["total"], parameter_counts(smaller)["total"]),
-        deviation,
-    )
-    return smaller, keep, pruning
-
-
-def _added(single: Sequence[MethodScores], full: MethodScores) -> MethodScores:
-    """The scores if effects added up."""
-    scores = full.scores[0] + sum(np.array(one.scores) - full.scores[0] for one in single)
-    resampled = full.resampled + sum(one.resampled - full.resampled for one in single)
-    return MethodScores("sum", tuple(np.atleast_1d(scores)), resampled)
-
-
-def pruning_deviation(model: Model, components: Iterable[Component], pruned: Model, encoded: Encoded, pad_id: int) -> float:
-    """The largest deviation of ``pruned`` from ``model`` with ``components`` at zero, as a fraction of the largest state."""
-    states = _last_states(pruned, encoded, pad_id)
-    with ablated(model, components, zero_states):
-        expected = _last_states(model, encoded, pad_id)
-    gap = max(float((one - other).abs().max()) for one, other in zip(states, expected, strict=True))
-    return gap / max(float(one.abs().max()) for one in expected)
-
-
-def _last_states(model: Model, encoded: Encoded, pad_id: int) -> list[Tensor]:
-    """(B, T, D) of each batch: what the head reads."""
-    batches = run_in_batches(
-        model, encoded, pad_id,
-        forward=lambda batch, _: model.backbone.forward_batch(batch, causal=model.causal).last_hidden_state,
-    )  # fmt: skip
-    return [states for _, states in batches]

@@ -1,4 +1,4 @@
-"""What ``study ablate`` reports: which components matter, how certain that is, and what pruning costs."""
+"""What ``study ablate`` reports: which components matter, and how certain that is."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import polars as pl
 
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import detection_text
-from warmstart.stats.formatting import percent, sentence_case
+from warmstart.stats.formatting import sentence_case
 from warmstart.stats.power import detectable_from_interval
 
 if TYPE_CHECKING:
     from warmstart.stats.differences import Difference
-    from warmstart.studies.ablate.measure import AblationMeasurement, AblationMetric, ComponentEffect, Pruning
+    from warmstart.studies.ablate.measure import AblationMeasurement, AblationMetric, ComponentEffect
 
 _MIN_TEXTS = 30
 """below this the bootstrap's intervals are too narrow"""
@@ -31,11 +31,8 @@ def ablation_result(measured: AblationMeasurement, model: str) -> StudyResult:
     """The result of ``study ablate`` for a model by its name."""
     header, rows = effect_cells(measured)
     tables = {"components": pl.DataFrame([_effect_row(one) for one in measured.effects])}
-    figures = {"score": measured.full.scores[0]} | ({"score_pruned": measured.pruning.score} if measured.pruning else {})
-    findings = ablation_findings(measured)
-    prune = "the same command with --prune N removes the N heads of each block that matter least, and saves the smaller model."
-    next_step = "" if measured.pruning else prune
-    return StudyResult(f"Ablation: {model}", findings, tables, figures, Summary(header, rows[:_SHOWN]), measured, next_step)
+    figures = {"score": measured.full.scores[0]}
+    return StudyResult(f"Ablation: {model}", ablation_findings(measured), tables, figures, Summary(header, rows[:_SHOWN]), measured)
 
 
 def _effect_row(one: ComponentEffect) -> dict[str, Any]:
@@ -77,7 +74,7 @@ def _format_effect(metric: AblationMetric, effect: Difference) -> str:
 
 
 def ablation_findings(measured: AblationMeasurement) -> list[str]:
-    """Which components matter, how certain that is, and what pruning costs."""
+    """Which components matter, and how certain that is."""
     metric, texts = measured.metric, len(measured.metric.encoded)
     findings = _largest_effect(measured)
     if measured.heads:
@@ -86,7 +83,7 @@ def ablation_findings(measured: AblationMeasurement) -> list[str]:
     findings.append(f"{measured.passes} passes over {texts:,} texts ({tokens:,} tokens) took {measured.seconds:.1f} s.")
     if texts < _MIN_TEXTS:
         findings.append(f"Intervals over only {texts} texts are too narrow: treat an effect that is just significant as chance.")
-    return findings + (pruning_findings(measured.pruning, metric) if measured.pruning else [])
+    return findings
 
 
 def _largest_effect(measured: AblationMeasurement) -> list[str]:
@@ -128,33 +125,8 @@ def _detected(measured: AblationMeasurement, effects: Sequence[ComponentEffect])
     return detection_text([size for size in sizes if size] or [math.inf], partial(format_value, metric), f" {metric.unit}")
 
 
-def _detectable(effect: Difference, comparisons: int = 1) -> float:
+def _detectable(effect: Difference, comparisons: int) -> float:
     """Over draws and texts if the ablation was repeated, else over texts."""
     if effect.claimable:
         return effect.detectable(comparisons)
     return detectable_from_interval(effect.low, effect.high, comparisons=comparisons)
-
-
-def _limit(metric: AblationMetric, effect: Difference) -> str:
-    """What a single effect had to be, to be detected, if it is not significant."""
-    if effect.low > 0 or effect.high < 0 or not effect.error:
-        return ""
-    return f"; {detection_text([_detectable(effect)], partial(format_value, metric), f' {metric.unit}')}"
-
-
-def pruning_findings(pruning: Pruning, metric: AblationMetric) -> list[str]:
-    """What pruning costs, and whether the effects of the heads add up."""
-    (before, after), count = pruning.parameters, len(pruning.heads)
-    interaction, effect = pruning.interaction, pruning.effect
-    change = "significantly worse" if effect.low > 0 else "significantly better" if effect.high < 0 else "not significantly worse"
-    verdict = "more than" if interaction.low > 0 else "less than" if interaction.high < 0 else "not significantly different from"
-    return [
-        f"With {count} heads pruned, {metric.name} is {format_value(metric, pruning.score)}, {change}: by "
-        f"{_format_effect(metric, effect)}{_limit(metric, effect)}. The heads were chosen on these same texts, so other texts may "
-        "show a larger effect.",
-        f"Ablated together, these heads have an effect of {_format_effect(metric, pruning.together)}, {verdict} the "
-        f"sum of their single effects, {format_value(metric, pruning.sum_of_single)}: the difference is "
-        f"{_format_effect(metric, interaction)}{_limit(metric, interaction)}. Effects need not add up.",
-        f"{before - after:,} of {before:,} parameters are removed ({percent((before - after) / before)}); the pruned model "
-        f"deviates from the full model with these heads at zero by {pruning.deviation:.1g} of the largest state.",
-    ]
