@@ -17,6 +17,7 @@ from warmstart.stats.power import (
     detectable_from_interval,
     detectable_proportion,
     detection_power,
+    possible_noise,
     rescaled,
     smallest_detectable,
     texts_needed,
@@ -142,6 +143,8 @@ def test_two_methods_differ_by_at_most_what_is_claimed(seeds: int) -> None:
                 rates.append(float(np.mean([one.at_most < truth for one in found])))
                 mean = Noise(float(np.mean(noise.of_texts)), float(np.mean(noise.of_seeds)), seeds)
                 powers += [detection_power(mean, one.detectable()) for one in found]
+                possible = possible_noise(found[0].noise, found[0].noise.degrees)
+                assert found[0].detectable() in (smallest_detectable(possible), math.inf)
                 as_known += [detection_power(mean, smallest_detectable(one.noise)) for one in found]
                 assert rates[-1] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / tables), (texts, spread, lead)
             show(

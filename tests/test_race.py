@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars
 import pytest
 import torch
@@ -21,7 +20,6 @@ from warmstart.baselines import baselines_for
 from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.data import pool
-from warmstart.data.task import Split
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution
 from warmstart.experiment.comparison import Comparison
@@ -119,15 +117,15 @@ def test_an_estimate_runs_and_writes_nothing(
     """``--estimate`` counts the trials that the race then runs, prints minutes and memory, and stops."""
     done, found = raced
     baselines = len(baselines_for(found.task, pool=True, vectors=True))
-    (planned,) = race(race_config(place, labels=40, estimate=True))
+    planned = race(race_config(place, labels=40, estimate=True))
     assert planned.planned.total() == 2 * (baselines + 4) == len([*(done / "race" / "trials").glob("*.json")]) - 2, "and two stacks"
     assert planned.seconds > 0
     assert planned.memory > 4 * 4 * 1000
     assert f"Estimate: {planned.planned.total()} trials on cats take about" in " ".join(capsys.readouterr().err.split())
-    assert race(curve_config(place, labels=[4, 8], estimate=True))[0].planned.total() > 0
+    assert race(curve_config(place, labels=[4, 8], estimate=True)).planned.total() > 0
     assert not (place / "race").exists()
     assert not (place / "curve").exists()
-    (left,) = race(race_config(done, labels=40, tune=SHORT, estimate=True, seeds=3))
+    left = race(race_config(done, labels=40, tune=SHORT, estimate=True, seeds=3))
     assert left.planned.total() == baselines + 2 + 2, "one more seed: the baselines, the frozen schemes, full and from scratch"
     assert counted == []
 
@@ -146,49 +144,6 @@ def test_the_time_left_follows_the_trials_that_ran() -> None:
     estimate.finish(trials[1], result)
     estimate.finish(trials[2], replace(result, seconds=9.0, seconds_saved=0.0))
     assert estimate.left == "about 9 seconds left"
-
-
-def test_a_race_over_several_tasks(place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Every task has its own race and report, methods are ranked over all tasks, and nothing runs twice."""
-    more = []
-    for seed in (1, 2):
-        save_task(replace(cats(seed), name=f"cats-{seed}"), place / f"task-{seed}")
-        more.append(str(place / f"task-{seed}"))
-    config = race_config(place, more_tasks=more, seeds=1, learning_rates=[5e-3], scratch=False)
-    found = race(config)
-    ran = len(counted)
-    assert race(config).to_dict() == found.to_dict()
-    assert len(counted) == ran
-    assert found.ranks.ranks.shape == (3, len(found.names))
-    assert {"probe", "full", "stack", "majority"} <= {*found.names.values()}
-    assert found.ranks.mean.tolist() == sorted(found.ranks.mean)
-    assert [finding.split(":")[0] for finding in found.findings[-3:]] == ["cats", "cats-1", "cats-2"]
-    assert "mean ranks over 3 tasks" in capsys.readouterr().err
-    assert len(found.tables["pairs"]) == len(found.names) * (len(found.names) - 1) / 2
-    assert all(row["wins"] + row["ties"] + row["losses"] == 3 for row in found.tables["pairs"].to_dicts())
-    saved = json.loads((place / "race" / "race.json").read_text())
-    assert [task["task"]["name"] for task in saved["tasks"]] == ["cats", "cats-1", "cats-2"]
-    assert (place / "race" / "cats-1" / "report.html").exists()
-    assert (place / "race" / "figures" / "ranks.svg").exists()
-    assert "Wins and losses" in (place / "race" / "report.html").read_text()
-
-
-def test_tasks_of_a_race_have_names_of_their_own(place: Path) -> None:
-    """Each name becomes a folder."""
-    with pytest.raises(ConfigError, match="each task needs its own name, but two are called cats"):
-        race(race_config(place, more_tasks=[str(place / "task")]))
-
-
-def test_what_one_of_several_tasks_cannot_have_is_refused_before_the_first_race(place: Path, counted: list[str]) -> None:
-    """Too few labels for the classes of the second task, or a name to save that it has not."""
-    other, names = cats(1), tuple(f"class {number:02}" for number in range(30))
-    save_task(replace(other, name="many", labels=names, train=Split(other.train.texts, np.arange(60) % 30)), place / "many")
-    with pytest.raises(ConfigError, match="--labels 20: one label of each of the 30 classes must learn"):
-        race(race_config(place, more_tasks=[str(place / "many")], labels=20))
-    with pytest.raises(ConfigError, match="--save fulll: no method of this race has this name; did you mean 'full'"):
-        race(race_config(place, more_tasks=[str(place / "many")], save="fulll"))
-    assert counted == []
-    assert not (place / "race").exists()
 
 
 def test_a_pool_without_texts_ends_the_race_before_any_trial(

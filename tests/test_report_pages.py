@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 import warmstart
 from helpers.curves import curve_of, race_with
 from helpers.races import race_result
-from warmstart.commands.race.page import restarts_chart, write_race_page, write_tasks_page
+from warmstart.commands.race.page import restarts_chart, write_race_page
 from warmstart.config import Config
-from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.report import page, theme
 from warmstart.report.headline import HEADLINE_WORDS, headline, paragraphs_once
 from warmstart.report.page import Figure, Report, Section
@@ -34,7 +33,6 @@ def written(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Report]:
     scores = {"pretrained": 0.8, "TF-IDF + logistic regression": 0.72, "class means + label names + EM": 0.79}
     for seeds in (1, 3):
         write_race_page(race_result(scores, seeds), Config(), folder)
-    write_tasks_page(TasksComparison((race_result(scores), race_result(scores))), Config(), folder)
     curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " small"))
     write_race_page(race_with(curve), Config(), folder)
     return found

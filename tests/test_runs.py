@@ -143,7 +143,7 @@ def test_a_lock_of_another_host_is_asked_for(tmp_path: Path) -> None:
 def test_files_of_another_form_are_no_errors(runs: Path) -> None:
     """One odd folder does not hide the others."""
     write_run(runs / "odd")
-    (runs / "odd" / SETTINGS).write_text("# race\ntask: t.yaml\nmore_tasks: 3\n")
+    (runs / "odd" / SETTINGS).write_text("# race\ntask: 3\n")
     (runs / "odd" / "metrics.jsonl").write_text('{"step": 2, "held_out": 5}\n')
     (runs / "steps").mkdir()
     (runs / "steps" / "run.json").write_text(json.dumps({"done": "x", "planned": [], "command": None}))

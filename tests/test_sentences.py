@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,32 +11,16 @@ import pytest
 from helpers.bundles import classifier
 from helpers.curves import curve_of
 from helpers.fits import quickstart_result
-from helpers.races import LADDER, race_result
+from helpers.races import race_result
 from helpers.results import adapt_result, continual_result
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.data.audit import audit
-from warmstart.experiment.plan import PlannedSeeds, PlanResult
-from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.labelling.outlook import Outlook
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.stats.abstention import Threshold
-from warmstart.stats.noise import Noise
 from warmstart.tokenizer.tokenizer import Tokenizer
-
-
-def planned() -> Sequence[str]:
-    """What a pilot of three seeds leaves open."""
-    seeds = (PlannedSeeds(3, 0.05, 4_000, 9.0), PlannedSeeds(10, 0.03, None, 30.0))
-    return PlanResult(0.02, 0.8, 3, 500, Noise(1e-4, 0.002, 3), 0.05, 3, 10**8, seeds).findings
-
-
-def over_tasks() -> Sequence[str]:
-    """Two tasks, on which the methods rank in opposite orders."""
-    other = race_result(dict(zip(LADDER, reversed(LADDER.values()), strict=True)))
-    return TasksComparison((race_result(LADDER), replace(other, task=replace(other.task, name="dogs")))).findings
-
 
 SAID: dict[str, tuple[Callable[[], Sequence[str]], list[str]]] = {
     "race": (
@@ -47,14 +30,6 @@ SAID: dict[str, tuple[Callable[[], Sequence[str]], list[str]]] = {
             "On test texts that no draw has seen, what the draws chose reaches 81.0% on average (95% interval of that average 78.5 "
             "to 83.5, over 3 seeds and the test texts); a single user should expect 76 to 86%.",
             "Only 20 labels choose, which is few.",
-        ],
-    ),
-    "race over tasks": (
-        over_tasks,
-        [
-            "Stack has the best mean rank, 3.0 of 14 methods, over 2 tasks.",
-            "No method is significantly worse than stack (sign-flip tests on signed ranks, corrected for 91 pairs). "
-            "With so many methods that takes at least 12 tasks.",
         ],
     ),
     "adapt": (
@@ -81,14 +56,6 @@ SAID: dict[str, tuple[Callable[[], Sequence[str]], list[str]]] = {
             "+8.8) with 64.",
             "Lp-ft is not expected to reach 95.0% with less than 10 times the 256 labels at hand.",
             "16 labels with lp-ft are worth about 490 with from scratch (90% interval 120 to more than 2,600).",
-        ],
-    ),
-    "plan": (
-        planned,
-        [
-            "With its 3 seeds and 500 test texts, the pilot detects a difference of 5.0 points with 80% power, corrected for 3 "
-            "comparisons.",
-            "To detect 2.0 points with 80% power, take 3 seeds and 4,000 test texts.",
         ],
     ),
     "continual": (

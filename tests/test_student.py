@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from helpers.races import FAMILIES, race_result
-from helpers.tasks import cats, race_config, write_race_inputs
+from helpers.tasks import race_config, write_race_inputs
 from warmstart.commands.race.command import race
-from warmstart.errors import ConfigError, ModelError
+from warmstart.errors import ConfigError
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
@@ -25,7 +25,7 @@ from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import AdaptRecord
 from warmstart.runs.state import find_runs
-from warmstart.tasks.load import load_task, save_task
+from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -109,23 +109,6 @@ def test_a_race_saves_the_network_that_the_stack_taught(
         with pytest.raises(ConfigError, match=f"--save student: this race has no student: .*{named}"):
             race(config.model_copy(update=changes | {"out": str(tmp_path / "other")}))
     assert not [*(tmp_path / "other" / "trials").glob("*.json")], "before the first trial"
-
-
-def test_several_races_all_end_where_one_has_no_student_to_save(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What could not be saved is said after the last one, with the name of the task."""
-    place = write_race_inputs(tmp_path, tokenizer)
-    save_task(replace(cats(1), name="cats-1"), place / "task-1")
-    first = race_result({"stack": 0.83, "full": 0.8, "majority": 0.5}, families=FAMILIES)
-    second = replace(first, task=replace(first.task, name="cats-1"))
-    reported = iter(((first, ModelError("there is no student to save")), (second, None)))
-    monkeypatch.setattr("warmstart.commands.race.command._reported_race", lambda _: next(reported))
-    monkeypatch.setattr("warmstart.commands.race.command.write_tasks_page", lambda *_: tmp_path)
-    config = race_config(place, labels=20, save="full", more_tasks=[str(place / "task-1")])
-    with pytest.raises(ModelError, match="^cats: there is no student to save$"):
-        race(config)
-    assert len(json.loads((Path(config.out) / "race.json").read_text())["tasks"]) == 2
 
 
 def test_the_first_screen_names_one_network_in_place_of_the_stack() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,9 @@ from helpers.tasks import tune
 from warmstart.commands import COMMANDS
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.quickstart.page import quickstart_view
-from warmstart.commands.race.page import write_race_page, write_tasks_page
+from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
-from warmstart.experiment.estimate import SweepEstimate, SweepEstimates
-from warmstart.experiment.tasks_comparison import TasksComparison
+from warmstart.experiment.estimate import SweepEstimate
 from warmstart.finetuning.strategies import STRATEGIES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -172,16 +171,12 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
         return result
 
     curve = curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01), names=("", " small"))
-    second = race_result(dict(zip(LADDER, reversed(LADDER.values()), strict=True)))
-    tasks = TasksComparison((race_result(LADDER), replace(second, task=replace(second.task, name="dogs"))))
-    estimate = SweepEstimate({}, Counter(), 0.0, 1, "cats")
     return {
         "quickstart": quickstart,
         "fit": lambda: written(fit_result(), write_fit_page),
         "race": lambda: written(full_race(), write_race_page),
         "race of one seed": lambda: written(race_result(LADDER, 1), write_race_page),
-        "race over tasks": lambda: written(tasks, write_tasks_page),
-        "race --estimate": lambda: SweepEstimates([estimate, estimate]),
+        "race --estimate": lambda: SweepEstimate({}, Counter(), 0.0, 1, "cats"),
         "race by number of labels": lambda: written(race_with(curve), write_race_page),
         "import --label-names": lambda: stack_of(ws.load(str(place / "adapt" / "bundle"))),
     }

@@ -23,7 +23,6 @@ from warmstart.stats.differences import (
     picked,
 )
 from warmstart.stats.formatting import time_span
-from warmstart.stats.power import rescaled
 
 FEW_TEXTS = 30
 """with fewer texts that choose, the choice is uncertain"""
@@ -201,13 +200,8 @@ def gains_of(methods: Sequence[RankedMethod]) -> list[float]:
     return found if len(found) == len(methods) else []
 
 
-def doubt_of_best(methods: Sequence[RankedMethod], seeds: int | None = None) -> float:
-    """How uncertain it is which method is best: the largest p-value, on validation, of another that could be it.
-
-    With ``seeds``, as so many seeds would show the same differences.
-    """
+def doubt_of_best(methods: Sequence[RankedMethod]) -> float:
+    """How uncertain it is which method is best: the largest p-value, on validation, of another that could be it."""
     best = best_of(methods)
     others = [one for one in not_refused(methods) if one is not best]
-    gaps = [paired_difference(one.validation_scores, best.validation_scores) for one in others]
-    found = (gap.p if seeds is None else float(rescaled(gap.noise, seeds, 1.0).p(gap.mean)) for gap in gaps)
-    return max(found, default=0.0)
+    return max((paired_difference(one.validation_scores, best.validation_scores).p for one in others), default=0.0)

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from warmstart.data.task import Task
     from warmstart.experiment.compare import FinishedTrials
     from warmstart.experiment.curve import CurveResult
-    from warmstart.experiment.plan import PlanResult
     from warmstart.experiment.ranking import RankedMethod, Ranking
     from warmstart.model.bundle import Bundle
     from warmstart.stack.stack import Stack
@@ -107,8 +106,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     """what chose the settings"""
     most_frequent: float = 0.0
     """of the labels of the first seed's budget, the share of the most frequent class; 0 where the metric is not accuracy"""
-    plan: PlanResult | None = None
-    """what a larger race takes, if that was asked"""
     curve: CurveResult | None = None
     """the methods at several numbers of labels, of which ``labels`` is the largest"""
     trials: FinishedTrials | None = field(default=None, repr=False, compare=False)
@@ -443,7 +440,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "methods": self._method_rows(),
             "against_best": self._difference_rows(),
             "test_split": self.ledger.to_dict(),
-            "plan": self.plan.to_dict() if self.plan else None,
             "student": plain(self._row_of(self.student)) if self.student else None,
         }
 

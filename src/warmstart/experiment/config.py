@@ -58,8 +58,6 @@ class RaceConfig(Config):
 
     task: Positional[TaskInput[str]]
     """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
-    more_tasks: Positional[TaskInput[tuple[str, ...]]] = ()
-    """manifests of further tasks: every task has a race of its own, and the methods are ranked over all of them"""
     backbones: FileInput[tuple[str, ...]] = ()
     """pretrained models: bundles, folders of runs, or encoders; pool: a small one that is pretrained on the task's own text first;
     default: the encoders that are installed, but no slow one"""
@@ -77,9 +75,6 @@ class RaceConfig(Config):
     save: str | None = None
     """save a method as a model, OUT/bundle: recommended, its name in the table, such as stack, or student, the network that the
     stack taught. It is fitted again with the first seed: one more fit of each network in it"""
-    plan: Effectless[Advanced[float | None]] = Field(None, gt=0, le=100)
-    """also say how many seeds and test texts a race needs to detect a difference of so many points, and what it costs; the same
-    command with it asks a race that has run"""
     resample: Advanced[bool] = False
     """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
     out: Effectless[str] = "runs/race"

@@ -97,10 +97,6 @@ class SweepEstimate(Shown, view="report.notebook:estimate_view"):
         return sum(costs.get(place, 0.0) * max(0, count) for place, count in self.planned.items()) / self.jobs
 
 
-class SweepEstimates(list[SweepEstimate], Shown, view="report.notebook:estimates_view"):
-    """The expected cost of a sweep on each of several tasks."""
-
-
 def estimate_sweep(
     trials: Sequence[Trial], tune: FineTuneConfig, jobs: int, task: str, prepare: Callable[[Trial], tuple[Bundle, EncodedTask]]
 ) -> SweepEstimate:

@@ -8,7 +8,6 @@ token shards, estimates and a study; commands say what it shows of their results
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -201,15 +200,8 @@ def shards_view(index: ShardIndex) -> Report:
 
 def estimate_view(estimate: SweepEstimate) -> Report:
     """What a sweep will cost."""
-    return estimates_view([estimate])
-
-
-def estimates_view(estimates: Sequence[SweepEstimate]) -> Report:
-    """What sweeps over several tasks will cost, one row each."""
-    rows = [
-        (one.task, f"{one.planned.total():,}", str(one.jobs), time_span(one.seconds), file_size(one.memory)) for one in estimates
-    ]
-    trials, seconds = (sum(values) for values in zip(*((one.planned.total(), one.seconds) for one in estimates), strict=True))
-    total = f"{trials:,} trials take about {time_span(seconds)}."
-    table = Table(("task", "trials", "jobs", "time", "memory"), rows)
-    return Report("Estimate", headline(total), (), (Section("Estimate", [one.sentence for one in estimates], (table,)),))
+    trials, time = f"{estimate.planned.total():,}", time_span(estimate.seconds)
+    row = (estimate.task, trials, str(estimate.jobs), time, file_size(estimate.memory))
+    table = Table(("task", "trials", "jobs", "time", "memory"), [row])
+    total = f"{trials} trials take about {time}."
+    return Report("Estimate", headline(total), (), (Section("Estimate", [estimate.sentence], (table,)),))

@@ -1,4 +1,4 @@
-"""Charts of a race: ranks over tasks, restarts, trade-offs, and the learning curve."""
+"""Charts of a race: restarts, trade-offs, and the learning curve."""
 
 from __future__ import annotations
 
@@ -11,18 +11,6 @@ import numpy as np
 
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
 from warmstart.report.theme import BLUE, INK, QUIET, RED, shapes
-from warmstart.stats.task_ranks import TaskRanks
-
-
-def ranks_chart(names: Sequence[str], ranks: TaskRanks) -> Chart:
-    """One line per method: a cross for its rank on each task, a bar for the mean."""
-    means = [{"method": name, "rank": float(mean)} for name, mean in zip(names, ranks.mean, strict=True)]
-    crosses = [{"method": name, "rank": float(rank)} for name, column in zip(names, ranks.ranks.T, strict=True) for rank in column]
-    y = alt.Y("method:N", title=None, sort=list(names), axis=alt.Axis(**BARE))
-    x = alt.X("rank:Q", title="rank", scale=alt.Scale(domainMin=1, nice=False, padding=12), axis=alt.Axis(tickMinStep=1))
-    runs = chart_of(crosses).mark_point(shape="cross", angle=45, size=50, filled=True, opacity=0.5, color=INK).encode(x=x, y=y)
-    bars = chart_of(means).mark_tick(thickness=3, size=20, color=INK).encode(x=x, y=y, tooltip=["method:N", "rank:Q"])
-    return finish(runs + bars, 30 * len(names) + 40)
 
 
 def restarts_chart(rows: Sequence[tuple[str, Sequence[float], Sequence[bool]]], metric: str, constant: float) -> Chart:

@@ -67,8 +67,6 @@ class RunState(Shown, view="commands.runs.page:run_view"):
         values = self.settings or {}
         found = next((values[key] for key in ("task", "tasks", "data", "pairs", "text", "model") if values.get(key)), "")
         names = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-        more = values.get("more_tasks")
-        names += more if isinstance(more, list) else []
         return ", ".join(map(str, names))
 
     @cached_property

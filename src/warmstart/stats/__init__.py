@@ -27,7 +27,6 @@ _HOMES = {
     "PairedComparison": "comparison",
     "PowerLaw": "extrapolation",
     "ProportionDifference": "proportions",
-    "TaskRanks": "task_ranks",
     "Threshold": "abstention",
     "apply_temperature": "calibration",
     "area_under_risk_coverage": "abstention",
@@ -74,9 +73,7 @@ _HOMES = {
     "paired_proportions": "proportions",
     "perfect_calibration_error": "calibration",
     "possible_noise": "power",
-    "power_range": "power",
     "proven_mean": "anytime",
-    "rank_over_tasks": "task_ranks",
     "reliability_bins": "calibration",
     "resample_classification": "resampling",
     "resample_indices": "resampling",
@@ -90,7 +87,6 @@ _HOMES = {
     "t_interval": "intervals",
     "temperature_interval": "calibration",
     "texts_needed": "power",
-    "texts_needed_range": "power",
     "texts_to_tell": "power",
     "selected_accuracy": "selected",
     "selected_f1": "selected",
@@ -163,11 +159,9 @@ if TYPE_CHECKING:
     from warmstart.stats.power import detectable_proportion as detectable_proportion
     from warmstart.stats.power import detection_power as detection_power
     from warmstart.stats.power import possible_noise as possible_noise
-    from warmstart.stats.power import power_range as power_range
     from warmstart.stats.power import rescaled as rescaled
     from warmstart.stats.power import smallest_detectable as smallest_detectable
     from warmstart.stats.power import texts_needed as texts_needed
-    from warmstart.stats.power import texts_needed_range as texts_needed_range
     from warmstart.stats.power import texts_to_tell as texts_to_tell
     from warmstart.stats.proportions import ProportionDifference as ProportionDifference
     from warmstart.stats.proportions import binomial_test as binomial_test
@@ -189,8 +183,6 @@ if TYPE_CHECKING:
     from warmstart.stats.selected import selected_f1 as selected_f1
     from warmstart.stats.several_labels import label_thresholds as label_thresholds
     from warmstart.stats.splits import share_training_texts as share_training_texts
-    from warmstart.stats.task_ranks import TaskRanks as TaskRanks
-    from warmstart.stats.task_ranks import rank_over_tasks as rank_over_tasks
 
 
 def __getattr__(name: str) -> Any:

@@ -81,7 +81,7 @@ class Noise:
         """The same if each of the S seeds scores what the others choose: 1 / S + doubt / (S - 1) for 1 / S over seeds.
 
         Nadeau and Bengio (2003, equation 10); ``overlap`` is added to 1 / S as in ``of``. One run has no noise over seeds.
-        Simulation: tests/test_plan_power.py: ``test_races_detect_what_a_plan_says``.
+        Simulation: tests/test_power_of_races.py: ``test_races_detect_what_their_power_says``.
 
         ``Noise(0.0, 0.0004, 3).of_choice()`` -> of_seeds 0.001.
         """

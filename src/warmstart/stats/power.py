@@ -32,8 +32,8 @@ def possible_noise(noise: Noise, degrees: float) -> Noise:
 
     These are ``noise.degrees`` for a single difference. of_seeds / W with W = chi-square / degrees: the fiducial distribution of a
     variance (Fisher 1935), as 64 equally likely values. Power that is averaged over them is that of a repetition of the run; taken
-    as known, three seeds would have a power of 64% instead of 80%. Simulation: tests/test_plan_power.py:
-    ``test_plans_from_single_pilots_come_true``.
+    as known, three seeds would have a power of 64% instead of 80%. Simulation: tests/test_power.py:
+    ``test_two_methods_differ_by_at_most_what_is_claimed``.
 
     >>> found = possible_noise(Noise(1e-4, 1e-4, 3), 2).of_seeds
     >>> [round(float(found[i] / 1e-4), 1) for i in (1, 16, 32, 48)]  # three seeds may be alike by luck
@@ -74,20 +74,6 @@ def detection_power(noise: Noise, difference: float, error_rate: float = 0.05) -
     0.8
     """
     return float(_powers(noise, difference, error_rate).mean())
-
-
-def power_range(noise: Noise, difference: float, error_rate: float = 0.05, level: float = 0.9) -> tuple[float, float]:
-    """Between which the power for a true difference lies with this probability, if the noises of ``possible_noise`` are likely.
-
-    The quantiles of ``detection_power`` (Cohen 1988) over them. Simulation: tests/test_plan_power.py:
-    ``test_plans_from_single_pilots_come_true``.
-
-    >>> low, high = power_range(possible_noise(Noise(1e-4, 1e-4, 3), 2), 0.08)
-    >>> round(low, 1), round(high, 1)
-    (0.2, 1.0)
-    """
-    low, high = np.quantile(_powers(noise, difference, error_rate), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 def _powers(noise: Noise, difference: float, error_rate: float) -> np.ndarray:
@@ -235,23 +221,6 @@ def texts_needed(noise: Noise, texts: int, difference: float, power: float = POW
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return math.ceil(high)
-
-
-def texts_needed_range(
-    noise: Noise, texts: int, difference: float, power: float = POWER, error_rate: float = 0.05, level: float = 0.9
-) -> tuple[int | None, int | None]:
-    """Between which the number of texts that is needed lies with this probability, if the noises of ``possible_noise`` are likely.
-
-    ``texts_needed`` (Cohen 1988) with the quantiles of their seed variance, each taken as known. Simulation:
-    tests/test_plan_power.py: ``test_plans_from_single_pilots_come_true``.
-
-    >>> low, high = texts_needed_range(possible_noise(Noise(1e-4, 2e-5, 3), 2), 500, 0.04)
-    >>> (low or 0) < 500, high is None  # three seeds may hide the difference from any number of texts
-    (True, True)
-    """
-    ends = np.quantile(noise.of_seeds, [(1 - level) / 2, (1 + level) / 2])
-    low, high = (texts_needed(replace(noise, of_seeds=float(end)), texts, difference, power, error_rate) for end in ends)
-    return low, high
 
 
 def texts_to_tell(differing: float, difference: float) -> int:

@@ -13,10 +13,9 @@ from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE
-from warmstart.experiment.tasks_comparison import TasksComparison
 from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
-from warmstart.report.race_charts import learning_curve, ranks_chart, restarts_chart, trade_off_chart
+from warmstart.report.race_charts import learning_curve, restarts_chart, trade_off_chart
 from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
 from warmstart.stats.comparison import USEFUL, detectable_points
@@ -70,13 +69,8 @@ def write_race_page(result: Comparison, config: Config, folder: Path) -> Path:
 
 
 def race_view(result: Comparison, folder: Path | None = None, config: Config | None = None) -> Report:
-    """What a notebook shows: the method to use, the ranking, differences, restarts, costs, and the plan of a larger race."""
-    plan = result.plan
-    sections = (
-        *(_curve_sections(result.curve) if result.curve else ()),
-        *_sections(result),
-        *([Section("A larger race", plan.findings, (Table(plan.header, plan.table()),))] if plan else []),
-    )
+    """What a notebook shows: the method to use, the ranking, differences, restarts and costs."""
+    sections = (*(_curve_sections(result.curve) if result.curve else ()), *_sections(result))
     return verdict_report(f"Race: {result.task.name}", race_verdict(result, folder, config), sections)
 
 
@@ -98,53 +92,6 @@ def curve_view(result: CurveResult) -> Report:
 def _curve_sections(result: CurveResult) -> tuple[Section, ...]:
     """The curve, what more labels would give, and the costs."""
     return (_scores_section(result), _extrapolation_section(result), _costs_section(result))
-
-
-def write_tasks_page(result: TasksComparison, config: Config, folder: Path) -> Path:
-    """Write the report of races on several tasks; returns its path."""
-    tiles = [(f"mean rank, {name}", f"{mean:.1f}") for name, mean in zip(result.names.values(), result.ranks.mean, strict=True)]
-    tasks = [f"{race.task.name}: the full report is {race.task.name}/report.html." for race in result.races]
-    report = Report(
-        f"Race over {len(result.races)} tasks",
-        headline(result.findings[0]),
-        tiles[:5],
-        (*_tasks_sections(result), Section("Tasks", tasks), *closing_sections(config)),
-        footer(),
-    )
-    return write_report(report, folder)
-
-
-def tasks_view(result: TasksComparison) -> Report:
-    """What a notebook shows of races on several tasks: the ranks, wins and losses."""
-    return Report(f"Race over {len(result.races)} tasks", headline(result.findings[0]), (), _tasks_sections(result))
-
-
-def _tasks_sections(result: TasksComparison) -> tuple[Section, Section]:
-    """The ranks of the methods, then how often each beats each other."""
-    names, ranks = [*result.names.values()], result.ranks
-    caption = "Mean rank over tasks (bar) and rank on each task (crosses); 1 is the best."
-    pairs = [
-        (row["method"], row["other"], f"{row['wins']}", f"{row['ties']}", f"{row['losses']}", p_value(row["p_corrected"]))
-        for row in result.tables["pairs"].to_dicts()
-    ]
-    header = ("method", "other", "wins", "ties", "losses", "corrected p")
-    told = "On how many tasks each method has the higher mean score; corrected p is that of the signed ranks of its differences."
-    figure = Figure("ranks", caption, ranks_chart(names, ranks))
-    return (
-        Section("Ranks", result.findings, (figure, Table(task_header(result), task_rows(result)))),
-        Section("Wins and losses", (told,), (Table(header, pairs),)),
-    )
-
-
-def task_header(result: TasksComparison) -> tuple[str, ...]:
-    """Names the columns of ``task_rows``."""
-    return ("method", "mean rank", *(f"{race.task.name}, {race.task.metric}" for race in result.races))
-
-
-def task_rows(result: TasksComparison) -> list[tuple[str, ...]]:
-    """One row per method: mean rank and the mean test score on each task."""
-    rows = result.tables["methods"].rows()
-    return [(name, f"{mean_rank:.1f}", *map(percent, scores)) for name, mean_rank, *scores in rows]
 
 
 def method_header(result: Comparison) -> tuple[str, ...]:
