@@ -34,9 +34,8 @@ def run_processes(
     Results are exchanged by files in ``folder``. One that raises fails the test; so do processes that hang, which say where. By
     "fork" they start with all that is imported here; by "spawn" anew, for work that reads tables: polars hangs in a fork.
     """
-    store = dist.TCPStore(
-        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=seconds), use_libuv=False
-    )
+    limit = timedelta(seconds=seconds)
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit, use_libuv=False)
     context = multiprocessing.get_context(start)
     files = [folder / f"result-{rank}-of-{count}.pt" for rank in range(count)]
     until = time.monotonic() + seconds
