@@ -67,11 +67,10 @@ def test_commands_and_flags_are_offered(script: tuple[str, Path], tmp_path: Path
 
 
 def test_values_are_those_of_the_flag(script: tuple[str, Path], tmp_path: Path) -> None:
-    """Choices, one or several; nothing for a number; otherwise files, and so after a switch."""
+    """Choices; nothing for a number; otherwise files, and so after a switch."""
     (tmp_path / "corpus.txt").touch()
     assert offered(script, "adapt", "lm", "--selection", "", folder=tmp_path) == {"cross-validation", "holdout", "none"}
     assert offered(script, "pretrain", "--objective", "m", folder=tmp_path) == {"masked"}
-    assert {"mlflow"} == offered(script, "pretrain", "--tracker", "tensorboard", "ml", folder=tmp_path)
     nothing = offered(script, "pretrain", "corpus.txt", "--objective", "causal", "c", folder=tmp_path)
     assert "causal" not in nothing
     assert offered(script, "pretrain", "--steps", "", folder=tmp_path) == set()

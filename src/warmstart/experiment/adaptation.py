@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.baselines import baselines_for
 from warmstart.baselines.simple import collapsed
-from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput, result_key, setting_paths
+from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput, result_key
 from warmstart.data.audit import audit
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.task import Split, Task
@@ -58,7 +58,7 @@ from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions
 from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, has_thresholds
-from warmstart.training.trackers import TRACKERS, Mirror
+from warmstart.training.tensorboard import events_folder
 
 
 class AdaptConfig(Config):
@@ -96,8 +96,8 @@ class AdaptConfig(Config):
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
-    tracker: Effectless[Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]]] = ()
-    """show every training run in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
+    tensorboard: Effectless[Advanced[bool]] = False
+    """write every training run as event files of TensorBoard, too"""
     scratch_epochs: Advanced[float] = Field(75, gt=0)
     """answers: passes of the same network from scratch, which needs more of them"""
     target_error: Advanced[float] = Field(0.1, gt=0, lt=1)
@@ -218,10 +218,10 @@ class _Trials:
         if len(self.budgets) > 1:
             of = estimate_sweep(planned, self.config.tune, 1, self.task.name, lambda one: (self.bundle, reads[one.method.id]))
             console.print(cost_sentence(f"{len(planned)} runs", of.seconds, of.memory))
-        mirror = Mirror(self.config.tracker, Path(self.config.out), dict(setting_paths(self.config.to_dict())))
+        events = events_folder(self.config.out, wanted=self.config.tensorboard)
         for name in self._methods:
             watch = self._folds[name].add if self.config.ensemble != "none" and name != SCRATCH else None
-            kept = {"watch": watch, "run": self.run, "mirror": mirror}
+            kept = {"watch": watch, "run": self.run, "events": events}
             found = [self._trained(name, seed, kept) for seed in self.budgets]
             self.runs[name], self.scored[name] = zip(*found, strict=True)
 

@@ -35,7 +35,7 @@ from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import TrainingJob, TrainOutput, train
 from warmstart.training.optimizers import ParameterGroup
-from warmstart.training.trackers import NO_TRACKERS, Mirror
+from warmstart.training.tensorboard import shown
 
 DEFAULT_EPOCHS = 10
 MIN_STEPS = 60
@@ -113,8 +113,8 @@ class FineTuning:
     """the pretrained language head, for schemes with ``lm-loss``"""
     workplace: Path | None = None
     """where checkpoints are kept, from which the same run goes on; None: nothing is"""
-    mirror: Mirror = NO_TRACKERS
-    """the trackers that show the log, under the title; with a workplace only"""
+    events: Path | None = None
+    """the folder where TensorBoard finds the log, under the title; with a workplace only"""
 
     @property
     def scheme(self) -> Scheme:
@@ -159,7 +159,7 @@ class FineTuning:
             progress_bar=bool(self.title),
             more=early_stopping,
         )
-        with self.mirror.opened(self.title) as observe:
+        with shown(self.events, self.title) as observe:
             output = train(model, replace(job, observe=observe), settings, self.workplace)
         if scheme.language_weight:
             del model.language

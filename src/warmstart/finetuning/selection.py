@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.device import pick_device
 from warmstart.tasks.thresholds import scores_left_out
 from warmstart.training.config import TrainConfig
-from warmstart.training.trackers import NO_TRACKERS, Mirror
 
 Curve = tuple[tuple[int, float], ...]
 """(step, score) of every evaluation"""
@@ -55,8 +55,8 @@ class SelectionSettings:
     """is given the number of each fold, from 0, and the network that was trained for it"""
     run: Run = UNKEPT
     """of which each training run is a step, named by its title"""
-    mirror: Mirror = NO_TRACKERS
-    """the trackers that show each training run that is kept"""
+    events: Path | None = None
+    """the folder where TensorBoard finds each training run that is kept"""
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class _Selection:
     def _fit(self, part: EncodedTask, config: FineTuneConfig, name: str) -> tuple[FineTuneResult, float]:
         """The result of one run, and the seconds that it took; the weights of a fold are kept only if somebody looks at them."""
         seed, title = self.budget.seed, self.choice.title
-        run = FineTuning(part, config, seed, title and title + name, LanguageTask.of(self.bundle), mirror=self.choice.mirror)
+        run = FineTuning(part, config, seed, title and title + name, LanguageTask.of(self.bundle), events=self.choice.events)
         weights = bool(self.choice.watch) or not (name and self.budget.cross_validated)
         make_model = partial(task_model, self.bundle, part.task, config, seed, scratch=self.scratch)
         return kept_fine_tuning(run, make_model, self.choice.run, weights=weights)

@@ -34,7 +34,7 @@ from warmstart.system.console import console, print_comparison
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, names_validation, read_spec
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
-from warmstart.training.trackers import check_trackers
+from warmstart.training.tensorboard import events_folder
 
 
 def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
@@ -77,7 +77,7 @@ class _Ready:
 
 def _prepare(config: AdaptConfig) -> _Ready:
     """Read and check everything, and open the run's folder."""
-    check_trackers(config.tracker)
+    events_folder(config.out, wanted=config.tensorboard)
     bundle = load_model(config.model)
     loaded = task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     check_scheme(bundle, task, config.tune)

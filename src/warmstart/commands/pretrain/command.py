@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 from tyro.conf import Positional, arg
 
@@ -56,7 +56,7 @@ from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.training.distributed import world
 from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, TrainOutput, train
-from warmstart.training.trackers import TRACKERS, Mirror, check_trackers
+from warmstart.training.tensorboard import events_folder, shown
 from warmstart.types import Batch
 
 NOTHING = "none"
@@ -88,8 +88,8 @@ class PretrainConfig(TableFlags):
     """what one document is: paragraph, sentence, line or file"""
     max_words: Advanced[int | None] = Field(None, gt=0)
     """words of the text to read at most: whole documents, drawn at random, the same for every seed; default: all"""
-    tracker: Effectless[Advanced[tuple[Annotated[str, AfterValidator(TRACKERS.known)], ...]]] = ()
-    """show the training log in tensorboard, mlflow, wandb (offline) or trackio, too; it stays on this machine"""
+    tensorboard: Effectless[Advanced[bool]] = False
+    """write the training log as event files of TensorBoard, too"""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """the tokenizer to train on the text"""
     tokenizer_file: FileInput[Advanced[str | None]] = None
@@ -180,7 +180,7 @@ def _prepare(config: PretrainConfig) -> _Ready:
         )
     sources = [_source(config, path) for path in config.text]
     check_sources(config, sources)
-    check_trackers(config.tracker)
+    events_folder(config.out, wanted=config.tensorboard)
     if config.train.compile:
         check_compiler(pick_device())
     chosen_from, joint = domain_source(config.domain, sources, config.held_out_fraction(), config.seed)
@@ -380,7 +380,7 @@ def pretrain_on(
         loss=None if contrast is None else partial(_loss, trained, contrast),
         prepare=None if contrast is None else contrast.prepare,
     )
-    with Mirror(config.tracker, folder or Path(config.out), dict(setting_paths(config.to_dict()))).opened() as observe:
+    with shown(events_folder(folder or config.out, wanted=config.tensorboard)) as observe:
         output = train(trained, replace(job, observe=observe), config.train, folder)
     metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(measured, held_out_rows))
     record = _record(config, stores, output, metrics).model_copy(update={"domain": domain.record if domain else None})
