@@ -200,7 +200,7 @@ def test_a_run_is_not_resumed_with_other_held_out_text(
 
 @pytest.mark.parametrize(
     ("objective", "again"),
-    [("causal", ["--resume", "cut"]), ("detect", ["--resume", "cut"]), ("causal", ["--out", "cut"])],
+    [("causal", ["--resume", "cut"]), ("masked", ["--resume", "cut"]), ("causal", ["--out", "cut"])],
 )
 def test_a_run_goes_on_where_it_stopped(
     objective: str,

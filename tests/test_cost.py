@@ -308,7 +308,7 @@ def test_measuring_runs_in_its_own_processes(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_measuring_process_does_the_work(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A training step and an inference run for heads, objectives and schemes, and the result is written."""
-    for given in ({}, {"classes": 3}, {"objective": {"name": "detect"}}, {"scheme": "probe", "classes": 2}):
+    for given in ({}, {"classes": 3}, {"objective": {"name": "masked"}}, {"scheme": "probe", "classes": 2}):
         for mode in ("training", "inference"):
             workload = vars(Workload(batch=2, tokens=8, target_fraction=0.15))
             work = {"mode": mode, "settings": CostConfig.build({**TINY, **given}).to_dict(), "workload": workload, "folder": "."}

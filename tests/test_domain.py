@@ -215,7 +215,6 @@ def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pyte
         ("TEXT --labels 10", "go with --for TASK"),
         ("--for TASK --pool none", "--pool none leaves none"),
         ("--for TASK --labels 500", "--labels 500: there are 60 training texts"),
-        ("--for TASK --labels 10 --objective detect", "labels are learned beside a language head"),
         ("FOREIGN --for TASK", "TEXT must have passages with words of the texts of 'cats'"),
         ("missing.txt --for TASK", "no such file or folder"),
         ("--for missing.yaml", "no such file"),

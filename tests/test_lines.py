@@ -18,7 +18,7 @@ QUICK = [*SMALL, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "16"]
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_objective_by_command(objective: str, text: Path, tmp_path: Path) -> None:
-    """It pretrains, its bundle is whole, and its held-out text can be evaluated again, if it predicts tokens."""
+    """It pretrains, its bundle is whole, and its held-out text can be evaluated again."""
     out, rows = tmp_path / "run", "packed" if list(OBJECTIVES).index(objective) % 2 else "documents"
     flags = ["--objective", objective, "--rows", rows, "--steps", "3", *QUICK]
     assert main(["pretrain", str(text), "--out", str(out), *flags]) == 0
@@ -26,7 +26,7 @@ def test_every_objective_by_command(objective: str, text: Path, tmp_path: Path) 
     assert bundle.history[-1].objective.rows == rows
     assert all(np.isfinite(value) for value in bundle.history[-1].held_out.values())
     assert main(["doctor", str(out)]) == 0
-    assert main(["evaluate", str(out), str(text)]) == (2 if OBJECTIVES[objective].detects else 0)
+    assert main(["evaluate", str(out), str(text)]) == 0
 
 
 def test_pretraining_goes_on_from_a_model(text: Path, tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ FORMS = [
     ObjectiveConfig(name="span", form="prefix-suffix"),
     ObjectiveConfig(name="hybrid"),
     ObjectiveConfig(name="contrastive"),
-    ObjectiveConfig(name="detect"),
 ]
 
 

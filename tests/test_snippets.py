@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "results").glob("*.md"))]
 PAGES = {file.relative_to(ROOT).as_posix(): file.read_text() for file in FILES}
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
-MAX_NOT_RUN = 4
+MAX_NOT_RUN = 5
 FREE = {"--json", "--config", "--print-config", "--preset", "--help", "--help-all", "--version", "--explain", "--print-completion"}
 """flags that the command line itself takes"""
 TORCHRUN = {
@@ -194,6 +194,6 @@ def test_every_flag_that_a_document_names_exists() -> None:
     known = FREE | TORCHRUN | {flag.name for flag in flags}
     known |= {re.sub(r"(--|\.)(?=[^.]+$)", r"\1no-", flag.name) for flag in flags if flag.switch}
     for page, text in PAGES.items():
-        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL).split("\n## 0.")[0]  # what a release had, its section says
         named = {flag for code in re.findall(r"`([^`]+)`", prose) for flag in re.findall(r"(?<!\S)--[a-z][a-z0-9.-]*", code)}
         assert named <= known, f"{page}: {sorted(named - known)}"

@@ -86,8 +86,6 @@ class Batch:
     """number of targets that count in the loss"""
     token_type_ids: torch.Tensor | None = None
     """(B, T) int64: 1 in the second text of a pair, for backbones with token types; None: all are 0"""
-    draws: torch.Tensor | None = None
-    """(B, T) float32, uniform in [0, 1): decide what is sampled at the targets; None: nothing is sampled"""
     windows: torch.Tensor | None = None
     """(N,) int64: the number of adjacent rows that are windows of each of N texts; None: every row is a text"""
     target_places: torch.Tensor | None = None

@@ -17,7 +17,7 @@ from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig, MultipleChoiceHeadConfig, RegressionHeadConfig
-from warmstart.heads.per_token import DetectionHeadConfig, SpanHeadConfig, TaggingHeadConfig
+from warmstart.heads.per_token import SpanHeadConfig, TaggingHeadConfig
 from warmstart.heads.pooled import POOLINGS
 from warmstart.interop.readback import Readback
 from warmstart.model.bundle import Bundle
@@ -56,7 +56,6 @@ HEAD_CASES: list[HeadConfig] = [
     ClassificationHeadConfig(classes=3, normalize=True),
     ClassificationHeadConfig(classes=3, windows="attention"),
     EmbeddingHeadConfig(),
-    DetectionHeadConfig(),
 ]
 """every head"""
 

@@ -32,9 +32,7 @@ from warmstart.finetuning.schemes import known_scheme, make_scheme
 from warmstart.heads.head import LossHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
-from warmstart.heads.per_token import DetectionHead
 from warmstart.interop.load import load_model
-from warmstart.model.generator import make_generator, pretraining_head, with_generator
 from warmstart.model.history import LanguageRecord
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.objectives import OBJECTIVES
@@ -102,10 +100,8 @@ def estimate_cost(config: CostConfig) -> Cost:
     longest = model.backbone.config.max_length
     if config.length and config.length > longest:
         raise ConfigError(f"length must be at most max_length={longest}, but got {config.length}; give a smaller --length")
-    with torch.device(next(model.parameters()).device):
-        generator = make_generator(model, objective, 0) if isinstance(model.head, DetectionHead) else None
-    workload = _workload(config, model, objective, generator)
-    cost = cost_of(model, workload, generator)
+    workload = _workload(config, model, objective)
+    cost = cost_of(model, workload)
     if config.measure:
         if not isinstance(model.head, LMHead | LossHead):
             raise ConfigError("an embedding head has no loss, so training cannot be measured; give --classes N for another head")
@@ -120,9 +116,7 @@ def measuring_process() -> None:
     task = json.loads(sys.stdin.read())
     os.chdir(task["folder"])  # relative paths in the settings start at the user's folder; nothing is imported from there
     config = CostConfig.build(task["settings"])
-    measured = measure_here(
-        task["mode"], lambda: with_generator(*make_model(config, real=True), 0), Workload(**task["workload"]), config.train
-    )
+    measured = measure_here(task["mode"], lambda: make_model(config, real=True)[0], Workload(**task["workload"]), config.train)
     sys.stdout.write(json.dumps(measured) + "\n")
 
 
@@ -133,7 +127,7 @@ def make_model(config: CostConfig, *, real: bool) -> tuple[Model, ObjectiveConfi
     else:
         objective = config.objective
         row = OBJECTIVES[objective.name]
-        head = ClassificationHeadConfig(classes=config.classes) if config.classes else pretraining_head(objective, config.head)
+        head = ClassificationHeadConfig(classes=config.classes) if config.classes else config.head
         size = _vocab_size(config)
         if real:
             backbone = Backbone(config.backbone, size)
@@ -165,10 +159,9 @@ def _vocab_size(config: CostConfig) -> int:
     return load_tokenizer(config.tokenizer_file).vocab_size if config.tokenizer_file else config.tokenizer.vocab_size
 
 
-def _workload(config: CostConfig, model: Model, objective: ObjectiveConfig, generator: Model | None = None) -> Workload:
+def _workload(config: CostConfig, model: Model, objective: ObjectiveConfig) -> Workload:
     muon = config.train.optimizer == "muon"
-    both = [*model.named_parameters(), *(generator.named_parameters() if generator is not None else [])]
-    trainable = {parameter: name for name, parameter in both if parameter.requires_grad}
+    trainable = {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
     average, most = OBJECTIVES[objective.name].target_fractions(objective)
     together = model.head.rows_per_target if isinstance(model.head, LossHead) else 1
     return Workload(

@@ -29,18 +29,16 @@ class Cost(Shown, view="report.notebook:cost_view"):
         return asdict(self)
 
 
-def cost_of(model: Model, workload: Workload, generator: Model | None = None) -> Cost:
+def cost_of(model: Model, workload: Workload) -> Cost:
     """The cost of ``model``, with or without storage, as it is: ``requires_grad`` says what trains, inserted adapters count.
-
-    A ``generator`` that is trained beside it (``model/generator.py``) counts in training only.
 
     >>> model = without_storage(BackboneConfig.build(PRESETS["lab"]), 50_001, ClassificationHeadConfig(classes=2))
     >>> cost_of(model, Workload()).parameters.totals["total"]
     10968602
     """
     return Cost(
-        count_parameters(model, generator),
-        flops_per_token(model, workload, generator),
-        training_memory(model, workload, generator),
+        count_parameters(model),
+        flops_per_token(model, workload),
+        training_memory(model, workload),
         inference_memory(model, workload),
     )

@@ -15,14 +15,13 @@ Letters: B batch, T tokens, D width, H heads, L depth, M context length, V vocab
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import nn
 
 from warmstart.backbone.backbone import EMBEDDING_MODULES
 from warmstart.cost.workload import Workload
 from warmstart.heads.language_modeling import LMHead
-from warmstart.model.generator import ProjectedEmbedding
 from warmstart.model.model import Model
 
 
@@ -81,8 +80,8 @@ def block_matrices(model: Model) -> Iterator[tuple[int, str, nn.Parameter]]:
                 yield i, name, parameter
 
 
-def flops_per_token(model: Model, workload: Workload, generator: Model | None = None) -> Flops:
-    """FLOPs per token; frozen parts cost less to train. A ``generator`` costs in training only.
+def flops_per_token(model: Model, workload: Workload) -> Flops:
+    """FLOPs per token; frozen parts cost less to train.
 
     There is no backward pass through a part without anything trainable below it; a frozen matrix has no gradient of its own.
     For the preset ``lab`` at T = 256, all trainable: blocks ``2 x 4 x 240,000``, attention ``4 L T D = 819,200``.
@@ -109,20 +108,7 @@ def flops_per_token(model: Model, workload: Workload, generator: Model | None = 
         rows.append(FlopRow(f"blocks: attention, T = {tokens:,}", formula, 2 * product * config.depth, 2 * product * passes))
     below = any(parameter.requires_grad for parameter in model.backbone.parameters())
     head = _language_head if isinstance(model.head, LMHead) else _task_head
-    beside = () if generator is None else _generator_rows(generator, workload)
-    return Flops((*rows, head(model, workload, below=below), *beside), tokens)
-
-
-def _generator_rows(generator: Model, workload: Workload) -> tuple[FlopRow, ...]:
-    """A generator's own rows, the layer that narrows the embedding, and its logits once more, to sample from."""
-    rows = [replace(row, part=f"generator: {row.part}", forward=0.0) for row in flops_per_token(generator, workload).rows]
-    embedding, weight = generator.backbone.embedding, generator.head.get_parameter("weight")
-    if isinstance(embedding, ProjectedEmbedding):
-        count = embedding.projection.weight.numel()
-        rows.insert(0, FlopRow("generator: embedding, narrowed", f"2 x {count:,} parameters", 0.0, 6 * count))
-    fraction = workload.target_fraction
-    formula = f"2 V D x {fraction:.3g} of tokens sampled = 2 x {weight.numel():,} x {fraction:.3g}"
-    return (*rows, FlopRow("generator: sampling", formula, 0.0, 2 * weight.numel() * fraction))
+    return Flops((*rows, head(model, workload, below=below)), tokens)
 
 
 def _language_head(model: Model, workload: Workload, *, below: bool) -> FlopRow:
@@ -133,8 +119,7 @@ def _language_head(model: Model, workload: Workload, *, below: bool) -> FlopRow:
     if transform := model.head.transform:
         dense = transform.dense.weight
         extra = 2 * dense.numel() * fraction
-        letters = "D D" if len(dense) == width else "D E"  # a generator's states, of width E, are widened
-        formula = f"2 (V D + {letters}) x {fraction:.3g} of tokens scored = 2 x {weight.numel() + dense.numel():,} x {fraction:.3g}"
+        formula = f"2 (V D + D D) x {fraction:.3g} of tokens scored = 2 x {weight.numel() + dense.numel():,} x {fraction:.3g}"
         training = each * (2 + weight.requires_grad) + extra * (1 + below + dense.requires_grad)
         return FlopRow("head (language)", formula, each + extra, training)
     formula = f"2 V D x {fraction:.3g} of tokens scored = 2 x {len(weight):,} x {width:,} x {fraction:.3g}"

@@ -27,7 +27,6 @@ from warmstart.cost.workload import Workload
 from warmstart.errors import ModelError
 from warmstart.heads.head import LossHead
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
-from warmstart.model.generator import WithGenerator
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import rng
 from warmstart.system.processes import run_python
@@ -66,9 +65,7 @@ def _in_fresh_process(code: str, mode: str, settings: dict[str, Any], workload: 
     return dict(json.loads(run.stdout.splitlines()[-1]))
 
 
-def measure_here(
-    mode: str, make_model: Callable[[], Model | WithGenerator], workload: Workload, settings: TrainConfig
-) -> dict[str, float]:
+def measure_here(mode: str, make_model: Callable[[], Model], workload: Workload, settings: TrainConfig) -> dict[str, float]:
     """In the measuring process: the ``bytes`` that a model takes at work, and the ``seconds`` of one step or inference."""
     tiny = Backbone(BackboneConfig(width=8, depth=1, heads=2, feedforward=8), 50)
     _run(mode, Model(tiny, fresh_head(LMHeadConfig(), tiny, 0), causal=True), Workload(2, 8), settings)
@@ -77,10 +74,9 @@ def measure_here(
     return {"bytes": peak.bytes, "seconds": seconds}
 
 
-def _run(mode: str, model: Model | WithGenerator, workload: Workload, settings: TrainConfig) -> float:
+def _run(mode: str, model: Model, workload: Workload, settings: TrainConfig) -> float:
     """Train ``STEPS`` steps, or infer once; the seconds of one."""
     if mode == "inference":
-        model = model.model if isinstance(model, WithGenerator) else model
         started = time.perf_counter()
         _infer(model.eval(), workload)
         return time.perf_counter() - started
@@ -95,10 +91,9 @@ def _run(mode: str, model: Model | WithGenerator, workload: Workload, settings: 
     return median(after - before for before, after in pairwise(starts[1:]))
 
 
-def _random_batch(trained: Model | WithGenerator, workload: Workload, step: int) -> Batch:
+def _random_batch(model: Model, workload: Workload, step: int) -> Batch:
     """Random rows with targets for the head; a language head has as many as in the batch with the most."""
     draw = rng(0, "measure", step)
-    model = trained.generator if isinstance(trained, WithGenerator) else trained
     ids = draw.integers(0, model.backbone.vocab_size, (workload.batch, workload.length(model)))
     if isinstance(model.head, LossHead):
         made = model.head.random_targets(workload.batch, ids.shape[1], draw)
@@ -106,8 +101,7 @@ def _random_batch(trained: Model | WithGenerator, workload: Workload, step: int)
     count = max(1, round(ids.size * (workload.max_target_fraction or workload.target_fraction)))
     without_target = np.arange(ids.size).reshape(ids.shape) >= count
     targets = np.where(without_target, IGNORE, ids)
-    draws = torch.from_numpy(draw.random(ids.shape, dtype=np.float32)) if isinstance(trained, WithGenerator) else None
-    return Batch(torch.from_numpy(ids), torch.from_numpy(targets), causal=model.causal, count=count, draws=draws)
+    return Batch(torch.from_numpy(ids), torch.from_numpy(targets), causal=model.causal, count=count)
 
 
 @torch.inference_mode()

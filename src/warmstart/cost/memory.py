@@ -28,7 +28,6 @@ from warmstart.backbone.attention import MAX_EXPLICIT_KEYS
 from warmstart.backbone.block import GATED
 from warmstart.backbone.config import BackboneConfig
 from warmstart.cost.flops import block_matrices, first_trainable_block
-from warmstart.cost.parameters import different_parameters
 from warmstart.cost.workload import Workload
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.model import Model
@@ -74,18 +73,13 @@ def megabytes(count: float) -> str:
     return f"{count / 1e6:,.1f}"
 
 
-def training_memory(model: Model, workload: Workload, generator: Model | None = None) -> Memory:
-    """The peak of a training step after the first one (before it there is no optimiser state), and its parts.
-
-    What a ``generator`` saves for its backward pass is there until the model's own is done, so both are added.
-    """
-    parameters, models = different_parameters(model, generator), [model, *([generator] if generator is not None else [])]
+def training_memory(model: Model, workload: Workload) -> Memory:
+    """The peak of a training step after the first one (before it there is no optimiser state), and its parts."""
+    parameters = list(model.parameters())
     count = sum(parameter.numel() for parameter in parameters)
     trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
     optimizer_numbers = 2 * trainable if workload.optimizer_numbers is None else workload.optimizer_numbers
-    saved, losses = [_saved_bytes(one, workload) for one in models], [_loss_bytes(one, workload) for one in models]
-    activations, loss = (sum(size for size, _ in parts) for parts in (saved, losses))
-    formula, loss_formula = (" + ".join(text for _, text in parts) for parts in (saved, losses))
+    (activations, formula), (loss, loss_formula) = _saved_bytes(model, workload), _loss_bytes(model, workload)
     rows = (
         MemoryRow("weights", f"4 x {count:,}", FLOAT32 * count),
         MemoryRow("optimiser state", f"4 x {optimizer_numbers:,}", FLOAT32 * optimizer_numbers),

@@ -47,8 +47,7 @@ class Parameters:
 
     rows: tuple[ParameterRow, ...]
     totals: dict[str, int]
-    """``backbone``, ``head``, ``total``, ``trainable``, ``frozen``; with a language head also ``total_tied``, ``total_untied``;
-    with a generator also ``generator``, what it has beside the shared embedding"""
+    """``backbone``, ``head``, ``total``, ``trainable``, ``frozen``; with a language head also ``total_tied``, ``total_untied``"""
 
     HEADER = ("part", "counted", "by formula", "closed form")
 
@@ -66,8 +65,6 @@ class Parameters:
         for name in ("tied", "untied"):
             if f"total_{name}" in self.totals:
                 lines.append((f"  with a head {name}", f"{self.totals[f'total_{name}']:,}", "", ""))
-        if "generator" in self.totals:
-            lines.append(("generator, not kept in the bundle", f"{self.totals['generator']:,}", "", "counted only"))
         return lines
 
     def _blocks(self) -> tuple[str, str, str, str]:
@@ -77,8 +74,8 @@ class Parameters:
         return (f"{times} block{'s' * (times > 1)}", f"{counted:,}", f"{times * one:,}", f"L x block = {times} x {one:,}")
 
 
-def count_parameters(model: Model, generator: Model | None = None) -> Parameters:
-    """The parameters of ``model``, with or without storage; those of its ``generator`` are in no row and not in the total."""
+def count_parameters(model: Model) -> Parameters:
+    """The parameters of ``model``, with or without storage."""
     rows = _rows(model)
     head = next(row for row in rows if row.part.startswith("head"))
     total = sum(parameter.numel() for parameter in model.parameters())
@@ -89,8 +86,6 @@ def count_parameters(model: Model, generator: Model | None = None) -> Parameters
     if isinstance(model.head, LMHead):
         saved, tied = model.head.weight.numel(), model.head.config.tied
         totals |= {"total_tied": total - (not tied) * saved, "total_untied": total + tied * saved}
-    if generator is not None:
-        totals["generator"] = sum(parameter.numel() for parameter in different_parameters(model, generator)) - total
     return Parameters(rows, totals)
 
 

@@ -106,10 +106,8 @@ def split_by_length(batch: Batch, part_tokens: int) -> list[Batch]:
     parts = []
     for indices in lengths.argsort().tensor_split(max(1, count)):
         width = int(lengths[indices].max())
-        targets, mask, draws = (
-            None if full is None else full[indices, :width] for full in (batch.targets, batch.attention_mask, batch.draws)
-        )
+        targets, mask = (None if full is None else full[indices, :width] for full in (batch.targets, batch.attention_mask))
         mask = None if mask is None or mask.all() else mask
         counted = 0 if targets is None else int((targets != IGNORE).sum())
-        parts.append(Batch(batch.ids[indices, :width], targets, mask, batch.causal, counted, draws=draws))
+        parts.append(Batch(batch.ids[indices, :width], targets, mask, batch.causal, counted))
     return parts

@@ -11,7 +11,7 @@ from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import Head, HeadConfig
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHead, MultilabelHead, MultipleChoiceHead, RegressionHead
-from warmstart.heads.per_token import DetectionHead, SpanHead, TaggingHead
+from warmstart.heads.per_token import SpanHead, TaggingHead
 from warmstart.registry import Registry
 
 HEADS: Registry[Any] = Registry(
@@ -25,7 +25,6 @@ HEADS: Registry[Any] = Registry(
         "tagging": TaggingHead,
         "span": SpanHead,
         "embedding": EmbeddingHead,
-        "detection": DetectionHead,
     },
 )
 """Every head's class, a subclass of ``Head``; its settings are its ``config_class``."""

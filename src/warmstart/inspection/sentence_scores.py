@@ -2,8 +2,7 @@
 
 A causal model gives a sentence's log-probability from left to right. A masked model gives the sum of every token's log-probability
 with that token masked (pseudo-log-likelihood, Salazar et al. 2020). The other pieces of its word would give it away, so those that
-follow are masked too (Kauf and Ivanova 2023). Punctuation is a word of its own. A model that detects replaced tokens reads the
-sentence once: its score is the sum of every token's log-probability of being original, ``sum log sigmoid(-logit)``.
+follow are masked too (Kauf and Ivanova 2023). Punctuation is a word of its own.
 
 Letters: N sentences, B batch, T tokens, V vocabulary.
 """
@@ -16,13 +15,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from warmstart.data.encode import Encoded, encode
 from warmstart.errors import ModelError
 from warmstart.heads.language_modeling import LMHead
-from warmstart.heads.per_token import DetectionHead
 from warmstart.inspection.tokens import word_boundaries
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import run_in_batches
@@ -31,8 +28,8 @@ from warmstart.types import Batch
 _AT_ONCE = 2000
 """sentences whose prefixes, or whose masked copies, are in memory at once"""
 
-ScoreKind = Literal["causal", "masked", "detection"]
-"""log-probability, pseudo-log-likelihood, or log-probability that all tokens are original"""
+ScoreKind = Literal["causal", "masked"]
+"""log-probability, or pseudo-log-likelihood"""
 
 _Prediction = tuple[int, int, int]
 """a position of a row, the token to be predicted there, and the number of the result"""
@@ -55,14 +52,14 @@ class SentenceScores:
 
 def score_kind(bundle: Bundle) -> ScoreKind | None:
     """How the model scores a sentence; None: it cannot."""
-    return "detection" if isinstance(bundle.model.head, DetectionHead) else bundle.likelihood
+    return bundle.likelihood
 
 
 def score_sentences(bundle: Bundle, sentences: Sequence[str]) -> SentenceScores:
     """The log-probability of each sentence, in the way that the model was trained: see ``ScoreKind``.
 
     A sentence that occurs several times is read once, and so are sentences with the same tokens: their scores are exactly equal.
-    Raises ``ModelError`` if the model has neither a language head nor a detection head, or learned only span corruption, or if a
+    Raises ``ModelError`` if the model has no language head, or learned only span corruption, or if a
     sentence is too long.
     """
     kind = _checked_kind(bundle)
@@ -91,7 +88,7 @@ def _checked_kind(bundle: Bundle) -> ScoreKind:
     if kind is None:
         raise ModelError(
             "only a model that learned to predict text can score sentences, but this one learned span corruption alone; take a "
-            "causal, masked, hybrid or detect model"
+            "causal, masked or hybrid model"
         )
     return kind
 
@@ -145,22 +142,7 @@ def _score_masked(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-def _score_detection(bundle: Bundle, framed: Sequence[np.ndarray]) -> np.ndarray:
-    """(N,) summed log-probability that each row's tokens are original, without the first and the last, which frame the sentence."""
-
-    def sums(batch: Batch, indices: np.ndarray) -> Tensor:
-        states = bundle.model.backbone.forward_batch(batch, causal=bundle.model.causal).last_hidden_state  # (B, T, D)
-        inside = torch.arange(1, states.shape[1] + 1, device=states.device) < batch.lengths[:, None]
-        inside[:, 0] = False
-        return (F.logsigmoid(-bundle.model.head(states)[..., 0]) * inside).sum(dim=1)
-
-    out, encoded = np.zeros(len(framed)), Encoded(tuple(framed), np.zeros(len(framed), dtype=np.int64))
-    for indices, values in run_in_batches(bundle.model, encoded, bundle.tokenizer.specials.pad, forward=sums):
-        out[indices] = values.numpy()
-    return out
-
-
-_SCORERS = {"causal": _score_causal, "masked": _score_masked, "detection": _score_detection}
+_SCORERS = {"causal": _score_causal, "masked": _score_masked}
 
 
 def _predict(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from warmstart.objectives.causal import causal_batch
 from warmstart.objectives.contrastive import contrastive_batch, contrastive_stride, contrastive_target_fractions, masked_view
-from warmstart.objectives.detect import detect_batch
 from warmstart.objectives.masked import (
     hybrid_batch,
     hybrid_held_out_configs,
@@ -46,7 +45,6 @@ OBJECTIVES = Registry(
             whole_documents=lambda _config: True,
             compares=True,
         ),
-        "detect": Objective(detect_batch, causal=False, target_fractions=masked_target_fractions, detects=True),
     },
 )
 """Every pretraining objective."""

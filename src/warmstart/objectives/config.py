@@ -14,8 +14,8 @@ class ObjectiveConfig(Config):
     """What pretraining predicts."""
 
     name: Annotated[str, arg(name="objective")] = "causal"
-    """causal, masked, span, hybrid (each batch causal or masked, with the same weights), detect (ELECTRA's replaced tokens), or
-    contrastive (masked, and two crops of a document are alike)"""
+    """causal, masked, span, hybrid (each batch causal or masked, with the same weights), or contrastive (masked, and two crops of a
+    document are alike)"""
     mask_rate: Advanced[float | None] = Field(None, gt=0, lt=1)
     """fraction of tokens that all objectives but causal mask; none: 0.3 for masked (lab note "performance"), 0.15 for the others"""
     whole_words: InFile[bool] = False
@@ -26,11 +26,6 @@ class ObjectiveConfig(Config):
     """span: T5's many spans marked by sentinels, or CS224N's one span of a document, moved to its end"""
     causal_fraction: InFile[float] = Field(0.5, ge=0, le=1)
     """hybrid: fraction of batches that are causal"""
-    generator_size: InFile[float] = Field(0.25, gt=0, le=1)
-    """detect: width, heads and feed-forward width of the generator as a fraction of the model's, in whole heads; its depth is the
-    same (Clark et al. 2020, section 3.2)"""
-    detection_weight: InFile[float] = Field(50.0, gt=0)
-    """detect: weight of the detection loss beside the generator's masked loss"""
     contrast_weight: InFile[float] = Field(1.0, gt=0)
     """contrastive: weight of the mean loss of crops beside that of masked tokens"""
     temperature: InFile[float] = Field(0.1, gt=0)

@@ -51,8 +51,6 @@ class Objective:
     """the settings under which held-out loss is measured, by name"""
     whole_documents: Callable[[ObjectiveConfig], bool] = _never
     """whether rows are always single documents, which the objective itself truncates"""
-    detects: bool = False
-    """whether a generator replaces the masked tokens, and the model, with a detection head, tells which they are"""
     compares: bool = False
     """whether the loss also compares the rows of a step, two of which are of one document (``contrastive.py``)"""
     plain_text: bool = True

@@ -7,8 +7,7 @@ end counts as one, blank lines included, as WikiText counts its ``<eos>`` (``dat
 
 These metrics exist only if every token is predicted from those before it; if rows are documents, some of which are cut, the
 fraction of tokens that were scored is given instead. A masked objective has its loss and perplexity per masked
-token, which compare between models that mask the same fraction of the same tokens. Detection has its loss per token and its
-accuracy, to be read beside the fraction of tokens that are replaced, and the generator's loss per masked token.
+token, which compare between models that mask the same fraction of the same tokens.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ import torch
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.token_store import TokenStore
 from warmstart.heads.language_modeling import LMHead
-from warmstart.heads.per_token import DetectionHead
-from warmstart.model.generator import WithGenerator
 from warmstart.model.inference import inference_weights
 from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
@@ -38,13 +35,11 @@ BATCH_TOKENS, BATCH_TOKENS_GPU = 2048, 16_384
 """tokens in a batch; a small batch stays in the CPU's cache"""
 
 
-def held_out_metrics(model: Model | WithGenerator, rows: PretrainingRows, limit: int | None = None) -> dict[str, Any]:
+def held_out_metrics(model: Model, rows: PretrainingRows, limit: int | None = None) -> dict[str, Any]:
     """Metrics under every view of the objective, on the whole text or on its first ``limit`` tokens.
 
     The masks are drawn from a fixed seed, so that the metrics of one model at two times compare.
     """
-    if isinstance(model, WithGenerator):
-        return _detection_metrics(model, rows, limit)
     views = _views(rows)
     metrics: dict[str, Any] = {}
     for name, view in views.items():
@@ -94,7 +89,7 @@ def _views(rows: PretrainingRows) -> dict[str, PretrainingRows]:
     return {name: replace(rows, objective=config) for name, config in views.items()}
 
 
-def _batches(model: Model | WithGenerator, rows: PretrainingRows, limit: int | None) -> Iterator[tuple[np.ndarray, Batch]]:
+def _batches(model: Model, rows: PretrainingRows, limit: int | None) -> Iterator[tuple[np.ndarray, Batch]]:
     """The numbers of the rows of each batch, and the batch, on the model's device; the masks are always the same."""
     count = len(rows) if rows.documents else rows.store.rows(rows.stride, ragged=True)
     if limit is not None:
@@ -104,32 +99,6 @@ def _batches(model: Model | WithGenerator, rows: PretrainingRows, limit: int | N
     for start in range(0, count, size):
         indices = np.arange(start, min(count, start + size))
         yield indices, rows.batch(indices, rng(0, "held out", start), ragged=True).to(device)
-
-
-@torch.inference_mode()
-def _detection_metrics(model: WithGenerator, rows: PretrainingRows, limit: int | None) -> dict[str, float]:
-    """How well replaced tokens are detected, how well the generator predicts masked ones, and the loss that is trained."""
-    head, sums = model.model.head, np.zeros(4)
-    assert isinstance(head, DetectionHead)
-    masked = tokens = 0
-    with inference_weights(model.model), inference_weights(model.generator):
-        for _, batch in _batches(model, rows, limit):
-            replaced, masked_loss = model.replace(batch)
-            assert replaced.targets is not None
-            logits = head(model.model.backbone.forward_batch(replaced).last_hidden_state)  # (B, T, 1)
-            right = (logits[..., 0] > 0) == (replaced.targets == 1)
-            counts = right & (replaced.targets != IGNORE)
-            figures = (head.loss(logits, replaced.targets), counts.sum(), (replaced.targets == 1).sum(), masked_loss)
-            sums += [float(figure) for figure in figures]
-            masked, tokens = masked + batch.count, tokens + replaced.count
-    detection, accuracy, fraction, masked_loss_mean = (sums / np.maximum(1, [tokens, tokens, tokens, masked])).tolist()
-    return {
-        "detection loss": detection,
-        "detection accuracy": accuracy,
-        "replaced fraction": fraction,
-        "generator masked loss": masked_loss_mean,
-        "total loss": masked_loss_mean + model.objective.detection_weight * detection,
-    }
 
 
 @torch.inference_mode()

@@ -23,9 +23,8 @@ from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task, joined_splits
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.token_store import documents_of, prepare_store
-from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.errors import ConfigError, DataError
 from warmstart.heads.language_modeling import LMHead
-from warmstart.heads.per_token import DetectionHead
 from warmstart.inspection.measured_pairs import measure_pairs
 from warmstart.interop.load import load_model, load_predictor
 from warmstart.json_output import plain
@@ -156,11 +155,6 @@ def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
         return _score_answers(bundle, config, load_answer_task(task))
     if isinstance(bundle, Bundle) and isinstance(bundle.model.head, LMHead):
         return _read_text(bundle, config, task)
-    if isinstance(bundle, Bundle) and isinstance(bundle.model.head, DetectionHead):
-        raise ModelError(
-            "a model that detects replaced tokens predicts none, so a text has no perplexity, and the generator that replaced them "
-            "is not in the bundle; read its held-out figures in README.md, or adapt it to a task and evaluate that"
-        )
     return _score(bundle, config, *_test_task(task, (bundle,)))
 
 

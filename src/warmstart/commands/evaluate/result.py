@@ -40,7 +40,6 @@ LEAST_LEAD = 0.01
 SCORES = {
     "causal": "log-probability",
     "masked": "pseudo-log-likelihood",
-    "detection": "log-probability that every token is original",
 }
 """what each kind of sentence score is called"""
 _RIVALS = {TRIGRAM: "a trigram of the text"}

@@ -1,4 +1,4 @@
-"""Pretraining: text in, a bundle out, with a language-modeling head or, after ``detect``, a detection head."""
+"""Pretraining: text in, a bundle out, with a language-modeling head."""
 
 from __future__ import annotations
 
@@ -30,11 +30,9 @@ from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.domain import DomainRun, JointTask, LabelledBatch, WithTask, domain_source
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
-from warmstart.heads.per_token import DetectionHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.generator import pretraining_head, with_generator
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives import OBJECTIVES
@@ -111,17 +109,9 @@ class PretrainConfig(TableFlags):
 
     @model_validator(mode="after")
     def _known_objective(self) -> PretrainConfig:
-        if OBJECTIVES[self.objective.name].detects and self.head != LMHeadConfig():
-            raise ValueError(
-                f"settings of head are for a language head, but {self.objective.name} trains a detection head; remove them"
-            )
+        OBJECTIVES[self.objective.name]
         if self.max_words and self.domain.for_task:
             raise ValueError("with --for the number of words is --relevant-words; remove --max-words")
-        if OBJECTIVES[self.objective.name].detects and self.domain.labels:
-            raise ValueError(
-                f"labels are learned beside a language head, but {self.objective.name} trains a detection head; "
-                "remove --labels, or choose another objective"
-            )
         return self
 
     def held_out_fraction(self) -> float | None:
@@ -358,9 +348,8 @@ def pretrain_on(
             "add text, or choose a smaller --max-length"
         )
     world().require_equal(_contents(stores, tokenizer, model, domain))
-    measured = with_generator(model, config.objective, config.seed)
     size = config.train.batch, config.train.accumulate
-    trained: nn.Module = measured
+    trained: nn.Module = model
     batches = pretraining_batches(rows, *size, config.seed)
     if domain is not None and domain.joint is not None:
         trained = joint = domain.joint.attach(model, rows, size[0])
@@ -375,14 +364,14 @@ def pretrain_on(
         config.seed,
         title="pretraining",
         identity=result_key(config, *digests, domain.identity if domain else ""),
-        evaluate=None if held_out_rows is None else lambda: held_out_metrics(measured, held_out_rows, QUICK_TOKENS),
+        evaluate=None if held_out_rows is None else lambda: held_out_metrics(model, held_out_rows, QUICK_TOKENS),
         compile=blocks if config.train.compile else (),
         loss=None if contrast is None else partial(_loss, trained, contrast),
         prepare=None if contrast is None else contrast.prepare,
     )
     with shown(events_folder(folder or config.out, wanted=config.tensorboard)) as observe:
         output = train(trained, replace(job, observe=observe), config.train, folder)
-    metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(measured, held_out_rows))
+    metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(model, held_out_rows))
     record = _record(config, stores, output, metrics).model_copy(update={"domain": domain.record if domain else None})
     bundle = Bundle(model.cpu().eval(), tokenizer, history=(*(origin.history if origin else ()), record))
     return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain.text if domain else None)
@@ -431,18 +420,16 @@ def _record(config: PretrainConfig, stores: TokenStores, output: TrainOutput, me
 
 
 def _make_model(tokenizer: Tokenizer, config: PretrainConfig, origin: Bundle | None) -> Model:
-    """A new model, or a saved one, which keeps its head if the objective trains such a head."""
+    """A new model, or a saved one, which keeps its language head."""
     objective = OBJECTIVES[config.objective.name]
-    head = pretraining_head(config.objective, config.head)
     if origin is None:
         seed_torch(config.seed, "backbone")
         backbone = Backbone(config.backbone, tokenizer.vocab_size)
-        return Model(backbone, fresh_head(head, backbone, config.seed), causal=objective.causal)
+        return Model(backbone, fresh_head(config.head, backbone, config.seed), causal=objective.causal)
     if origin.tokenizer.digest != tokenizer.digest:
         raise ModelError("a saved model can only be trained further with its own tokenizer; do not change tokenizer.json")
-    name = "detection" if objective.detects else "language"
-    if isinstance(origin.model.head, DetectionHead if objective.detects else LMHead):
-        console.print(f"Starting from the saved backbone and {name} head.")
+    if isinstance(origin.model.head, LMHead):
+        console.print("Starting from the saved backbone and language head.")
         return Model(origin.model.backbone, origin.model.head, causal=objective.causal)
-    console.print(f"Starting from the saved backbone with a new {name} head; the saved head is dropped.")
-    return Model(origin.model.backbone, fresh_head(head, origin.model.backbone, config.seed), causal=objective.causal)
+    console.print("Starting from the saved backbone with a new language head; the saved head is dropped.")
+    return Model(origin.model.backbone, fresh_head(config.head, origin.model.backbone, config.seed), causal=objective.causal)

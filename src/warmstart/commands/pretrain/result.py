@@ -61,18 +61,13 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
                 _, held_out = self.stores
                 words = f" of {held_out.words:,} words including line ends" if held_out else ""
                 return f"word-level perplexity on held-out text{words}", f"{self.metrics[key]:.1f}"
-        name = next(key for key in self.metrics if key.endswith("loss"))  # of detect that is the detection loss
+        name = next(key for key in self.metrics if key.endswith("loss"))
         return f"{name} on held-out text", f"{self.metrics[name]:.3f} nats"
 
     @property
     def loss_caption(self) -> str:
         """What the chart of losses shows."""
-        if self.bundle.model.head.config.kind != "detection":
-            return "Loss in nats per predicted token, on training and on held-out text."
-        return (
-            "Losses in nats. What is trained, and measured on held-out text, is the generator's loss per masked token plus the "
-            "weighted detection loss per token; the other lines are these two on held-out text."
-        )
+        return "Loss in nats per predicted token, on training and on held-out text."
 
     def text_table(self) -> list[tuple[str, ...]]:
         """One row per text under ``TEXT_HEADER``."""
