@@ -22,7 +22,7 @@ import random
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -110,7 +110,7 @@ def write_tables(folder: Path) -> None:
     _write_csv(folder / "people.csv", ("text", "label", "person"), answers)
 
 
-def _write_csv(file: Path, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _write_csv(file: Path, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     with file.open("w", encoding="utf-8", newline="") as out:
         csv.writer(out, lineterminator="\n").writerows([header, *rows])
 
@@ -205,8 +205,8 @@ def leaves(values: Any, path: tuple[str, ...] = (), *, words: bool = False) -> I
 def _entries(values: list[Any]) -> Iterator[tuple[str | int, Any]]:
     """The entries of a list by name, if each has its own, so that one can go without a change of the others; else by number."""
     for key in ("id", "method", "name"):
-        names = [entry.get(key) for entry in values if isinstance(entry, dict)]
-        if len(names) == len(values) == len({name for name in names if isinstance(name, str)}):
+        names = [str(entry[key]) for entry in values if isinstance(entry, dict) and isinstance(entry.get(key), str)]
+        if len(names) == len(values) == len(set(names)):
             return zip(names, values, strict=True)
     return iter(enumerate(values))
 

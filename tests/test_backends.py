@@ -1,10 +1,8 @@
-"""Where trials run changes no result: processes, a Dask cluster, Ray, jobs of SLURM."""
+"""Where trials run changes no result: processes, a Dask cluster."""
 
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +15,7 @@ from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.errors import ConfigError, ModelError
 from warmstart.experiment import backends
-from warmstart.experiment.backends import SlurmConfig, SlurmJobs, spread_calls
+from warmstart.experiment.backends import spread_calls
 from warmstart.experiment.comparison import Comparison
 from warmstart.system.locks import releasing_locks
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -51,16 +49,16 @@ def add(one: int, other: int) -> int:
 def test_calls_come_back_with_their_numbers(jobs: int) -> None:
     """In this process or in others, in any order; what one raises is raised here."""
     calls = [(1, 2), (3, 4), (5, 6)]
-    assert dict(spread_calls(add, calls, "processes", jobs=jobs, threads=1)) == {0: 3, 1: 7, 2: 11}
+    assert dict(spread_calls(add, calls, "processes", jobs=jobs)) == {0: 3, 1: 7, 2: 11}
     with pytest.raises(ModelError, match="must not be negative"):
-        list(spread_calls(add, [(1, -1)], "processes", jobs=jobs, threads=1))
+        list(spread_calls(add, [(1, -1)], "processes", jobs=jobs))
 
 
 def test_an_unknown_backend_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With all that there are."""
-    for backend in ("spark", "dask://", "ray://somewhere", "tcp://a:1"):
+    """With those that there are."""
+    for backend in ("spark", "dask://", "slurm", "tcp://a:1"):
         assert main(["race", str(place / "task"), "--backbones", str(place / "lm"), "--backend", backend]) == 2
-        assert "must be processes, dask://HOST:PORT, ray, ray://HOST:PORT or slurm" in capsys.readouterr().err
+        assert "must be processes or dask://HOST:PORT" in capsys.readouterr().err
 
 
 def test_a_missing_library_names_the_extra(
@@ -70,15 +68,23 @@ def test_a_missing_library_names_the_extra(
     real = importlib.import_module
 
     def missing(name: str, package: str | None = None) -> ModuleType:
-        if name in ("distributed", "ray", "submitit"):
+        if name == "distributed":
             raise ImportError(name)
         return real(name, package)
 
     monkeypatch.setattr(backends.importlib, "import_module", missing)
-    words = ["race", str(place / "task"), "--backbones", str(place / "lm"), "--out", str(place / "race"), "--backend"]
-    for backend, extra in (("dask://here:1", "dask"), ("ray", "ray"), ("slurm", "slurm")):
-        assert main([*words, backend]) == 2
-        assert f'pip install "warmstart[{extra}]"' in capsys.readouterr().err
+    words = [
+        "race",
+        str(place / "task"),
+        "--backbones",
+        str(place / "lm"),
+        "--out",
+        str(place / "race"),
+        "--backend",
+        "dask://here:1",
+    ]
+    assert main(words) == 2
+    assert 'pip install "warmstart[dask]"' in capsys.readouterr().err
     assert not (place / "race").exists()
 
 
@@ -89,7 +95,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
     pytest.importorskip("distributed", reason='pip install "warmstart[dask]" to run this test')
     monkeypatch.setattr(backends, "WAIT_FOR_CLUSTER", 1)
     with pytest.raises(ConfigError, match="must be the address of a Dask scheduler, but it does not answer"):
-        list(spread_calls(add, [(1, 2)], "dask://127.0.0.1:1", jobs=1, threads=1))
+        list(spread_calls(add, [(1, 2)], "dask://127.0.0.1:1", jobs=1))
 
 
 @pytest.mark.journeys
@@ -102,75 +108,8 @@ def test_dask_changes_no_result(place: Path) -> None:
     with distributed.LocalCluster(n_workers=1, threads_per_worker=2, **local) as cluster:
         address = cluster.scheduler_address.replace("tcp://", "dask://")
         with pytest.raises(ModelError, match="must not be negative"):
-            list(spread_calls(add, [(1, -1)], address, jobs=1, threads=1))
+            list(spread_calls(add, [(1, -1)], address, jobs=1))
         spread = scores(place, "spread", backend=address)
         with distributed.Client(cluster), joblib.parallel_config(backend="dask"):
             inside = scores(place, "inside", jobs=2)
     assert spread == inside == scores(place, "alone")
-
-
-@pytest.mark.journeys
-@pytest.mark.enable_socket
-@pytest.mark.filterwarnings("ignore")  # of the cluster's own making
-def test_ray_changes_no_result(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster of this machine, which listens on loopback alone and reports to nobody."""
-    ray = pytest.importorskip("ray", reason='pip install "warmstart[ray]" to run this test')
-    tests = str(Path(__file__).parent)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")]))
-    try:
-        with pytest.raises(ModelError, match="must not be negative"):
-            list(spread_calls(add, [(1, -1)], "ray", jobs=2, threads=1))
-        assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
-        spread = scores(place, "spread", backend="ray", jobs=2)
-    finally:
-        ray.shutdown()
-    assert spread == scores(place, "alone")
-
-
-@pytest.mark.journeys
-@pytest.mark.filterwarnings("ignore")  # submitit leaves its local processes to the system
-def test_slurm_changes_no_result(place: Path) -> None:
-    """Each job runs its share; here jobs are processes of this machine, by submitit's own executor."""
-    pytest.importorskip("submitit", reason='pip install "warmstart[slurm]" to run this test')
-    spread = scores(place, "spread", backend="slurm", jobs=2, slurm={"cluster": "local"})
-    assert spread == scores(place, "alone")
-    assert [*(place / "spread" / "slurm").glob("*_log.out")]
-
-
-class Job:
-    """A job of SLURM that has ended."""
-
-    cancelled = False
-
-    def done(self) -> bool:
-        return True
-
-    def exception(self) -> Exception:
-        return RuntimeError("no luck\nslurmstepd: out of memory")
-
-
-def test_jobs_that_end_too_early_are_named_and_the_same_command_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the last line of what the first one said, and where the logs are; new jobs run what is left, each its share."""
-    pytest.importorskip("submitit", reason='pip install "warmstart[slurm]" to run this test')
-    whole = False
-
-    def submit(work: Sequence[Callable[[], None]], threads: int, settings: SlurmConfig, folder: Path) -> SlurmJobs:
-        for run in work if whole else work[:1]:
-            run()
-        return SlurmJobs([Job() for _ in work], folder)
-
-    monkeypatch.setattr(SlurmJobs, "submit", submit)
-    message = r"all 2 jobs have ended, but \d+ trials are left \(slurmstepd: out of memory\); see their logs in .*/slurm;"
-    with pytest.raises(ModelError, match=message):
-        scores(place, "spread", backend="slurm", jobs=2)
-    done = {file.name for file in (place / "spread" / "trials").glob("*.json")}
-    whole = True
-    assert done
-    assert scores(place, "spread", backend="slurm", jobs=2) == scores(place, "alone")
-
-
-def test_a_place_without_slurm_is_named(tmp_path: Path) -> None:
-    """There, no job can be submitted."""
-    pytest.importorskip("submitit", reason='pip install "warmstart[slurm]" to run this test')
-    with pytest.raises(ConfigError, match="must be used where jobs can be submitted"):
-        SlurmJobs.submit([Job], 1, SlurmConfig(), tmp_path)

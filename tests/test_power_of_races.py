@@ -71,7 +71,8 @@ def test_races_detect_what_their_power_says() -> None:
                 hits.append(float(np.mean([gap.p < 0.05 / len(gaps) for gap in gaps])))
                 doubt.append(doubt_of_best(ranking.methods))
                 noises += [paired_difference(one.test_scores, race.best.test_scores).noise for one in ranking.methods[1:]]
-        noise = Noise(*(float(np.mean([getattr(one, name) for one in noises])) for name in ("of_texts", "of_seeds")), seeds)
+        of_texts, of_seeds = (float(np.mean([getattr(one, name) for one in noises])) for name in ("of_texts", "of_seeds"))
+        noise = Noise(of_texts, of_seeds, seeds)
         expected = detection_power(noise.of_choice(float(np.mean(doubt))), world.truth, 0.05 / (METHODS - 1))
         print(f"{seeds} seeds, {texts} texts, {world}: found in {np.mean(hits):.3f}, expected {expected:.3f}")
         assert np.mean(hits) == pytest.approx(expected, abs=0.05)

@@ -25,8 +25,8 @@ COPIED = ("src", "tests", "docs", "notebooks", "recipes", "benchmarks")
 """folders of the checkout that are copied to be built, with all files at its top"""
 HIDDEN = (
     "aiohttp", "axe_playwright_python", "captum", "cleanlab", "dask", "distributed", "fastapi", "httpx", "mapie",
-    "onnx", "onnxruntime", "onnxscript", "pandas", "peft", "playwright", "ray", "starlette",
-    "submitit", "tensorboard", "transformers", "uvicorn",
+    "onnx", "onnxruntime", "onnxscript", "pandas", "peft", "playwright", "starlette",
+    "tensorboard", "transformers", "uvicorn",
 )  # fmt: skip
 """the modules of the extras; fsspec itself comes with torch"""
 HIDES = f"""

@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 from warmstart.baselines import BASELINES
 from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput
 from warmstart.data.budget import SelectionName, selection_or_default
-from warmstart.experiment.backends import PROCESSES, SlurmConfig, known_backend
+from warmstart.experiment.backends import PROCESSES, known_backend
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.domain import OwnBackboneConfig
 from warmstart.finetuning.schemes import SCHEMES, known_scheme
@@ -100,9 +100,7 @@ class RaceConfig(Config):
     threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
     """threads of each trial, the same wherever it runs; default: those recorded in the folder, otherwise the share of the cores"""
     backend: Effectless[Advanced[Annotated[str, AfterValidator(known_backend)]]] = PROCESSES
-    """where trials run: processes (--jobs of this machine), dask://HOST:PORT, ray, ray://HOST:PORT, or slurm (--jobs jobs)"""
-    slurm: Effectless[Advanced[SlurmConfig]] = SlurmConfig()
-    """with --backend slurm: what each job asks for"""
+    """where trials run: processes (--jobs of this machine), or dask://HOST:PORT, the workers of a cluster"""
     scratch: Advanced[bool] = True
     """also train the same network from scratch"""
     drop_leaks: Advanced[bool] = False

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.pool import Pool
 from warmstart.data.task import Task
 from warmstart.errors import DivergedError, ModelError
-from warmstart.experiment.backends import SLURM, SlurmConfig, SlurmJobs, spread_calls
+from warmstart.experiment.backends import spread_calls
 from warmstart.experiment.estimate import SweepEstimate
 from warmstart.experiment.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
 from warmstart.experiment.stack import combine, stackable_trials
@@ -61,14 +60,12 @@ LEAST_TEXTS = 5
 """that choose, to refuse a reader of the pool: that of fewer it is wrong for all, and another for none, is chance (2^-5 < 5%)"""
 MOST_PERMUTED = 1500
 """texts whose labels are permuted, over the root of the number of classes"""
-LOOK_AT_JOBS = 0.5
-"""seconds between two looks at what jobs of SLURM have done"""
 _ONE_AT_A_TIME = threading.Lock()
 """torch's generator belongs to the process: of workers that are threads, one runs at a time"""
 
 
 def run_trials(
-    trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate, slurm: SlurmConfig, *, first: bool = False
+    trials: Sequence[Trial], context: SweepContext, estimate: SweepEstimate, *, first: bool = False
 ) -> dict[Trial, TrialResult]:
     """The results of the trials; those that the time did not allow are missing. ``estimate`` learns how long they took.
 
@@ -82,8 +79,10 @@ def run_trials(
         return results
     Path(context.folder).mkdir(parents=True, exist_ok=True)
     known = len(results)
-    with closing(_spread(todo, context, estimate.jobs, slurm)) as spread:
-        for trial, result in spread:
+    calls = [(trial, context) for trial in todo]
+    with closing(spread_calls(result_of, calls, context.backend, jobs=estimate.jobs)) as spread:
+        for number, result in spread:
+            trial = todo[number]
             if result is not None:
                 results[trial] = result
                 estimate.finish(trial, result)
@@ -92,49 +91,6 @@ def run_trials(
                 if first:
                     console.step(f"{trial.method.name}: {outcome(result)}")
     return results
-
-
-def _spread(
-    todo: Sequence[Trial], context: SweepContext, jobs: int, slurm: SlurmConfig
-) -> Generator[tuple[Trial, TrialResult | None], None, None]:
-    """The trials with their results, as they come; None: the deadline has passed."""
-    if context.backend == SLURM:
-        yield from _in_jobs(todo, context, jobs, slurm)
-        return
-    calls = [(trial, context) for trial in todo]
-    for i, result in spread_calls(result_of, calls, context.backend, jobs=jobs, threads=context.threads):
-        yield todo[i], result
-
-
-def _in_jobs(todo: Sequence[Trial], context: SweepContext, jobs: int, slurm: SlurmConfig) -> Iterator[tuple[Trial, TrialResult]]:
-    """Each job of SLURM runs every n-th trial; its results are found in the folder.
-
-    Raises ``ModelError`` if all jobs have ended and trials are left that the time allows. If this is stopped, so are the jobs.
-    """
-    logs, alone = Path(context.folder).parent / SLURM, context.model_copy(update={"jobs": 1})
-    shares = [todo[first::jobs] for first in range(min(jobs, len(todo)))]
-    console.print(f"submitting {len(shares)} jobs; their logs: {logs}")
-    work = SlurmJobs.submit([partial(run_share, share, alone) for share in shares], context.threads, slurm, logs)
-    try:
-        pending = list(todo)
-        while pending:
-            ended = work.ended()  # asked before we look for what they did last
-            found = {trial: result for trial in pending if (result := find_result(trial, context))}
-            yield from found.items()
-            pending = [trial for trial in pending if trial not in found]
-            if ended and pending:
-                if not _is_late(context):
-                    raise work.failure(len(pending))
-                return
-            time.sleep(LOOK_AT_JOBS if pending else 0)
-    finally:
-        work.cancel()
-
-
-def run_share(trials: Sequence[Trial], context: SweepContext) -> None:
-    """What one job does."""
-    for trial in trials:
-        result_of(trial, context)
 
 
 def result_of(trial: Trial, context: SweepContext) -> TrialResult | None:

@@ -318,14 +318,14 @@ def run_sweep(sweep: Sweep, labels: int | None, *, racing: bool = False) -> Swee
     1994).
     """
     trials, seeds = _first_trials(sweep.config, sweep.methods, labels)
-    results = run_trials(trials, sweep.context, sweep.estimate, sweep.config.slurm, first=True)
+    results = run_trials(trials, sweep.context, sweep.estimate, first=True)
     deadline = sweep.context.deadline
     stopped = _cannot_win(results) if racing or (deadline and time.time() + sweep.estimate.seconds > deadline) else ()
     alive = [(trial, found) for trial, found in results.items() if labels is not None or not found.diverged]
     sweep.estimate.drop(_at_seed(trial, seed, None) for seed in seeds for trial, _ in alive if trial.method in stopped)
     alive = [(trial, found) for trial, found in alive if trial.method not in stopped]
     rest = [_at_seed(trial, seed, found) for seed in seeds for trial, found in alive if _continues(trial, seed)]
-    results = results | run_trials(rest, sweep.context, sweep.estimate, sweep.config.slurm)
+    results = results | run_trials(rest, sweep.context, sweep.estimate)
     searched = all(trial in results for trial in trials if trial.chooses_rate)
     scored = [trial for trial in (*trials, *rest) if not trial.chooses_rate and trial.method not in stopped]
     stacks = _stacks(sweep, scored, results) if searched else {}
