@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "results").glob("*.md"))]
 PAGES = {file.relative_to(ROOT).as_posix(): file.read_text() for file in FILES}
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
-MAX_NOT_RUN = 5
+MAX_NOT_RUN = 6
 FREE = {"--json", "--config", "--print-config", "--preset", "--help", "--help-all", "--version", "--explain", "--print-completion"}
 """flags that the command line itself takes"""
 TORCHRUN = {
