@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,6 @@ from warmstart.cli import main
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.evaluate.result import against_result
 from warmstart.data.text_key import TextHashes, joint_overlap, key_of
-from warmstart.errors import ConfigError, DataError
 from warmstart.report.headline import headline
 from warmstart.report.result import StudyResult
 from warmstart.stack.files import save_stack
@@ -23,7 +20,7 @@ from warmstart.stack.readout import LinearReadout
 from warmstart.stack.rows import WordRows
 from warmstart.stack.stack import Member, Stack
 from warmstart.stats.power import texts_to_tell
-from warmstart.stats.proportions import difference_from_disagreements, paired_proportions
+from warmstart.stats.proportions import paired_proportions
 from warmstart.tasks.two_models import ModelsCompared
 
 
@@ -162,97 +159,3 @@ def test_so_many_texts_tell_in_four_of_five_cases() -> None:
                 found += paired_proportions([one], [other]).sign > 0
             print(f"correlation {shared}, lead {lead:.2f}: {count} texts, found {found / 400:.3f}")
             assert 0.75 <= found / 400 <= 0.86
-
-
-def test_only_disagreements_are_labelled(tmp_path: Path) -> None:
-    """The command writes them in random order; run again, it reads the labels."""
-    one, other = (
-        word_model(tmp_path / "one", ("a dog", "cat"), "cat", "kitten"),
-        word_model(tmp_path / "two", ("cat", "a dog"), "cat"),
-    )
-    pool, todo = tmp_path / "pool.txt", tmp_path / "todo.csv"
-    pool.write_text("".join(f"the {animal}, number {i}\n" for i in range(50) for animal in ("cat", "kitten", "dog", "hound")))
-    settings = {"model": one, "task": str(pool), "against": other, "disagreements": str(todo)}
-
-    def findings() -> list[str]:
-        found = evaluate(EvaluateConfig.build(settings))
-        assert isinstance(found, StudyResult)
-        return list(found.findings)
-
-    assert findings()[0] == "one and two disagree on 50 of 200 texts (25.0%); only these can tell which is better."
-    header, *rows = todo.read_text().splitlines()
-    assert {row.split(",")[0] for row in rows} == {'"the kitten'}
-    assert rows != sorted(rows, key=lambda row: int(row.split("number ")[1].split('"')[0]))
-    todo.write_text("\n".join([header, *(f"{row}{'cat' if i < 30 else ''}" for i, row in enumerate(rows))]) + "\n")
-    assert findings()[:2] == [
-        "Of 100 such texts, one is right on 25.0 more than two (18.2 to 31.8).",
-        "one and two disagree on 50 of 200 texts (25.0%); of 30 with a label, one is right on 30, two on 0, neither on 0 "
-        "(exact sign test: p < 0.001).",
-    ]
-    todo.write_text("\n".join([header, *(f"{row}{('cat', 'a dog', '')[min(i // 2, 2)]}" for i, row in enumerate(rows))]) + "\n")
-    assert findings()[0].startswith("Not yet clear: of 100 such texts, one is right on 0.0 more than two (-2")
-    todo.write_text("\n".join([header, *(f"{row}cat" for row in [*rows, rows[0].replace("the", "a")][2:])]) + "\n")
-    with pytest.raises(DataError, match="must hold the 50 texts on which these two models disagree, but 3 are others or missing"):
-        findings()
-    todo.write_text("\n".join([header, *rows, f"{rows[0]}cat", f"{rows[0]}a dog"]) + "\n")
-    with pytest.raises(DataError, match="row 52 must have the label of the same text above, but has a dog"):
-        findings()
-    pool.write_text("\n \n")
-    with pytest.raises(DataError, match=r"pool\.txt must hold texts, but has none"):
-        findings()
-
-
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ({"disagreements": "todo.xlsx"}, "must end in .csv, but is todo.xlsx"),
-        ({"task": "task.yaml"}, "task.yaml is a manifest; name a file of texts"),
-        ({"out": "runs/a"}, "no report, so that --out has no use"),
-        ({"against": None}, "name the second with --against"),
-    ],
-)
-def test_disagreements_are_a_csv_of_texts_alone(settings: dict[str, str | None], why: str) -> None:
-    """What else is named is refused before a model is read."""
-    given = {"model": "a", "task": "pool.txt", "against": "b", "disagreements": "todo.csv"} | settings
-    with pytest.raises(ConfigError, match=re.escape(why)):
-        evaluate(EvaluateConfig.build(given))
-
-
-def test_disagreements_are_advised_where_they_can_tell() -> None:
-    """Not of answers or choices, and not where no text differs."""
-    unclear = compared(160, 22, 16, 2)
-    assert "--disagreements" in against_result("mails", unclear, []).next_step
-    for other in (replace(unclear, classified=False), compared(160, 0, 0, 40), compared(380, 55, 25, 40)):
-        assert not against_result("mails", other, []).next_step
-
-
-@pytest.mark.proofs
-def test_labels_of_disagreements_hold_the_truth() -> None:
-    """Classifiers of three classes, 100 labels of disagreements among 1,000 texts: 94 to 98% of intervals hold the truth.
-
-    They are sqrt(1 / q) narrower than those of 100 random labels, within a sixth; of equal models at most 5% are claimed to differ.
-    """
-    chance = np.random.default_rng(20261127)
-    for lead in (0.0, 0.04):
-        held, claimed, widths, shares = [], [], [], []
-        for _ in range(1500):
-            difficulty = chance.normal(size=1000)
-            right = np.stack([difficulty + chance.normal(size=1000) < 2**0.5 * norm.ppf(level) for level in (0.76 + lead, 0.76)])
-            wrong = 1 + (chance.random((2, 1000)) < 0.5)  # which of the two wrong classes
-            said = np.where(right, 0, wrong)
-            differing = np.flatnonzero(said[0] != said[1])
-            some = chance.permutation(differing)[:100]
-            found = difference_from_disagreements((right[0, some] * 1.0 - right[1, some]), len(differing), 1000)
-            random_ = chance.permutation(1000)[: len(some)]
-            plain = paired_proportions([right[0, random_].astype(float)], [right[1, random_].astype(float)])
-            held.append(found.low <= lead <= found.high)
-            claimed.append(found.sign != 0)
-            widths.append((plain.high - plain.low) / (found.high - found.low))
-            shares.append((len(differing) / 1000) ** -0.5)
-        narrower, expected = float(np.mean(widths)), float(np.mean(shares))
-        print(
-            f"lead {lead}: coverage {np.mean(held):.3f}, claimed {np.mean(claimed):.3f}, narrower {narrower:.2f} ({expected:.2f})"
-        )
-        assert 0.94 <= np.mean(held) <= 0.985
-        assert abs(narrower / expected - 1) < 1 / 6
-        assert lead or np.mean(claimed) <= 0.05

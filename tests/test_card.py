@@ -39,7 +39,6 @@ from warmstart.model.history import (
     ScoresRecord,
     StageEvaluation,
     TaskRecord,
-    ZeroShotRecord,
     read_record,
     seen_labels,
 )
@@ -138,7 +137,6 @@ RECORD_CASES: dict[str, Record] = {
         objective=MASKED, task="topics", texts=9, evaluations=(EVALUATION,), kept=True, decision="It helps.", seed=0
     ),
     "adapt": AdaptRecord(task=TASK, seed=0, comparison=COMPARISON, test=ScoresRecord.of({"accuracy": 0.5, "note": "few"})),
-    "zero_shot": ZeroShotRecord(meanings={"a": "apples", "b": "b"}),
     "answers": AnswersRecord(task=TASK, seed=0, max_answer_tokens=5, held_out_answers=((0.5, True), (0.25, False))),
     "continual": ContinualRecord(strategy="replay", tasks=("topics", "moods"), task=TASK, seed=0, scores=((0.5,), (0.25, 0.5))),
     "import": ImportRecord(family="gpt2", config={"n_embd": 8}, source="folder", generates=True),

@@ -1,8 +1,7 @@
-"""Minimal pairs: groups are judged with ties and intervals, against chance and a trigram of some text."""
+"""Minimal pairs: groups are judged with ties and intervals, against chance and another model."""
 
 from __future__ import annotations
 
-import math
 import shutil
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from helpers.models import make_language_model
 from warmstart.cli import main
 from warmstart.commands.evaluate.result import count_significant, pairs_result
 from warmstart.data.minimal_pairs import MinimalPair
-from warmstart.errors import DataError
-from warmstart.inspection.measured_pairs import DISCOUNT, PairsMeasured, Trigram
+from warmstart.inspection.measured_pairs import PairsMeasured
 from warmstart.inspection.minimal_pairs import PairGroup, by_phenomenon, judge_pairs, mean_accuracy
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -26,12 +24,10 @@ def groups_of(*rights: object) -> list[PairGroup]:
     return [PairGroup(str(number), "", np.array(right, dtype=float)) for number, right in enumerate(rights)]
 
 
-def measured(groups: list[PairGroup], trigram: list[PairGroup] | None = None) -> PairsMeasured:
+def measured(groups: list[PairGroup], other: list[PairGroup] | None = None) -> PairsMeasured:
     """Made-up verdicts of a causal model."""
     count = sum(len(group.right) for group in groups)
-    return PairsMeasured(
-        [MinimalPair("a", "b")] * count, np.zeros(2 * count), groups, {"trigram": trigram} if trigram else {}, "causal"
-    )
+    return PairsMeasured([MinimalPair("a", "b")] * count, np.zeros(2 * count), groups, {"other": other} if other else {}, "causal")
 
 
 def test_ties_count_half_and_groups_count_alike() -> None:
@@ -40,24 +36,6 @@ def test_ties_count_half_and_groups_count_alike() -> None:
     groups = judge_pairs(pairs, np.array([-1.0, -2.0, -3.0, -2.0, -2.0, -1.0]))
     assert [(group.name, group.accuracy.value) for group in groups] == [("one", 0.75), ("two", 0.0)]
     assert mean_accuracy(groups).value == pytest.approx(0.375)
-
-
-def test_a_trigram_needs_text() -> None:
-    """Without a row it would only prefer short sentences."""
-    with pytest.raises(DataError, match="row of three tokens"):
-        Trigram([], size=6)
-
-
-def test_a_trigram_in_literal_numbers() -> None:
-    """Kneser-Ney by hand: "a b c" twice and "a b d" once, over six tokens; all probabilities sum to one."""
-    a, b, c, d = range(4)
-    model = Trigram([[a, b, c], [a, b, c], [a, b, d]], size=6)
-    lowest = (1 - DISCOUNT) / 2 + (2 * DISCOUNT / 2) / 6  # c and d each follow one token
-    middle = (1 - DISCOUNT) / 2 + (2 * DISCOUNT / 2) * lowest
-    assert model.probability((a, b), c) == pytest.approx((2 - DISCOUNT) / 3 + (2 * DISCOUNT / 3) * middle)
-    for before in ((a, b), (b, b), (d, d)):
-        assert sum(model.probability(before, token) for token in range(6)) == pytest.approx(1)
-    assert model.log_probability([a, b, c]) == pytest.approx(math.log(model.probability((a, b), c)))
 
 
 def test_chance_is_seldom_called_significant() -> None:
@@ -74,15 +52,15 @@ def test_chance_is_seldom_called_significant() -> None:
 
 
 def test_findings_are_read_as_sentences() -> None:
-    """Accuracy with its interval, and the trigram by a verdict that interval and sign test agree on."""
+    """Accuracy with its interval, and another model by a verdict that interval and sign test agree on."""
     result = pairs_result("pairs", measured(groups_of([1] * 10), groups_of([0] * 10)))
     assert (
         result.findings[0]
         == "By log-probability, the right sentence scores higher in 100.0% (72.2 to 100.0) of 10 pairs (chance is 50%)."
     )
-    assert result.findings[2].startswith("The model is better than a trigram of the text, which reaches 0.0%: +100.0 points (")
+    assert result.findings[2].startswith("The model is better than other, which reaches 0.0%: +100.0 points (")
     same = pairs_result("pairs", measured(groups_of([1, 0] * 100), groups_of([1] * 100 + [0] * 100)))
-    assert same.findings[2].startswith("The model is not significantly different from a trigram of the text")
+    assert same.findings[2].startswith("The model is not significantly different from other")
     assert same.findings[2].endswith("; 14.0 points would have been detected with 80% power.")
 
 
@@ -92,22 +70,17 @@ def test_paradigms_of_one_phenomenon_are_joined() -> None:
     groups = [PairGroup(name, name.split("_")[0], np.array(right)) for name, right in rights.items()]
     result = pairs_result("blimp", measured(groups, groups))
     assert [row[:2] + row[3:] for row in result.summary.rows] == [("island", "4", "75.0%"), ("binding", "2", "0.0%")]
-    assert result.tables["groups"]["trigram"].to_list() == [1.0, 0.5, 0.0]
+    assert result.tables["groups"]["other"].to_list() == [1.0, 0.5, 0.0]
     assert by_phenomenon(groups_of([1, 0], [1])) == by_phenomenon(groups[1:]) == []
 
 
-def test_the_command_judges_the_model_and_a_trigram(
-    tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Groups, the trigram of a text, a row per pair, and a page; a text without documents is refused."""
+def test_the_command_judges_two_models(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Groups, a row per pair, and a page."""
     save(Bundle(make_language_model(vocab_size=tokenizer.vocab_size, max_length=64), tokenizer), tmp_path / "lm")
     lines = [f"{group}\tShe holds the cat{i}.\tShe hold the cat{i}." for group in ("one", "two") for i in range(6)]
     (tmp_path / "p.tsv").write_text("group\tgood\tbad\n" + "\n".join(lines))
-    (tmp_path / "t.txt").write_text("She holds the cat.\n\nShe holds the river.\n")
     shutil.copytree(tmp_path / "lm", tmp_path / "other")
     words = [
-        "--text",
-        str(tmp_path / "t.txt"),
         "--against",
         str(tmp_path / "other"),
         "--out",
@@ -118,7 +91,6 @@ def test_the_command_judges_the_model_and_a_trigram(
     assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "p.tsv"), *words]) == 0
     printed = " ".join(capsys.readouterr().err.split())
     assert "of 10 pairs (mean over 2 groups; chance is 50%)" in printed
-    assert "a trigram of the text, which reaches 100.0%" in printed
     assert "lm is not significantly different from other, which reaches" in printed
     assert len((tmp_path / "run" / "pairs.csv").read_text().splitlines()) == 11
     assert "right sentence scores higher" in (tmp_path / "run" / "report.html").read_text()
@@ -130,8 +102,3 @@ def test_the_command_judges_the_model_and_a_trigram(
     assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "none")]) == 2
     assert main(["evaluate", str(tmp_path / "lm")]) == 2
     assert "name a task or a text that it is scored on" in " ".join(capsys.readouterr().err.split())
-    (tmp_path / "t.txt").write_text("\n \n")
-    words = ["--text", str(tmp_path / "t.txt"), "--out", str(tmp_path / "no")]
-    assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "p.tsv"), *words]) == 2
-    assert "--text must hold at least one document" in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "no").exists()

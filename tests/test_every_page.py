@@ -36,7 +36,7 @@ NOTHING_TO_SHOW = (Path, type(None))
 PLAIN = {"predict", "generate"}
 """commands whose rows are for programs; ``ws.predict`` and ``ws.trace`` show theirs"""
 WITHOUT_CHARTS = {
-    "audit", "cost", "curve --estimate", "doctor", "evaluate --against", "evaluate a text", "import", "import --label-names",
+    "audit", "cost", "curve --estimate", "doctor", "evaluate --against", "evaluate a text", "import",
     "import --list", "init", "race --estimate", "runs --clean", "tokenize",
 }  # fmt: skip
 

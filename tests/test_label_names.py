@@ -15,25 +15,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestCentroid
 from sklearn.preprocessing import normalize
 
-from helpers.bundles import classifier
 from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.baseline import Sample
 from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.label_names import label_meanings
 from warmstart.baselines.vectors import SCALE, logistic_with_names, nearest_mean, nearest_mean_em, nearest_name
 from warmstart.cli import main
 from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
-from warmstart.finetuning.teacher import Teacher
-from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.interop.load import load_predictor
-from warmstart.model.bundle import Bundle
-from warmstart.model.files import save
-from warmstart.model.model import swap_head
-from warmstart.stack.rows import BackboneVectors
 from warmstart.tasks.load import load_task, save_task
-from warmstart.tasks.predict import raw_predictions
-from warmstart.tokenizer.tokenizer import Tokenizer
 
 WORDS = ("grain", "wheat", "oil", "crude")
 
@@ -97,10 +86,9 @@ def test_a_name_counts_as_many_texts() -> None:
 
 
 def test_the_words_of_a_name_are_what_a_label_means() -> None:
-    """A number says nothing about a class; on a command line the meaning may stand after a colon."""
+    """A number says nothing about a class."""
     names = {"talk.politics_misc": "talk politics misc", "Sci/Tech": "Sci Tech", "été-2": "été 2", "0": "", "_1.5": ""}
     assert [task_of((name, "oil")).label_meanings for name in names] == [(meaning, "oil") for meaning in names.values()]
-    assert label_meanings(("sport", "Sci/Tech: science", "on_air")) == {"sport": "sport", "Sci/Tech": "science", "on_air": "on air"}
 
 
 def test_numbers_need_descriptions() -> None:
@@ -173,43 +161,3 @@ def test_class_means_with_a_pool_are_soft_k_means_with_frequencies() -> None:
     found = nearest_mean_em(Sample(rows, labels, pool, task_of(), 0, names), 0.1)
     np.testing.assert_allclose(normalize(found.weights.T), normalize(means))
     np.testing.assert_allclose(found.bias, frequencies)
-
-
-def zero_shot(*flags: str, model: Path, out: Path) -> int:
-    return main(["import", str(model), *flags, "--out", str(out)])
-
-
-def test_zero_shot_saves_what_a_race_calls_label_names(
-    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The saved classifier predicts what the baseline predicts with the same backbone, and learned from no text that chooses."""
-    bundle = Bundle(swap_head(classifier(tokenizer), EmbeddingHeadConfig(), 0), tokenizer)
-    save(bundle, tmp_path / "backbone")
-    task = task_of(("grain", "b2"), b2="crude oil")
-    save_task(task, tmp_path / "task")
-    assert zero_shot("--task", str(tmp_path / "task"), model=tmp_path / "backbone", out=tmp_path / "zero") == 0
-    found = load_predictor(str(tmp_path / "zero"))
-    baseline = run_baseline(BASELINES["label names"], label_budget(task, None, "none", 0), (), BackboneVectors(bundle))
-    np.testing.assert_allclose(raw_predictions(found, task.test.texts), baseline.test, atol=1e-6)
-    assert Teacher.load(str(tmp_path / "zero"), task).learned(label_budget(task, None, "cross-validation", 0)) == "others"
-    assert "No label was read" in capsys.readouterr().err
-
-
-def test_zero_shot_refuses_labels_that_mean_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for flags, message in (
-        ("--label-names a b --task t", "only one of --onto, --label-names, --task,"),
-        ("--label-names a", "at least two labels"),
-        ("--label-names a a", "at least two labels"),
-        ("--label-names a 7", "'7' has none"),
-    ):
-        assert zero_shot(*flags.split(), model=tmp_path / "backbone", out=tmp_path / "zero") == 2
-        assert message in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "zero").exists()
-
-
-def test_zero_shot_warns_of_a_backbone_that_was_not_trained_to_compare_texts(
-    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save(Bundle(classifier(tokenizer), tokenizer, ("a", "b")), tmp_path / "backbone")
-    assert zero_shot("--label-names", "a", "b", model=tmp_path / "backbone", out=tmp_path / "zero") == 0
-    assert "not trained to compare texts" in " ".join(capsys.readouterr().err.split())

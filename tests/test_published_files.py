@@ -27,7 +27,6 @@ CONLLU = """# text = It doesn't.
 
 1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_
 """
-GULORDAVA = "pattern\tconstr_id\tsent_id\tclass\ttype\tform\tlen_prefix\tsent\n"
 
 
 def test_words_stand_with_their_tags(tmp_path: Path) -> None:
@@ -76,19 +75,15 @@ def test_a_probing_file_of_another_form_is_refused(tmp_path: Path) -> None:
 
 
 def test_minimal_pairs_are_read(tmp_path: Path) -> None:
-    """BLiMP's folder, Marvin and Linzen's table, Gulordava's and Linzen's; ``limit`` keeps at most this many of each group."""
+    """BLiMP's folder, and tables; ``limit`` keeps at most this many of each group."""
     blimp = tmp_path / "blimp"
     blimp.mkdir()
     rows = [{"sentence_good": f"g{i}", "sentence_bad": f"b{i}", "UID": "x", "linguistics_term": "y"} for i in range(3)]
     (blimp / "x.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
     (blimp / "index.tsv").write_text("not\ta pair\n")
     assert read_minimal_pairs(blimp, limit=2) == [MinimalPair("g0", "b0", "x", "y"), MinimalPair("g1", "b1", "x", "y")]
-    (tmp_path / "l.text").write_text("the cats of the man run fast . <eos>\n")
-    gulordava = f'{GULORDAVA}p\t1\t1\tcorrect\tx y\tholds\t2\t"the cat holds ,"\np\t1\t1\twrong\tx y\thold\t2\t"the cat holds"\n'
     for name, text, wanted in (
-        ("ml.tsv", 'construction\tgood\tbad\nlong\tthe "cat runs\tthe "cat run\n', ('the "cat runs', 'the "cat run', "long")),
-        ("g.tab", gulordava, ("the cat holds", "the cat hold", "x y")),
-        ("l.gold", "5\trun\truns\t1\n", ("the cats of the man run", "the cats of the man runs", "1 attractors")),
+        ("ml.tsv", 'group\tgood\tbad\nlong\tthe "cat runs\tthe "cat run\n', ('the "cat runs', 'the "cat run', "long")),
         # a group is a name whatever its value; without one it is "all", or in BLiMP's form that of the file
         ("a.tsv", "good\tbad\tgroup\na\tb\t\n", ("a", "b", "all")),
         ("a.jsonl", '{"good": "a", "bad": "b", "group": null}\n', ("a", "b", "all")),
@@ -101,9 +96,8 @@ def test_minimal_pairs_are_read(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_no_pairs_are_refused(tmp_path: Path) -> None:
-    """The error says what is wrong, and in which row; a gold file has one row per line of its text."""
+    """The error says what is wrong, and in which row."""
     for name, text, message in (
-        ("a.gold", "1\ta\tb\t0\n", "no a.text"),
         ("a.tsv", "x\ty\n1\t2\n", "columns good and bad"),
         ("a.doc", "x", "one of the endings .jsonl"),
         ("a.tsv", "good\tbad\n", "at least one minimal pair, but .*a.tsv has none"),
@@ -111,19 +105,7 @@ def test_rows_that_are_no_pairs_are_refused(tmp_path: Path) -> None:
         ("a.tsv", "good\tbad\n \tb\n", "row 1 of a.tsv: .* the right one is empty"),
         ("a.jsonl", '{"good": "a", "bad": null}\n{"good": "a", "bad": "b"}\n', "row 1 of a.jsonl: .* the wrong one is empty"),
         ("a.jsonl", '{"sentence_good": 3, "sentence_bad": "b"}\n', "row 1 of a.jsonl: .* the right one is '3'"),
-        ("a.tab", "", "a.tab must be a table with tabs"),
-        ("a.tab", "good\tbad\na\tb\tc\td\n", "a.tab must be a table with tabs"),
-        ("a.tab", f"{GULORDAVA}p\t1\t1\tright\tx\tholds\t1\tthe cat\n", "row 1 of a.tab: the class must be correct or wrong"),
-        ("a.tab", f"{GULORDAVA}p\t1\t1\twrong\tx\tholds\tone\tthe cat\n", "row 1 of a.tab: the position .* but is 'one'"),
-        ("a.tab", f"{GULORDAVA}p\t1\t1\twrong\tx\tholds\t1\t\n", "row 1 of a.tab: .* but sent is;"),
-        ("a.tab", "class\ttype\tform\tlen_prefix\tsent\nwrong\tx\tholds\t1\tthe cat\n", "columns good and bad"),
-        ("b.gold", "2\truns\trun\t0\n", "one row per line of b.text, but has 1 for 2"),
-        ("b.gold", "2\truns\trun\t0\n2\truns\trun\n", "row 2 of b.gold: .* but it has 3 columns"),
-        ("b.gold", "2\truns\trun\t0\ntwo\truns\trun\t0\n", "row 2 of b.gold: the position .* but is 'two'"),
-        ("b.gold", "2\truns\trun\t0\n-1\truns\trun\t0\n", "row 2 of b.gold: the position .* but is '-1'"),
-        ("b.gold", "2\truns\t\t0\n2\truns\trun\t0\n", "row 1 of b.gold: the form"),
     ):
-        (tmp_path / "b.text").write_text("the cat runs .\nthe dog runs .\n")
         (tmp_path / name).write_text(text)
         refused(DataError, message, read_minimal_pairs, tmp_path / name)
 

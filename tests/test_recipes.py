@@ -214,7 +214,7 @@ def test_inputs_of_a_step_are_globs_and_manifests_of_any_ending_too(tmp_path: Pa
 
 def test_a_setting_that_names_files_says_so() -> None:
     """Its type is ``FileInput`` or ``TaskInput``, or ``Effectless``: else a file that has changed would not be noticed."""
-    others = (*LabelledTableFlags.model_fields, "save", "checksum", "label_names")
+    others = (*LabelledTableFlags.model_fields, "save", "checksum")
     for name in ("pretrain", "tokenize", "adapt", "race", "evaluate", "predict", "generate", "import"):
         for setting, field in COMMANDS[name].load()[0].model_fields.items():
             said = re.search(r"\b(files?|folders?|manifests?|bundles?)\b", field.description or "") and "str" in str(

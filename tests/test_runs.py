@@ -99,8 +99,8 @@ def test_every_folder_has_its_state(runs: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_what_a_run_is_about_is_what_it_scores(tmp_path: Path) -> None:
-    """Of minimal pairs these, and not the text of the trigram that they are also judged by."""
-    (tmp_path / SETTINGS).write_text(yaml.safe_dump({"model": "lm", "task": None, "pairs": "blimp", "text": ["books/"]}))
+    """Of minimal pairs these."""
+    (tmp_path / SETTINGS).write_text(yaml.safe_dump({"model": "lm", "task": None, "pairs": "blimp"}))
     assert RunState(tmp_path, "run").subject == "blimp"
 
 

@@ -86,7 +86,7 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
             "evaluate", model=str(place / "adapt"), task=cats, against=str(place / "adapt"), out=str(place / "against")
         ),
         "evaluate --pairs": lambda: run(
-            "evaluate", model=str(place / "causal"), pairs=str(place / "pairs.tsv"), text=[text], out=str(place / "pairs")
+            "evaluate", model=str(place / "causal"), pairs=str(place / "pairs.tsv"), out=str(place / "pairs")
         ),
         "continual": lambda: run(
             "continual", **task_settings(place, out=str(place / "continual"), text=text, strategies=[*STRATEGIES])
@@ -178,5 +178,4 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
         "race of one seed": lambda: written(race_result(LADDER, 1), write_race_page),
         "race --estimate": lambda: SweepEstimate({}, Counter(), 0.0, 1, "cats"),
         "race by number of labels": lambda: written(race_with(curve), write_race_page),
-        "import --label-names": lambda: stack_of(ws.load(str(place / "adapt" / "bundle"))),
     }

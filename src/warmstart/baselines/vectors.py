@@ -5,15 +5,13 @@ Letters: N texts, M texts of the pool, D width, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from scipy.special import softmax
 
-from warmstart.baselines.baseline import Readable, Reading, Sample, Vectors
+from warmstart.baselines.baseline import Readable, Reading, Sample
 from warmstart.baselines.classifiers import ClassSample, for_labels, logistic
-from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, Readout
 from warmstart.stack.rows import VectorRows
 from warmstart.stats.calibration import fit_temperature
@@ -141,24 +139,14 @@ NAME_TEXTS = 10.0
 
 def with_label_names(readable: Readable) -> Reading:
     """Rows are (N, D) vectors, and there is one for what each label means; zeros where the task does not say that in words."""
-    assert readable.vectors is not None, "a baseline that needs vectors is run with a function that gives them"
-    readable.words_of()
-    rows, names = _rows_and_names(readable.vectors, readable.task.label_meanings)
-    return Reading(rows, rows(readable.pool) if readable.pool else None, rows, names)
-
-
-def zero_shot(vectors: Vectors, meanings: Sequence[str]) -> FittedBaseline:
-    """The label whose name is nearest, for (C,) ``meanings`` in words; it has read no text and no label."""
-    rows, names = _rows_and_names(vectors, meanings)
-    return FittedBaseline(rows, nearest_prototype(names))
-
-
-def _rows_and_names(vectors: Vectors, meanings: Sequence[str]) -> tuple[VectorRows, np.ndarray]:
-    """How texts become rows, and the (C, D) rows of what labels mean, of length 1; zeros for an empty meaning."""
     from sklearn.preprocessing import normalize
 
-    names = normalize(vectors(meanings)) * np.array([[meaning != ""] for meaning in meanings])
-    return VectorRows(vectors, np.zeros(names.shape[1]), np.ones(names.shape[1])), names
+    assert readable.vectors is not None, "a baseline that needs vectors is run with a function that gives them"
+    readable.words_of()
+    meanings = readable.task.label_meanings
+    names = normalize(readable.vectors(meanings)) * np.array([[meaning != ""] for meaning in meanings])
+    rows = VectorRows(readable.vectors, np.zeros(names.shape[1]), np.ones(names.shape[1]))
+    return Reading(rows, rows(readable.pool) if readable.pool else None, rows, names)
 
 
 def nearest_name(sample: Sample, _: float) -> LinearReadout:

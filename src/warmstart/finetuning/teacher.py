@@ -37,7 +37,7 @@ from warmstart.finetuning.losses import SoftTexts
 from warmstart.interop.load import load_predictor
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
-from warmstart.model.history import AdaptRecord, TeacherRecord, ZeroShotRecord
+from warmstart.model.history import AdaptRecord, TeacherRecord
 from warmstart.model.model import Model, parameter_counts
 from warmstart.seeding import rng
 from warmstart.stack.fitted import FittedBaseline, packed
@@ -109,8 +109,6 @@ class Teacher:
         """Whether it learned from texts that choose in ``budget``."""
         records = [record for model in (self.model, *_members(self.model)) for record in model.history if record.label_tasks]
         learned = {record.task.learned if isinstance(record, AdaptRecord) else None for record in records}
-        if not learned and any(isinstance(record, ZeroShotRecord) for record in self.model.history):
-            return "others"
         if learned != {texts_digest(budget.task.train.keys)}:
             return "unknown"
         return "these" if budget.cross_validated else "others"

@@ -11,9 +11,6 @@ from warmstart.data.minimal_pairs import MinimalPair
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import ProportionDifference, binomial_test, mean_proportion, paired_proportions, wilson_interval
 
-TRIGRAM = "trigram"
-"""the name of a trigram model of some text among those that judge pairs"""
-
 
 @dataclass(frozen=True)
 class PairGroup:

@@ -4,7 +4,6 @@ Records are written into ``bundle.json`` and read back here and nowhere else; ev
 
     Record
     ├── AdaptRecord, ContinualRecord                       a head for labels
-    ├── ZeroShotRecord                                     a stack that compares texts with the names of labels
     └── LanguageRecord                                     says what the language head was trained on, and whether it generates
         └── PretrainRecord, ContinuedPretrainingRecord, AnswersRecord, ImportRecord, ImportLoraRecord, OtherRecord
 
@@ -248,14 +247,6 @@ class AdaptRecord(Record):
         return (self.task.name,)
 
 
-class ZeroShotRecord(Record):
-    """``warmstart import --label-names``: no label and no text of the task was read."""
-
-    type: Literal["zero_shot"] = "zero_shot"
-    meanings: dict[str, str]
-    """label -> its meaning in words, with which texts are compared"""
-
-
 class ContinualRecord(Record):
     """``warmstart continual``: several tasks one after another, or jointly; the bundle holds the head of one of them."""
 
@@ -410,7 +401,6 @@ RECORDS: Registry[type[Record]] = Registry(
         "pretrain": PretrainRecord,
         "continued_pretraining": ContinuedPretrainingRecord,
         "adapt": AdaptRecord,
-        "zero_shot": ZeroShotRecord,
         "answers": AnswersRecord,
         "continual": ContinualRecord,
         "import": ImportRecord,

@@ -63,7 +63,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     @property
     def subject(self) -> str:
-        """The task, the minimal pairs or the text that it reads; beside pairs a text is only that of a rival, a trigram."""
+        """The task, the minimal pairs or the text that it reads."""
         values = self.settings or {}
         found = next((values[key] for key in ("task", "tasks", "data", "pairs", "text", "model") if values.get(key)), "")
         names = [found] if isinstance(found, str) else found if isinstance(found, list) else []

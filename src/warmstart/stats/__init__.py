@@ -49,7 +49,6 @@ _HOMES = {
     "detectable_from_interval": "power",
     "detectable_proportion": "power",
     "detection_power": "power",
-    "difference_from_disagreements": "proportions",
     "difference_to_choice": "differences",
     "distance_from_normal": "goodness_of_fit",
     "expected_calibration_error": "calibration",
@@ -166,7 +165,6 @@ if TYPE_CHECKING:
     from warmstart.stats.proportions import ProportionDifference as ProportionDifference
     from warmstart.stats.proportions import binomial_test as binomial_test
     from warmstart.stats.proportions import clopper_pearson_bound as clopper_pearson_bound
-    from warmstart.stats.proportions import difference_from_disagreements as difference_from_disagreements
     from warmstart.stats.proportions import mean_proportion as mean_proportion
     from warmstart.stats.proportions import paired_proportions as paired_proportions
     from warmstart.stats.proportions import sign_test as sign_test

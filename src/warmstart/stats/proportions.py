@@ -144,28 +144,6 @@ def paired_proportions(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -
     return _difference(mean, error, gaps)
 
 
-def difference_from_disagreements(gaps: np.ndarray, differing: int, texts: int) -> ProportionDifference:
-    """How much more often one of two is right, from labels of some of the cases on which the two disagree; no others can tell.
-
-    ``gaps`` (m,) are 1 where the first is right, -1 where the second is, 0 where neither is, on m random ones of the ``differing``
-    among N ``texts``. With q = differing / N and r their mean, the difference is q r with the variance
-
-        q^2 var(r) / m + r^2 q (1 - q) / N     (a product of independent estimates: Goodman 1960),
-
-    in which var(r) has two more cases, one for each side. p is that of the sign test on the m cases. The interval is about
-    sqrt(1 / q) times narrower than that of as many random cases. Simulation: tests/test_against.py:
-    ``test_labels_of_disagreements_hold_the_truth``.
-
-    >>> found = difference_from_disagreements(np.array([1.0] * 60 + [-1.0] * 30), 100, 1000)
-    >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3), found.sign
-    (0.033, 0.013, 0.054, 1)
-    """
-    m, q, r = len(gaps), differing / texts, float(gaps.mean())
-    spread = (float(((gaps - r) ** 2).sum()) + 2 + 2 * r * r) / (m + 2)
-    error = Z_95 * math.sqrt(q * q * spread / m + r * r * q * (1 - q) / texts)
-    return _difference(q * r, error, gaps)
-
-
 def _difference(mean: float, half: float, gaps: np.ndarray) -> ProportionDifference:
     """A difference with half its interval, cut to -1 to 1, and the sign test on the cases' gaps."""
     better, worse = int((gaps > 0).sum()), int((gaps < 0).sum())

@@ -42,8 +42,6 @@ class ModelsCompared:
     texts: int
     over: str
     """names what the interval covers"""
-    classified: bool = True
-    """whether the task has one label per text"""
     parts: Sequence[tuple[str, np.ndarray]] = ()
     """(name, mask (N,)) of texts that are counted apart"""
 
@@ -133,8 +131,7 @@ def _compared(names: tuple[str, str], metric: str, scored: list[_Scored], task: 
         assert other.resampled is not None
         found = _resampled(one.score - other.score, one.resampled - other.resampled)
     over = f"{count:,} test texts" if independent else f"{len(np.unique(units)):,} groups of test texts"
-    classified = isinstance(task, Task) and task.type == "classification"
-    return ModelsCompared(names, metric, scores, found, right, count, over, classified, _parts(task))
+    return ModelsCompared(names, metric, scores, found, right, count, over, _parts(task))
 
 
 def _resampled(mean: float, differences: np.ndarray) -> ProportionDifference:

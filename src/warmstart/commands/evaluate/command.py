@@ -14,7 +14,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.commands.evaluate.page import pairs_section
-from warmstart.commands.evaluate.result import TAKEN, against_result, disagreements_result, pairs_result
+from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result
 from warmstart.config import Advanced, Effectless, FileInput, TaskInput
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
@@ -22,8 +22,8 @@ from warmstart.data.source import Document, Source
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task, joined_splits
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
-from warmstart.data.token_store import documents_of, prepare_store
-from warmstart.errors import ConfigError, DataError
+from warmstart.data.token_store import prepare_store
+from warmstart.errors import ConfigError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.inspection.measured_pairs import measure_pairs
 from warmstart.interop.load import load_model, load_predictor
@@ -44,7 +44,6 @@ from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
-from warmstart.tasks.disagreements import measure_disagreements
 from warmstart.tasks.load import load_task, read_spec
 from warmstart.tasks.predict import read
 from warmstart.tasks.scoring import score_test, score_test_answers
@@ -67,16 +66,11 @@ class EvaluateConfig(LinkedConfig):
     learned from; for a language model, a file or folder of text"""
     against: FileInput[str | None] = None
     """another model: which of the two is better on texts like those of the task, or on the pairs, and how certain is that?"""
-    disagreements: FileInput[str | None] = None
-    """with --against and texts without labels (a file instead of the task): a table that is written with the texts on which the two
-    disagree, for you to label some from its top; the same command then tells which model is better"""
     pairs: FileInput[str | None] = None
-    """minimal pairs, of which a language model should score the right sentence higher: a file or folder of BLiMP's, Marvin and
-    Linzen's, Gulordava's, Linzen's, or a table of good and bad"""
+    """minimal pairs, of which a language model should score the right sentence higher: a file or folder of BLiMP's, or a table of
+    good, bad and optionally group"""
     limit: int | None = Field(None, gt=0)
     """use only the first pairs of each group, up to this number; default: all"""
-    text: FileInput[tuple[str, ...]] = ()
-    """files or folders of text: a trigram model of it judges the pairs too, as a baseline"""
     per_token: Advanced[bool] = False
     """compare log-probabilities per token, for pairs whose sentences differ in length"""
     out: Effectless[str | None] = None
@@ -90,8 +84,6 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     """The ``evaluate`` command."""
     if (config.task is None) == (config.pairs is None):
         raise ConfigError("after the model, name a task or a text that it is scored on, or give minimal pairs with --pairs")
-    if config.disagreements:
-        _check_disagreements(config, config.disagreements)
     if config.pairs is not None:
         return _judge(config, config.pairs)
     if config.threads:
@@ -105,32 +97,12 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     return scores
 
 
-def _check_disagreements(config: EvaluateConfig, file: str) -> None:
-    if not config.against:
-        raise ConfigError("--disagreements are those of two models; name the second with --against")
-    if Path(file).suffix.lower() != ".csv":
-        raise ConfigError(f"--disagreements writes a csv, so its name must end in .csv, but is {file}")
-    if Path(str(config.task)).suffix.lower() in (".yaml", ".yml"):
-        raise ConfigError(f"--disagreements is for texts without labels, but {config.task} is a manifest; name a file of texts")
-    if config.out:
-        raise ConfigError("--disagreements writes its table and no report, so that --out has no use; remove it")
-
-
 def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     """Which of two models is better on texts like those of a task; the details are a ``ModelsCompared``."""
     models = {place: load_predictor(place) for place in (config.model, against)}
     check_rivals(models)
     one, other = models[config.model], models[against]
     names = _names(config.model, against)
-    if config.disagreements:
-        texts = [*dict.fromkeys(text.strip() for text in documents_of([Source(path=path, document="line")]))]
-        if not texts:
-            raise DataError(f"{path} must hold texts, but has none; name another file")
-        disagree = measure_disagreements(names, (one, other), texts, Path(config.disagreements))
-        result = disagreements_result(disagree)  # without a page: the command is run again and again
-        for sentence in result.findings:
-            console.print(sentence)
-        return result
     answering = isinstance(one, Bundle) and one.answers_record is not None
     task, left_out = (load_answer_task(path), "") if answering else _test_task(path, (one, other))
     methods = _methods(config)
@@ -175,13 +147,10 @@ def _judge(config: EvaluateConfig, path: str) -> StudyResult:
     """How often the right sentence of a pair scores higher, group by group; the details are a ``PairsMeasured``."""
     models = [config.model, *filter(None, [config.against])]
     (bundle, *rest), pairs = [load_model(model) for model in models], read_minimal_pairs(path, config.limit)
-    documents = list(documents_of([Source(path=one) for one in config.text]))
-    if config.text and not documents:
-        raise DataError(f"--text must hold at least one document that is not empty, but has none: {', '.join(config.text)}")
     folder = Run.open(config.out or PAIRS_FOLDER, config).folder
     name, rival = _names(config.model, config.against) if config.against else ("The model", "")
     others = {f"{rival} (against)" if rival in TAKEN else rival: other for other in rest}
-    measured = measure_pairs(bundle, pairs, documents, others, per_token=config.per_token)
+    measured = measure_pairs(bundle, pairs, others, per_token=config.per_token)
     result = pairs_result(Path(path).name, measured, name)
     accuracy, low, high = (result.figures[name] for name in ("accuracy", "low", "high"))
     tiles = [("accuracy", percent(accuracy)), ("95% interval", percent_range(low, high))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from warmstart.inspection.minimal_pairs import TRIGRAM, PairGroup, by_phenomenon, compare_groups, mean_accuracy
+from warmstart.inspection.minimal_pairs import PairGroup, by_phenomenon, compare_groups, mean_accuracy
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import detection_text, limit_clause
 from warmstart.stats.extrapolation import round_labels
@@ -23,17 +23,14 @@ from warmstart.stats.formatting import (
     points,
     points_interval,
 )
-from warmstart.stats.intervals import Z_95
 from warmstart.stats.multiple_testing import holm
 from warmstart.stats.power import detectable_proportion, texts_to_tell
 from warmstart.stats.proportions import paired_proportions, wilson_interval
 
 if TYPE_CHECKING:
     from warmstart.inspection.measured_pairs import PairsMeasured
-    from warmstart.tasks.disagreements import Disagreements
     from warmstart.tasks.two_models import ModelsCompared
 
-LABEL_DISAGREEMENTS = "`evaluate A TEXTS --against B --disagreements FILE` asks for labels of those texts alone that can tell."
 AGAINST_HEADER = ("texts", "number", "difference (95%)")
 LEAST_LEAD = 0.01
 """for a smaller lead, as many texts are named as would show this one"""
@@ -42,8 +39,7 @@ SCORES = {
     "masked": "pseudo-log-likelihood",
 }
 """what each kind of sentence score is called"""
-_RIVALS = {TRIGRAM: "a trigram of the text"}
-TAKEN = {TRIGRAM, "model", "phenomenon", "group", "pairs", "accuracy", "low", "high"}
+TAKEN = {"model", "phenomenon", "group", "pairs", "accuracy", "low", "high"}
 """names in the tables and the chart of pairs, which no other model has"""
 
 
@@ -99,7 +95,7 @@ def pairs_findings(measured: PairsMeasured, model: str = "The model") -> list[st
         verdict = {1: "better than", -1: "worse than", 0: "not significantly different from"}[difference.sign]
         ends = (difference.low, difference.high)
         findings.append(
-            f"{model} is {verdict} {_RIVALS.get(name, name)}, which reaches {percent(mean_accuracy(rival).value)}: "
+            f"{model} is {verdict} {name}, which reaches {percent(mean_accuracy(rival).value)}: "
             f"{points_interval(difference.mean, *ends)}{limit_clause(*ends)}."
         )
     return findings
@@ -149,7 +145,6 @@ def against_result(task: str, found: ModelsCompared, notes: Sequence[str]) -> St
         figures | {"differing": found.differing},
         Summary(header, rows) if rows else None,
         found,
-        LABEL_DISAGREEMENTS if found.classified and found.metric == "accuracy" and found.differing and not found.sign else "",
     )
 
 
@@ -212,49 +207,3 @@ def _against_rows(found: ModelsCompared) -> tuple[list[Sequence[str]], pl.DataFr
         values = (name, right.shape[1], shares[0].value, shares[1].value, gap.mean, gap.low, gap.high)
         numbers.append(dict(zip(("part", "texts", "one", "other", "difference", "low", "high"), values, strict=True)))
     return rows, pl.DataFrame(numbers)
-
-
-def disagreements_result(found: Disagreements) -> StudyResult:
-    """Which texts to label, or what their labels say."""
-    one, other = found.names
-    share = found.differing / found.texts
-    shown = f"{one} and {other} disagree on {found.differing:,} of {found.texts:,} texts ({percent(share)})"
-    figures: dict[str, float] = {"texts": found.texts, "differing": found.differing, "labelled": found.labelled}
-    title = f"{one} against {other} where they disagree"
-    if not found.differing:
-        return StudyResult(title, [f"{shown}: on texts like these, neither is better."], {}, figures, None, found)
-    if found.difference is None:
-        ends = [points(Z_95 * (share * half / found.differing) ** 0.5)[1:] for half in (share, 1.0)]
-        todo = f"Label as many of them as you like in {found.file}, from its top, and run the same command again."
-        findings = [
-            f"{shown}; only these can tell which is better.",
-            f"{todo} All of their labels give the difference to about ± {ends[0]}, as many labels of random texts to ± {ends[1]}.",
-        ]
-        return StudyResult(title, findings, {}, figures, None, found)
-    difference = found.difference
-    ahead, behind, sign = (one, other, 1) if difference.mean >= 0 else (other, one, -1)
-    least, most = sorted((sign * difference.low, sign * difference.high))
-    lead = f"{ahead} is right on {percent_value(abs(difference.mean))} more than {behind} ({percent_range(least, most)})"
-    neither = found.labelled - sum(found.alone)
-    findings = [
-        f"Of 100 such texts, {lead}."
-        if difference.sign
-        else f"Not yet clear: of 100 such texts, {lead}.{_more_disagreements(found, difference.mean)}",
-        f"{shown}; of {found.labelled:,} with a label, {one} is right on {found.alone[0]:,}, {other} on {found.alone[1]:,}, "
-        f"neither on {neither:,} (exact sign test: p {p_value(difference.p)}).",
-        f"The 95% interval is about {share**-0.5:.1f} times narrower than with as many labels of random texts.",
-    ]
-    figures |= {"difference": difference.mean, "low": difference.low, "high": difference.high, "p": difference.p}
-    return StudyResult(title, findings, {}, figures, None, found)
-
-
-def _more_disagreements(found: Disagreements, lead: float) -> str:
-    """How many more labels would tell, in a sentence."""
-    share = found.differing / found.texts
-    needed = texts_to_tell(share, max(abs(lead), share * LEAST_LEAD)) * share  # 2.8 standard errors of q r, with var(r) near 1
-    if needed <= found.labelled:
-        return ""
-    if needed > found.differing:
-        return f" Labels of all {found.differing:,} texts on which they disagree may not tell; give more texts and another FILE."
-    more = round_labels(math.ceil(needed) - found.labelled)
-    return f" If the lead is real, labels of about {more} more of these texts would tell."

@@ -1,4 +1,4 @@
-"""``import``: what comes from elsewhere: pretrained models, LoRA weights, data sets; classifiers by what labels are called."""
+"""``import``: what comes from elsewhere: pretrained models, LoRA weights, data sets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.baselines.label_names import label_meanings, zero_shot_classifier
 from warmstart.commands.import_.result import ENCODERS_HEADER, EncodersResult
-from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.config import Advanced, Effectless, FileInput
 from warmstart.data.fetch import fetch
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
@@ -29,8 +28,6 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import ImportLoraRecord, ImportRecord
 from warmstart.runs.run import provenance
-from warmstart.stack.files import save_stack
-from warmstart.stack.stack import Stack
 from warmstart.system.console import console, print_table
 from warmstart.system.outputs import free_folder
 
@@ -49,11 +46,6 @@ class ImportConfig(TableFlags):
     """unpack a data set that is a zip or tar archive"""
     onto: FileInput[str | None] = None
     """if the source is a PEFT folder with LoRA weights: the bundle to insert them into"""
-    label_names: tuple[str, ...] = ()
-    """make a classifier of these labels without any labelled text: each text gets the label whose name the model (a sentence
-    encoder, or a bundle of one) finds most like it; words after a colon say what one means: "Sci/Tech: science and technology" """
-    task: TaskInput[str | None] = None
-    """the same for the labels of a task and their descriptions; nothing else of its manifest is read"""
     max_length: int | None = Field(None, gt=0)
     """maximum length; default: that of the model, with rotary positions at most 8192"""
     list: bool = False
@@ -67,7 +59,7 @@ class ImportConfig(TableFlags):
     for a hundred times the speed"""
 
 
-def import_model(config: ImportConfig) -> Bundle | Stack | Path | EncodersResult:
+def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
     """The ``import`` command: read, describe, save with a self-test."""
     if config.list or config == ImportConfig(speed=config.speed):
         return _list_encoders(measure=config.speed)
@@ -75,13 +67,11 @@ def import_model(config: ImportConfig) -> Bundle | Stack | Path | EncodersResult
         raise ConfigError("name what is imported, and with --out the folder that it becomes, or list the encoders with --list")
     if config.source.startswith(("https://", "http://")):
         return _fetch(config, config.source, config.out)
-    ways = ("onto", "label_names", "task", "trim", "static")
+    ways = ("onto", "trim", "static")
     flags = [f"--{name.replace('_', '-')}" for name in ways]
     if len(given := [flag for name, flag in zip(ways, flags, strict=True) if getattr(config, name)]) > 1:
         raise ConfigError(f"only one of {', '.join(flags)} can be given, but these are: {', '.join(given)}; leave one out")
     target = free_folder(config.out)
-    if config.label_names or config.task:
-        return _classifier(config.source, label_meanings(config.label_names, config.task), target)
     if config.onto:
         return _import_lora(config.source, config.onto, config.out)
     imported = read_source(config.source, config.max_length)
@@ -129,23 +119,6 @@ def _fetch(config: ImportConfig, url: str, out: str) -> Path:
     folder = fetch(url, config.checksum, Path(out), unpack=config.unpack)
     console.print(f"{folder}: {sum(1 for file in folder.rglob('*') if file.is_file())} files")
     return folder
-
-
-def _classifier(model: str, meanings: dict[str, str], target: Path) -> Stack:
-    """A classifier from what labels mean."""
-    bundle = load_model(model)
-    stack = zero_shot_classifier(bundle, meanings, provenance())
-    save_stack(stack, target)
-    print_table("what texts are compared with", [*meanings.items()], ("label", "meaning"))
-    if not isinstance(bundle.model.head, EmbeddingHead):
-        console.print(
-            "note: this backbone was not trained to compare texts, so expect little; an imported sentence encoder is made for it",
-        )
-    console.print(
-        "No label was read, so nothing says yet how good it is: label some texts, and `warmstart evaluate` scores it on them.\n"
-        f"classifier: {target}",
-    )
-    return stack
 
 
 def _for_texts(bundle: Bundle, config: ImportConfig) -> Bundle:
