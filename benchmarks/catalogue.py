@@ -123,9 +123,6 @@ TABLES = (
     Table("domain", (ADAPTATION,), ("python -m benchmarks.domain",), timing, needs=("wikitext-2",), minutes=60),
     Table("labelling", (LABELLING,), ("python -m benchmarks.labelling",), timing, needs=("minilm",), minutes=20),
     Table(
-        "distillation", (ADAPTATION,), ("python -m benchmarks.distillation",), timing, needs=("minilm", "wikitext-2"), minutes=25
-    ),
-    Table(
         "calibration",
         (ADAPTATION,),
         (

@@ -14,14 +14,11 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from helpers.bundles import bundle_with, classifier, finetune_config, language_bundle, make_task
 from helpers.training import KilledError, killed_at
-from warmstart.adapters.insertion import remove_adapters
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode
-from warmstart.errors import ConfigError, ModelError
 from warmstart.finetuning import features, finetune
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.ensemble import interpolate
 from warmstart.finetuning.features import FeatureCache, backbone_digest, pooled_layers
 from warmstart.finetuning.finetune import FineTuneResult, fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask, set_class_means
@@ -331,26 +328,6 @@ def test_patience_stops_a_run_that_no_longer_improves(tokenizer: Tokenizer) -> N
     assert (len(done.curve), done.training.steps) == (3, 9)
     done = tuned(tokenizer, classifier(tokenizer), FineTuneConfig(scheme="gradual", patience=2, train=tiny))
     assert 16 <= len(done.curve) <= 17
-
-
-def test_interpolation_lies_between_the_weights(tokenizer: Tokenizer) -> None:
-    """0 is the pretrained backbone, 1 the adapted model, one half their mean; both models stay the same."""
-    before = language_bundle(tokenizer).model
-    after = classifier(tokenizer)
-    tuned(tokenizer, after, finetune_config("full"))
-    old, new = before.backbone.embedding.weight.detach().clone(), after.backbone.embedding.weight.detach().clone()
-    for fraction, expected in [(0, old), (1, new), (0.5, (old + new) / 2)]:
-        made = interpolate(before, after, fraction)
-        torch.testing.assert_close(made.backbone.embedding.weight.detach(), expected)
-        assert torch.equal(made.head.score.weight, after.head.score.weight)
-    assert torch.equal(after.backbone.embedding.weight, new)
-    assert torch.equal(before.backbone.embedding.weight, old)
-    with pytest.raises(ConfigError, match="fraction must lie between 0 .* and 1 .*, but is 1.5"):
-        interpolate(before, after, 1.5)
-    apply_scheme(after, make_scheme("lora"))
-    with pytest.raises(ModelError, match=r"same backbone weights, but these differ: blocks.0.attention.qkv.lora_q"):
-        interpolate(before, after, 0.5)
-    interpolate(before, remove_adapters(after), 0.5)
 
 
 def test_a_frozen_group_stays_the_same_until_it_is_unfrozen() -> None:

@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars
 import pytest
@@ -279,8 +278,8 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
         race(race_config(place, budget="0s"))
     run, stop = execution._fine_tune, "probe"
 
-    def slow(trial: Trial, context: SweepContext, *taught: Any) -> TrialResult:
-        result = run(trial, context, *taught)
+    def slow(trial: Trial, context: SweepContext) -> TrialResult:
+        result = run(trial, context)
         if trial.method.name == stop and not trial.chooses_rate:
             monkeypatch.setattr(execution.time, "time", lambda: 4e9)  # long after any deadline
         return result

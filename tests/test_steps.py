@@ -132,7 +132,7 @@ def words_of(name: str, place: Path) -> list[str]:
     return {
         "adapt": ["adapt", lm, cats, *short, "--steps", "6", *every(2), "--labels", "20", "--no-baselines"],
         "holdout": ["adapt", lm, cats, *short, "--steps", "9", *every(3), "--scheme", "lora", "--no-baselines"],
-        "soup": ["adapt", lm, cats, *short, "--steps", "3", "--labels", "20", "--no-scratch", "--ensemble", "soup"],
+        "ensemble": ["adapt", lm, cats, *short, "--steps", "3", "--labels", "20", "--no-scratch", "--ensemble"],
         "dapt": ["adapt", lm, cats, *short, "--steps", "3", "--scheme", "dapt+full", "--no-scratch", "--no-baselines"],
         "answers": ["adapt", str(place / "writer"), str(place / "places.yaml"), *short, "--epochs", "2", "--scratch-epochs", "2"],
         "references": ["continual", lm, cats, who, *short, "--epochs", "1", "--strategies", "joint", "alone"],
@@ -140,7 +140,7 @@ def words_of(name: str, place: Path) -> list[str]:
     }[name]
 
 
-COMMANDS = ("adapt", "holdout", "soup", "dapt", "answers", "references", "continual")
+COMMANDS = ("adapt", "holdout", "ensemble", "dapt", "answers", "references", "continual")
 VARYING = ("second", "provenance", "time", "memory")
 
 

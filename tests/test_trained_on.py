@@ -144,7 +144,7 @@ def test_test_texts_that_were_learned_are_counted(place: Path, capsys: pytest.Ca
 def test_a_stack_knows_its_texts(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As its networks do."""
     monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)
-    adapted(place, "--seeds", "2", "--ensemble", "mean", "--selection", "none")
+    adapted(place, "--seeds", "2", "--ensemble", "--selection", "none")
     stack = load_stack(place / "run" / "bundle")
     assert known_texts(stack, cats().train.texts).number == 60
     assert not changed_data(stack, "cats", cats().text_hashes())

@@ -63,7 +63,6 @@ _HOMES = {
     "fit_data": "commands.fit.command",
     "generate": "generation.generate",
     "import_model": "commands.import_.command",
-    "interpolate": "finetuning.ensemble",
     "load": "interop.load",
     "load_task": "tasks.load",
     "load_tokenizer": "tokenizer.load",
@@ -136,7 +135,6 @@ if TYPE_CHECKING:
     from warmstart.experiment.config import RaceConfig as RaceConfig
     from warmstart.experiment.fit_result import FitResult as FitResult
     from warmstart.finetuning.config import FineTuneConfig as FineTuneConfig
-    from warmstart.finetuning.ensemble import interpolate as interpolate
     from warmstart.finetuning.schemes import SchemeOptions as SchemeOptions
     from warmstart.generation.generate import generate as generate
     from warmstart.generation.sampling import GenerateConfig as GenerateConfig

@@ -58,7 +58,7 @@ def adapt_result(accuracies: Mapping[str, float], seeds: int = 3, labels: int = 
     budgets = {seed: LabelBudget(task, np.arange(labels - 20), np.arange(20), seed) for seed in range(seeds)}
     return AdaptResult(
         task, comparison, cast("Any", {name: tuple(runs)}), {row.name: (scores,) * seeds for row in comparison.rows},
-        audit(task), 60, budgets, method=name,
+        audit(task), 60, budgets,
     )  # fmt: skip
 
 

@@ -6,11 +6,10 @@ is chosen among methods; each has one learning rate; and every training run is a
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -18,13 +17,13 @@ from tyro.conf import Positional, arg
 
 from warmstart.baselines import baselines_for
 from warmstart.baselines.simple import collapsed
-from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput, result_key
+from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
 from warmstart.data.audit import audit
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
 from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult, TeachingResult
+from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
 from warmstart.experiment.estimate import estimate_sweep
 from warmstart.experiment.execution import baseline_within, score_trial
 from warmstart.experiment.inputs import print_audit
@@ -33,19 +32,15 @@ from warmstart.experiment.trial import Method, Trial
 from warmstart.finetuning.calibration import calibrate
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.ensemble import (
-    STACKABLE,
-    FoldSoups,
     average_probabilities,
-    average_weights,
     check_ensemble,
     seconds_per_text,
 )
 from warmstart.finetuning.estimate import cost_sentence
 from warmstart.finetuning.finetune import check_patience, head_config_for
 from warmstart.finetuning.inputs import EncodedTask
-from warmstart.finetuning.runs import DISTILLED, PRETRAINED, SCRATCH, TEACHER
+from warmstart.finetuning.runs import PRETRAINED, SCRATCH
 from warmstart.finetuning.selection import BudgetedRun, fine_tune_within
-from warmstart.finetuning.teacher import Lesson, TeacherChoice, TeacherConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord
@@ -88,10 +83,9 @@ class AdaptConfig(Config):
     calibration_fraction: float = Field(0.0, ge=0, lt=1)
     """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
     give a guarantee; of a task of answers 0 means a half"""
-    ensemble: Advanced[Literal["none", "mean", "soup"]] = "none"
-    """all seeds as one model, saved if it is no worse than a single seed on the texts that choose: the mean of their probabilities
-    (a stack), or one network with the mean of their weights (a soup); with --labels all seeds then learn from those of the first"""
-    distil: Advanced[Annotated[TeacherConfig, arg(name="")]] = TeacherConfig()
+    ensemble: Advanced[bool] = False
+    """all seeds as one model, a stack with the mean of their predictions, saved if it is no worse than a single seed on the texts
+    that choose; with --labels all seeds then learn from those of the first"""
     drop_leaks: bool = False
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
@@ -106,11 +100,6 @@ class AdaptConfig(Config):
     """answers: probability with which that error rate is guaranteed"""
 
     @property
-    def one_draw(self) -> bool:
-        """Whether all seeds learn from the same labels, even if ``labels`` are drawn."""
-        return self.ensemble != "none" or self.distil.teacher is not None
-
-    @property
     def chosen_selection(self) -> SelectionName:
         """What chooses the settings, by name."""
         return selection_or_default(self.selection, self.labels)
@@ -119,19 +108,14 @@ class AdaptConfig(Config):
 def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[int, LabelBudget]:
     """The labels that each seed may look at, beside those ``set_apart``; with ``--labels`` each draws its own.
 
-    So the intervals also cover other choices of texts. With ``one_draw`` all have the labels and the folds of the first. Raises
+    So the intervals also cover other choices of texts. With ``ensemble`` all have the labels and the folds of the first. Raises
     ``ConfigError`` or ``DataError`` if the labels cannot choose.
     """
     labels, seeds = config.labels and config.labels - set_apart, range(config.seed, config.seed + config.seeds)
-    if config.ensemble != "none":
-        check_ensemble(config.ensemble, task.type, config.seeds, chooses=config.chosen_selection != "none")
-    if config.distil.teacher and config.chosen_selection == "none":
-        raise ConfigError(
-            "--teacher needs texts that choose, because a teacher can make a student worse; use --selection holdout or "
-            "cross-validation"
-        )
+    if config.ensemble:
+        check_ensemble(task.type, config.seeds)
     try:
-        draws = {seed: config.seed if config.one_draw else seed for seed in seeds}
+        draws = {seed: config.seed if config.ensemble else seed for seed in seeds}
         budgets = {seed: label_budget(task, labels, config.chosen_selection, draws[seed]).for_seed(seed) for seed in seeds}
         if config.chosen_selection != "none" or config.baselines:
             for budget in budgets.values():
@@ -149,12 +133,8 @@ def compare_methods(
     budgets: Mapping[int, LabelBudget],
     config: AdaptConfig,
     asks: tuple[ScoringRun, Run],
-    lesson: Lesson | None = None,
 ) -> AdaptResult:
-    """Run every method within the budget of each seed; ``asks`` is who scores, and the run that keeps what is trained.
-
-    With a ``lesson`` the pretrained model also learns from its teacher, and the texts that choose say which of both is saved.
-    """
+    """Run every method within the budget of each seed; ``asks`` is who scores, and the run that keeps what is trained."""
     task, first = budgets[config.seed].whole, budgets[config.seed].task
     swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
     encoded = EncodedTask.of(task, swapped, bundle.tokenizer)
@@ -163,16 +143,13 @@ def compare_methods(
     audited = print_audit(audited, {config.model: bundle}, task.name)
     _print_head_swap(bundle.model, swapped)
     trials = _Trials(bundle, budgets, config, asks)
-    taught = replace(encoded, soft=lesson.soft_texts(swapped, bundle.tokenizer, task)) if lesson else encoded
-    trials.add_networks(encoded, taught, lesson)
-    teaching = trials.teaching(lesson) if lesson else None
-    method = DISTILLED if teaching and teaching.choice.kept else PRETRAINED
-    ensemble = trials.ensemble(method) if config.ensemble != "none" else None
+    trials.add_networks(encoded)
+    ensemble = trials.ensemble() if config.ensemble else None
     if config.baselines:
         trials.add_baselines()
     return AdaptResult(
         task=first,
-        comparison=trials.table(method),
+        comparison=trials.table(),
         runs=trials.runs,
         scores={name: tuple(one.scores for one in found) for name, found in trials.scored.items()},
         audit=audited,
@@ -180,9 +157,7 @@ def compare_methods(
         budgets=budgets,
         selection=config.chosen_selection,
         ledger=read_ledger(task),
-        method=method,
         ensemble=ensemble,
-        teaching=teaching,
     )
 
 
@@ -199,35 +174,25 @@ class _Trials:
         self.context = context.model_copy(update={"held": HeldTask.of(self.task), "scoring": scoring})
         self.runs = dict[str, tuple[BudgetedRun, ...]]()
         self.scored = dict[str, tuple[ScoredPredictions, ...]]()
-        self._methods = dict[str, tuple[Method, EncodedTask]]()
-        self._folds = defaultdict[str, FoldSoups](FoldSoups)
+        self._methods = dict[str, Method]()
         self._notes = dict[str, list[str]]()
 
-    def add_networks(self, encoded: EncodedTask, taught: EncodedTask, lesson: Lesson | None) -> None:
-        """Of each seed the pretrained one, also ``taught``, and one from scratch: a frozen backbone would stay random there."""
+    def add_networks(self, encoded: EncodedTask) -> None:
+        """Of each seed the pretrained one, and one from scratch: a frozen backbone would stay random there."""
+        self.encoded = encoded
         scheme, digest = self.config.tune.scheme, model_digest(self.config.model)
         given = Method(name=scheme, family="adapted", scheme=scheme, backbone=self.config.model, backbone_digest=digest)
-        self._methods[PRETRAINED] = given, encoded
-        if lesson:
-            teacher = result_key(lesson.teacher.digest, lesson.config)
-            self._methods[DISTILLED] = given.model_copy(update={"name": DISTILLED, "teacher": teacher}), taught
+        self._methods[PRETRAINED] = given
         if self.config.scratch:
-            self._methods[SCRATCH] = given.model_copy(update={"name": SCRATCH, "family": "scratch", "scheme": ""}), encoded
-        reads = {method.id: texts for method, texts in self._methods.values()}
-        planned = [self._trial(method, seed) for method, _ in self._methods.values() for seed in self.budgets]
+            self._methods[SCRATCH] = given.model_copy(update={"name": SCRATCH, "family": "scratch", "scheme": ""})
+        planned = [self._trial(method, seed) for method in self._methods.values() for seed in self.budgets]
         if len(self.budgets) > 1:
-            of = estimate_sweep(planned, self.config.tune, 1, self.task.name, lambda one: (self.bundle, reads[one.method.id]))
+            of = estimate_sweep(planned, self.config.tune, 1, self.task.name, lambda _: (self.bundle, encoded))
             console.print(cost_sentence(f"{len(planned)} runs", of.seconds, of.memory))
-        events = events_folder(self.config.out, wanted=self.config.tensorboard)
+        kept = {"run": self.run, "events": events_folder(self.config.out, wanted=self.config.tensorboard)}
         for name in self._methods:
-            watch = self._folds[name].add if self.config.ensemble != "none" and name != SCRATCH else None
-            kept = {"watch": watch, "run": self.run, "events": events}
             found = [self._trained(name, seed, kept) for seed in self.budgets]
             self.runs[name], self.scored[name] = zip(*found, strict=True)
-
-    def add(self, method: Method, predictions: Any, choosing: Any = None) -> None:
-        """A single model, by its predictions for the test texts, and for those that choose."""
-        self.scored[method.name] = (self._scored(self._trial(method, self.config.seed), predictions, choosing),)
 
     def add_baselines(self) -> None:
         """What needs no network."""
@@ -236,7 +201,7 @@ class _Trials:
 
     def _add_baseline(self, method: Method) -> None:
         """One of them, fitted once if all seeds have the same labels."""
-        drawn = self.config.labels is not None and not self.config.one_draw
+        drawn = self.config.labels is not None and not self.config.ensemble
         trials = [self._trial(method, seed) for seed in (self.budgets if drawn else [self.config.seed])]
         runs = [run for _, run, _ in (baseline_within(trial, self.context) for trial in trials)]
         self.scored[method.name] = tuple(
@@ -244,45 +209,26 @@ class _Trials:
         )
         self._notes[method.name] = [run.note for run in runs]
 
-    def teaching(self, lesson: Lesson) -> TeachingResult:
-        """The teacher beside the student without and with it; the teacher's predictions for the test texts are scored."""
-        teacher, texts, budget = lesson.teacher, self.task.test.texts, self.first
-        method = Method(name=TEACHER, family="baseline", backbone_digest=teacher.digest)
-        self.add(method, teacher.predict(texts))
-        without, taught = ([run.choosing for run in self.runs[name]] for name in (PRETRAINED, DISTILLED))
-        choice = TeacherChoice.of(budget, without, taught, teacher.learned(budget))
-        student = Bundle(self.runs[DISTILLED][0].final.model, self.bundle.tokenizer, self.task.labels)
-        costs = {
-            TEACHER: (teacher.parameters, teacher.seconds(texts)),
-            PRETRAINED: (parameter_counts(student.model)["total"], seconds_per_text(student, texts)),
-        }
-        return TeachingResult(choice, lesson.record(choice.learned), teacher.own_labels, costs)
-
-    def ensemble(self, name: str) -> EnsembleResult:
-        """What all seeds of a method predict together, scored."""
-        (method, encoded), runs, wanted = self._methods[name], self.runs[name], self.config.ensemble
+    def ensemble(self) -> EnsembleResult:
+        """What all seeds of the pretrained model predict together, scored."""
+        runs = self.runs[PRETRAINED]
         networks = [self._network(run) for run in runs]
-        models = [average_weights(encoded, self.first, networks, self._folds[name])]
-        if encoded.task.type in STACKABLE:
-            models.insert(0, average_probabilities(encoded, self.first, runs, networks))
+        mean = average_probabilities(self.encoded, self.first, runs, networks)
+        method = self._methods[PRETRAINED].model_copy(update={"name": mean.name, "family": "stack", "scheme": ""})
+        self.scored[mean.name] = (self._scored(self._trial(method, self.config.seed), mean.test_predictions, mean.choosing),)
         seconds = seconds_per_text(networks[0], self.task.test.texts)
-        for one in models:
-            self.add(
-                method.model_copy(update={"name": one.name, "family": "stack", "scheme": ""}), one.test_predictions, one.choosing
-            )
-        return EnsembleResult(wanted, tuple(models), parameter_counts(networks[0].model)["total"], seconds)
+        return EnsembleResult(mean, parameter_counts(networks[0].model)["total"], seconds)
 
-    def table(self, first: str) -> MethodTable:
-        """All methods, the one that is saved first."""
-        names = [first, *(name for name in self.scored if name != first)]
-        return MethodTable(self.task.metric, tuple(map(self._row, names)), rival=SCRATCH)
+    def table(self) -> MethodTable:
+        """All methods, the pretrained one first."""
+        return MethodTable(self.task.metric, tuple(map(self._row, self.scored)), rival=SCRATCH)
 
     def _trial(self, method: Method, seed: int) -> Trial:
         config = self.config
         return Trial(
             method=method,
             seed=seed,
-            draw=config.seed if config.one_draw else None,
+            draw=config.seed if config.ensemble else None,
             learning_rates=(config.tune.train.learning_rate,) if method.fine_tunes else (),
             labels=config.labels and len(self.budgets[seed]),
             selection=config.chosen_selection,
@@ -290,10 +236,10 @@ class _Trials:
         )
 
     def _trained(self, name: str, seed: int, kept: Mapping[str, Any]) -> tuple[BudgetedRun, ScoredPredictions]:
-        (method, encoded), title = self._methods[name], f"{name}, seed {seed}"
+        method, title = self._methods[name], f"{name}, seed {seed}"
         trial, scratch = self._trial(method, seed), method.family == "scratch"
         choice, settings = replace(selection_settings(trial), title=title, **kept), trial_settings(trial, self.context)
-        run = fine_tune_within(self.bundle, encoded, self.budgets[seed], settings, choice, scratch=scratch)
+        run = fine_tune_within(self.bundle, self.encoded, self.budgets[seed], settings, choice, scratch=scratch)
         test = self._scored(trial, run.final.test_predictions, run.choosing)
         console.print(f"{title}: {self.task.metric} {percent(test.score)} in {run.seconds:.0f} s")
         return run, test
@@ -343,9 +289,8 @@ def adapted_bundle(
         test=ScoresRecord.of(result.best_scores.to_dict()),
         validation=result.validation_scores,
         chosen=bool(result.caution_of_choice),
-        budget=(*result.label_findings, *result.model_findings),
+        budget=(*result.label_findings, *result.ensemble_findings),
         comparison=ComparisonRecord.of(result.comparison, [*result.one_split_caution, *result.ledger.findings]),
-        teacher=result.teaching.record if result.teaching and result.teaching.choice.kept else None,
         provenance=provenance(),
     )
     kept = result.averaged

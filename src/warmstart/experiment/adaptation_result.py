@@ -12,10 +12,10 @@ import numpy as np
 from warmstart.data.budget import LabelBudget, SelectionName, labels_sentence
 from warmstart.data.test_ledger import LedgerSummary
 from warmstart.experiment.confidence_result import CONFIDENCE_LEVEL, ConfidenceResult
-from warmstart.finetuning.runs import DISTILLED, PRETRAINED, TEACHER, best_run
+from warmstart.finetuning.runs import PRETRAINED, best_run
 from warmstart.notebook import Shown
 from warmstart.stats.abstention import smallest_guarantee
-from warmstart.stats.formatting import percent, percent_value, time_span
+from warmstart.stats.formatting import percent, time_span
 from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 
 if TYPE_CHECKING:
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     from warmstart.data.task import Task
     from warmstart.finetuning.ensemble import Averaged
     from warmstart.finetuning.selection import BudgetedRun
-    from warmstart.finetuning.teacher import TeacherChoice
-    from warmstart.model.history import TeacherRecord
     from warmstart.stats.comparison import MethodTable, PairedComparison
     from warmstart.stats.scores import Scores
 
 ENSEMBLE_HEADER = ("model", "on the texts that choose", "on the test texts", "parameters", "milliseconds per text")
-TEACHING_HEADER = ("model", "on the test texts", "parameters", "milliseconds per text")
 
 
 @dataclass(frozen=True)
@@ -56,12 +53,8 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     """of the saved run; None before it is saved, and for tasks without one label per text"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
     """how often the test split was scored"""
-    method: str = PRETRAINED
-    """the trained method that is saved"""
     ensemble: EnsembleResult | None = None
     """all seeds as one model, if that was wanted"""
-    teaching: TeachingResult | None = None
-    """what a teacher changed, if there was one"""
 
     @property
     def best(self) -> BudgetedRun:
@@ -69,7 +62,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
         The first one if no text chooses, or if every seed drew its own labels: to choose among draws would look at all of these.
         """
-        return self.runs[self.method][0] if self.drawn else best_run(self.runs, self.method)
+        return self.runs[PRETRAINED][0] if self.drawn else best_run(self.runs)
 
     @property
     def averaged(self) -> Averaged | None:
@@ -106,7 +99,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
         No test text chose, so they are right for this model; but a seed that is lucky on validation is lucky on the test texts too.
         """
-        if self.drawn or self.averaged or self.selection == "none" or len(self.runs[self.method]) < 2:
+        if self.drawn or self.averaged or self.selection == "none" or len(self.runs[PRETRAINED]) < 2:
             return []
         best = "These figures are those of the saved model, whose seed did best on the texts that choose"
         return [f"{best}; another seed would do worse on average."]
@@ -126,12 +119,12 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     @property
     def label_findings(self) -> list[str]:
         """What the labels of a run are for, and what choosing cost."""
-        budget, runs = self.budgets[next(iter(self.budgets))], self.runs[self.method]
-        baselines = "the settings of baselines" if {row.name for row in self.comparison.rows} - {*self.runs, TEACHER} else ""
+        budget, runs = self.budgets[next(iter(self.budgets))], self.runs[PRETRAINED]
+        baselines = "the settings of baselines" if {row.name for row in self.comparison.rows} - {*self.runs} else ""
         found = [labels_sentence(budget, self.selection, baselines)]
         if self.selection == "cross-validation":
             spent, whole = (float(np.mean([getattr(run, name) for run in runs])) for name in ("selection_seconds", "seconds"))
-            found.append(f"Cross-validation took {time_span(spent)} of the {time_span(whole)} of a {self.method} run.")
+            found.append(f"Cross-validation took {time_span(spent)} of the {time_span(whole)} of a {PRETRAINED} run.")
         if self.set_apart:
             least = percent(smallest_guarantee(self.set_apart, CONFIDENCE_LEVEL))
             found.append(f"{self.set_apart:,} further labels choose nothing; they can guarantee no error rate below {least}.")
@@ -139,8 +132,8 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
     @property
     def _single_scores(self) -> tuple[float, ...]:
-        """Of the seeds of the saved method, on the texts that choose."""
-        return self.validation_scores.get(self.method, ())
+        """Of the pretrained seeds, on the texts that choose."""
+        return self.validation_scores.get(PRETRAINED, ())
 
     @property
     def ensemble_findings(self) -> list[str]:
@@ -148,23 +141,18 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
         return [self.ensemble.sentence(self._single_scores, self.task.metric)] if self.ensemble else []
 
     @property
-    def model_findings(self) -> list[str]:
-        """What the texts that choose say of the teacher, and of all seeds as one model."""
-        return [*(self.teaching.findings if self.teaching else ()), *self.ensemble_findings]
-
-    @property
     def best_scores(self) -> Scores:
         """The test scores of the saved model."""
         if self.averaged:
             return self.scores[self.averaged.name][0]
-        pairs = zip(self.runs[self.method], self.scores[self.method], strict=True)
+        pairs = zip(self.runs[PRETRAINED], self.scores[PRETRAINED], strict=True)
         return next(scores for run, scores in pairs if run is self.best)
 
     @cached_property
     def transfer(self) -> PairedComparison | None:
         """The pretrained model against the strongest method without pretraining; the p-value is that of the whole comparison."""
-        others = {DISTILLED, TEACHER, *(one.name for one in (self.ensemble.models if self.ensemble else ()))}
-        return next((pair for pair in self.comparison.compared() if pair.names[1] not in others), None)
+        mean = self.ensemble.mean.name if self.ensemble else ""
+        return next((pair for pair in self.comparison.compared() if pair.names[1] != mean), None)
 
     @property
     def one_split(self) -> bool:
@@ -179,8 +167,8 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
     @property
     def notes(self) -> list[str]:
-        """What the intervals leave out, what the labels were for, teacher and ensemble, and how often the test split was scored."""
-        return [*self.one_split_caution, *self.label_findings, *self.model_findings, *self.ledger.findings]
+        """What the intervals leave out, what the labels were for, the ensemble, and how often the test split was scored."""
+        return [*self.one_split_caution, *self.label_findings, *self.ensemble_findings, *self.ledger.findings]
 
     @property
     def findings(self) -> list[str]:
@@ -194,20 +182,16 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
         """Single seeds and all seeds as one model, side by side, under ``ENSEMBLE_HEADER``; empty if that was not wanted."""
         if self.ensemble is None:
             return []
-        single = ("single seeds, mean", self.method, self._single_scores, (self.ensemble.parameters, self.ensemble.seconds))
-        rows = [single, *((one.name, one.name, (one.score,), (one.parameters, one.seconds)) for one in self.ensemble.models)]
+        single, mean = (self.ensemble.parameters, self.ensemble.seconds), self.ensemble.mean
+        rows = [
+            ("single seeds, mean", PRETRAINED, self._single_scores, single),
+            (mean.name, mean.name, (mean.score,), (mean.parameters, mean.seconds)),
+        ]
 
         def chosen_by(scores: tuple[float, ...]) -> str:
             return percent(float(np.mean(scores))) if scores and not np.isnan(scores).any() else "-"
 
         return [(name, chosen_by(scores), *self._tested(row, costs)) for name, row, scores, costs in rows]
-
-    @property
-    def teaching_rows(self) -> list[tuple[str, ...]]:
-        """Teacher and student under ``TEACHING_HEADER``; empty without a teacher."""
-        costs = self.teaching.costs if self.teaching else {}
-        rows = {"teacher": TEACHER, "student without it": PRETRAINED, "student with it": DISTILLED} if costs else {}
-        return [(name, *self._tested(row, costs.get(row, costs[PRETRAINED]))) for name, row in rows.items()]
 
     def _tested(self, name: str, costs: tuple[float, float]) -> tuple[str, str, str]:
         """The test score of a row of the comparison, with its parameters, and its milliseconds for a text."""
@@ -225,7 +209,6 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
             "validation": {name: [*scores] for name, scores in self.validation_scores.items()},
             "best_seed": self.best.seed,
             "ensemble": self.ensemble_rows,
-            "teacher": self.teaching_rows,
             "test_split": self.ledger.to_dict(),
             "audit": [{"severity": finding.severity, "sentence": finding.sentence} for finding in self.audit.findings()],
             "confidence": self.confidence.to_dict() if self.confidence else None,
@@ -236,60 +219,23 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 class EnsembleResult:
     """All seeds as one model, and what a single seed costs beside it."""
 
-    wanted: str
-    models: tuple[Averaged, ...]
+    mean: Averaged
     parameters: int
     """of a single seed"""
     seconds: float
     """of a single seed for a text"""
 
-    @property
-    def asked(self) -> Averaged:
-        """The one to save, if it is no worse."""
-        return next(one for one in self.models if one.kind == self.wanted)
-
     def kept(self, singles: Sequence[float]) -> Averaged | None:
         """The one to save; None if it scores below the mean of ``singles``, the scores of single seeds on the texts that choose."""
-        return None if len(singles) and self.asked.score < float(np.mean(singles)) else self.asked
+        return None if len(singles) and self.mean.score < float(np.mean(singles)) else self.mean
 
     def sentence(self, singles: Sequence[float], metric: str) -> str:
         """What was found on the texts that choose, and whether it is saved."""
-        name = self.asked.name
+        name = self.mean.name
         if not len(singles):
             return f"The {name} is saved: no label chooses."
         single, kept = percent(float(np.mean(singles))), "saved" if self.kept(singles) else "not saved"
         return (
-            f"On the texts that choose, the {name} scores {percent(self.asked.score)} {metric}, and single seeds {single} on "
+            f"On the texts that choose, the {name} scores {percent(self.mean.score)} {metric}, and single seeds {single} on "
             f"average; it is {kept}."
         )
-
-
-@dataclass(frozen=True)
-class TeachingResult:
-    """What a teacher changed."""
-
-    choice: TeacherChoice
-    record: TeacherRecord
-    """of the saved model's history, if it is kept"""
-    own_labels: int | None
-    """labelled texts that it learned from, if its history says so"""
-    costs: Mapping[str, tuple[float, float]]
-    """of the teacher, and of the student: parameters, and seconds for a text"""
-
-    @property
-    def findings(self) -> list[str]:
-        """What the texts that choose say, and what they cannot know."""
-        choice = self.choice
-        found = (
-            f"With the teacher the student labels {percent(choice.taught)} of the texts that choose correctly, without it "
-            f"{percent(choice.without)} (standard error of the difference: {percent_value(choice.error)} points); the one "
-            f"{'with' if choice.kept else 'without'} the teacher is saved."
-        )
-        why = {
-            "others": "The teacher learned from none of these texts.",
-            "these": "The teacher learned from these texts too, which flatters it, so the gain had to exceed one standard error.",
-            "unknown": "Whether the teacher learned from these texts is unknown, so the gain had to exceed one standard error.",
-        }
-        unknown = choice.learned == "unknown" and self.own_labels
-        more = f"The {self.own_labels:,} labelled texts that the teacher learned from are not counted above." if unknown else ""
-        return [found, why[choice.learned], *([more] if more else [])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +45,15 @@ def _distributed() -> Any:
 
 def spread_calls(
     function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], backend: str, *, jobs: int
-) -> Iterator[tuple[int, Any]]:
+) -> Generator[tuple[int, Any], None, None]:
     """(number of the call, what it returns), as they come. Raises what a call raises; ``ModelError`` if a worker was killed.
 
     ``processes`` with one job is this process; a cluster has as many workers as it has.
     """
     if backend == PROCESSES:
-        return in_workers(function, calls, jobs, ModelError)
-    return _on_dask(function, calls, backend)
+        yield from in_workers(function, calls, jobs, ModelError)
+    else:
+        yield from _on_dask(function, calls, backend)
 
 
 def _elsewhere(folder: str, i: int, function: Callable[..., Any], call: tuple[Any, ...]) -> tuple[int, Any]:

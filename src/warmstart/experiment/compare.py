@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from warmstart.baselines.simple import constant_score
-from warmstart.data.budget import label_budget
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, ModelError, suggest
 from warmstart.experiment.choice import TRANSFER
@@ -24,13 +23,12 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.draws import MAJORITY_LABEL
-from warmstart.experiment.ranking import RankedMethod, Ranking, rank_method
+from warmstart.experiment.ranking import Ranking
 from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.store import read_predictions
-from warmstart.experiment.student import no_student
-from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep, with_student
-from warmstart.experiment.trial import STUDENT, Method, SweepRuns
+from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
+from warmstart.experiment.trial import Method, SweepRuns
 from warmstart.finetuning.schemes import SCHEMES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -114,13 +112,7 @@ class FinishedTrials:
     def fit(self, name: str, comparison: Comparison) -> Refit:
         """Fit a method once more, with its first seed. Raises ``ModelError`` if it ignores the texts."""
         recommended = name == RECOMMENDED
-        if name == STUDENT and comparison.student is None:
-            drawn = self.labels if self.sweep.config.labels else None
-            reason = no_student(self.sweep.config, self.sweep.budget(drawn), self.sweep.methods)
-            reason = reason or "the time was too short, or the stack is no better than one network on the texts that choose"
-            raise ModelError(f"there is no student to save: {reason}; name another method with --save")
-        named = comparison.student if name == STUDENT else comparison.recommended if recommended else None
-        method = named.method if named else named_method(name, self.sweep.methods)
+        method = comparison.recommended.method if recommended else named_method(name, self.sweep.methods)
         if method.name == MAJORITY_LABEL:
             raise ModelError(
                 f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
@@ -142,14 +134,10 @@ def named_method(name: str, methods: Sequence[Method]) -> Method:
     return known[name]
 
 
-def check_save(config: RaceConfig, task: Task, methods: Sequence[Method]) -> None:
-    """Raise ``ConfigError`` for a ``--save`` that this race cannot meet, before its first trial."""
-    if config.save == STUDENT:
-        labels = config.numbers_of_labels[-1]
-        if reason := no_student(config, label_budget(task, labels, config.selection_with(labels), config.seed), methods):
-            raise ConfigError(f"--save {STUDENT}: this race has no student: {reason}; name another method")
-    elif config.save not in (None, RECOMMENDED):
-        named_method(config.save, methods)
+def check_save(save: str | None, methods: Sequence[Method]) -> None:
+    """Raise ``ConfigError`` for a ``--save`` that names no method of this race, before its first trial."""
+    if save not in (None, RECOMMENDED):
+        named_method(save, methods)
 
 
 def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
@@ -169,7 +157,7 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
     if given and not len(given.test):
         raise DataError("methods are compared on test texts, but the task has none; hold some out, or use ws.fit, which needs none")
     sweep = open_sweep(with_frozen(config, given), given)
-    check_save(sweep.config, sweep.task, sweep.methods)
+    check_save(sweep.config.save, sweep.methods)
     runs = dict[int, SweepRuns]()
     for labels in config.numbers_of_labels:
         if len(config.labels) > 1:
@@ -178,17 +166,7 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
     rankings = {labels: sweep.rank(found) for labels, found in runs.items()}
     curve = _curve(sweep, rankings) if len(rankings) > 1 else None
     largest = curve.largest if curve else max(rankings)
-    runs[largest] = with_student(sweep, runs[largest])
-    found = _compared(sweep, rankings[largest], largest)
-    return replace(
-        found, curve=curve, trials=FinishedTrials(sweep, runs, largest), student=_student(runs[largest], rankings[largest])
-    )
-
-
-def _student(runs: SweepRuns, ranking: Ranking) -> RankedMethod | None:
-    """The network that the stack taught; None if there is none, or the stack is not ranked."""
-    found = rank_method(runs.student[0].method, runs) if runs.student else None
-    return found if any(one.method.combines for one in ranking.methods) else None
+    return replace(_compared(sweep, rankings[largest], largest), curve=curve, trials=FinishedTrials(sweep, runs, largest))
 
 
 def _compared(sweep: Sweep, ranking: Ranking, labels: int) -> Comparison:

@@ -38,7 +38,6 @@ from warmstart.experiment.choice import (
 )
 from warmstart.experiment.draws import Draws
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE, Recommendation, seconds_with_pretraining
-from warmstart.json_output import plain
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, detection_limit
 from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
@@ -47,7 +46,6 @@ from warmstart.stats.formatting import (
     percent,
     percent_interval,
     percent_range,
-    percent_value,
     points,
     points_interval,
     sentence_case,
@@ -110,8 +108,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     """the methods at several numbers of labels, of which ``labels`` is the largest"""
     trials: FinishedTrials | None = field(default=None, repr=False, compare=False)
     """what it was made of; None if that is not at hand"""
-    student: RankedMethod | None = None
-    """the network that the stack taught; it is not among the methods that are compared"""
 
     @property
     def table(self) -> pl.DataFrame:
@@ -250,7 +246,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         """The recommendation first, then the scores behind it, then what a reader should know about them."""
         first = self._choice_of_draws() if self.ranking.drawn else self._recommendation()
         others = [
-            *self._one_network(),
             *self._labels_and_choice(),
             *self._better_on_test(),
             *self._failed_runs(),
@@ -302,37 +297,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             *draws.held_back,
             *draws.cheapest,
         ]
-
-    @property
-    def taught_by(self) -> RankedMethod | None:
-        """The stack that taught the student, with its trial alone; None without a student."""
-        stack = next((one for one in self.ranking.methods if one.method.combines), None)
-        return stack.with_seeds({*self.student.seeds}) if self.student and stack else None
-
-    @property
-    def _gap_of_student(self) -> Difference | None:
-        """Its test score less that of the stack that taught it."""
-        one, other = self.student, self.taught_by
-        return paired_difference(one.test_scores, other.test_scores) if one and other else None
-
-    @property
-    def student_costs(self) -> str:
-        """What the student loses against its stack on the test texts, as a sentence; empty if that may be nothing."""
-        if not (gap := self._gap_of_student) or not gap.high < 0:
-            return ""
-        lost = f"{percent_value(-gap.mean)} points against the stack ({percent_range(-gap.high, -gap.low)})"
-        return f"A single network costs {lost}."
-
-    def _one_network(self) -> list[str]:
-        """The network that the stack taught beside it, on the test texts."""
-        if not (self.student and (gap := self._gap_of_student)):
-            return []
-        kept = (
-            f"One network can replace the stack (`--save {self.student.name}`): taught by that of the first seed, it reaches "
-            f"{with_ends(self.interval(self.student), percent_interval)} on the test texts, against this stack "
-            f"{with_ends(gap, points_interval)}."
-        )
-        return [self.student_costs or kept]
 
     def _labels_and_choice(self) -> list[str]:
         """What the labels were for, and what choosing cost."""
@@ -440,7 +404,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "methods": self._method_rows(),
             "against_best": self._difference_rows(),
             "test_split": self.ledger.to_dict(),
-            "student": plain(self._row_of(self.student)) if self.student else None,
         }
 
     def _method_rows(self) -> list[dict[str, Any]]:

@@ -73,8 +73,8 @@ class RaceConfig(Config):
     target: Advanced[float | None] = Field(None, gt=0, lt=1)
     """with several numbers of labels, a score to reach; default: half the error of the best method at the largest of them"""
     save: str | None = None
-    """save a method as a model, OUT/bundle: recommended, its name in the table, such as stack, or student, the network that the
-    stack taught. It is fitted again with the first seed: one more fit of each network in it"""
+    """save a method as a model, OUT/bundle: recommended, or its name in the table, such as stack. It is fitted again with the
+    first seed: one more fit of each network in it"""
     resample: Advanced[bool] = False
     """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
     out: Effectless[str] = "runs/race"

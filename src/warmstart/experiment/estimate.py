@@ -104,12 +104,12 @@ def estimate_sweep(
 
     ``prepare`` loads the backbone of a trial, and the texts as it reads them.
     """
-    estimators, costs, once = dict[tuple[str, str], Estimator](), dict[Place, RunCost](), dict[tuple[str, str], float]()
+    estimators, costs, once = dict[str, Estimator](), dict[Place, RunCost](), dict[str, float]()
     for trial in trials:
         method, place = trial.method, _place(trial)
         if not method.fine_tunes or place in costs:
             continue
-        if (read := (method.backbone, method.teacher)) not in estimators:
+        if (read := method.backbone) not in estimators:
             estimators[read] = Estimator(*prepare(trial), tune)
         estimator = estimators[read]
         budget = label_budget(estimator.encoded.task, trial.labels, trial.selection, trial.seed)

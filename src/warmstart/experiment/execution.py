@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,6 @@ from warmstart.experiment.store import (
 from warmstart.experiment.trial import Method, Trial, TrialResult
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import FineTuneResult
-from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
@@ -112,10 +111,8 @@ def outcome(result: TrialResult) -> str:
     return f"{percent(result.score)} in {result.seconds:.1f} s{', collapsed' if result.collapsed else ''}"
 
 
-def run_trial(trial: Trial, context: SweepContext, taught: Callable[[], EncodedTask] | None = None) -> TrialResult | None:
+def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
     """Run one trial and keep its result; None after the deadline. Any process that sees the files can run it.
-
-    ``taught`` gives the texts of a student, with those that its teacher labels.
 
     A trial that diverges has the result of the constant prediction. Raises ``ModelError``, which names the trial, if the model does
     not fit.
@@ -126,7 +123,7 @@ def run_trial(trial: Trial, context: SweepContext, taught: Callable[[], EncodedT
         if context.threads:
             torch.set_num_threads(context.threads)
         try:
-            result, predictions = _fine_tune(trial, context, taught) if trial.method.fine_tunes else _run_baseline(trial, context)
+            result, predictions = _fine_tune(trial, context) if trial.method.fine_tunes else _run_baseline(trial, context)
         except DivergedError:
             result, predictions = _diverged(trial, context)
         except ModelError as error:
@@ -248,17 +245,14 @@ def _diverged(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPr
     return replace(result, collapsed=True, diverged=True, diverged_rates=trial.learning_rates), predictions
 
 
-def _fine_tune(
-    trial: Trial, context: SweepContext, taught: Callable[[], EncodedTask] | None = None
-) -> tuple[TrialResult, TrialPredictions]:
+def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPredictions]:
     bundle, shared, encoded = prepared(trial, context)
     budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
-    texts = taught() if taught else encoded
     with track_peak_memory(pick_device()) as peak:
         started = time.perf_counter()
         scratch = trial.method.family == "scratch"
-        done = fine_tune_within(bundle, texts, budget, config, choice, scratch=scratch)
+        done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
         seconds, saved = time.perf_counter() - started, features.seconds_saved
     test = done.choosing[:0] if done.final.test_predictions is None else done.final.test_predictions
     made = TrialPredictions(test[:0] if done.choosing is None else done.choosing, test)

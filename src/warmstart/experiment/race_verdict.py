@@ -25,7 +25,6 @@ from warmstart.runs.verdict import (
     failures,
     label_command,
     row_of,
-    score_words,
     steps_after,
     use_sentence,
 )
@@ -51,7 +50,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
         headline_of(result),
         rows,
         len(result.ranking.methods) - len(rows),
-        tuple(filter(None, [NOT_CLEAR * unclear, *_no_time(result), *_one_network(result), other])),
+        tuple(filter(None, [NOT_CLEAR * unclear, *_no_time(result), other])),
         mistakes,
         fails,
         steps_after(saved, *_steps(result, folder, config, kept=bool(saved))),
@@ -131,14 +130,6 @@ def _no_time(result: Comparison) -> Iterator[str]:
         yield f"The time was too short for {first_of(missing, SHOWN_METHODS)}."
 
 
-def _one_network(result: Comparison) -> Iterator[str]:
-    """The network that the stack taught, where the stack is recommended."""
-    if result.student and result.taught_by and result.recommended.method.combines:
-        own, stack = (score_words(result.task.metric, one.test_scores.scores[0]) for one in (result.student, result.taught_by))
-        kept = f"One network, taught by the stack of the first seed, gets {own}, where that one gets {stack}."
-        yield result.student_costs or kept
-
-
 def _steps(result: Comparison, folder: Path | None, config: Config | None, *, kept: bool) -> Iterator[NextStep]:
     """To go on with what is missing, to keep the model, and to label more."""
     task = shlex.quote(str(getattr(config, "task", "TASK")))
@@ -147,7 +138,5 @@ def _steps(result: Comparison, folder: Path | None, config: Config | None, *, ke
         yield NextStep("race", "Go on with the methods that had no time", again)
     if result.recommended.name != MAJORITY_LABEL and not kept:
         yield NextStep("race", "Keep it as a model", f"{again} --save recommended")
-        if result.recommended.method.combines and result.student and not result.student_costs:
-            yield NextStep("race", "Keep one network in its place", f"{again} --save {result.student.name}")
     if result.task.single_label:
         yield NextStep("label", "Label more", label_command(str(getattr(config, "task", "task.yaml")), result.task))

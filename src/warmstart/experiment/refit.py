@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +21,8 @@ from warmstart.experiment.execution import baseline_within, constant_of
 from warmstart.experiment.inputs import prepared, trial_budget
 from warmstart.experiment.stack import trials_in
 from warmstart.experiment.store import SweepContext, TrialPredictions, read_predictions, trial_settings
-from warmstart.experiment.student import stack_record, with_stack
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.calibration import fitted_calibration
-from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.model.bundle import Bundle
@@ -94,24 +91,13 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     calibration = fitted_calibration(budget, scored.choosing if len(scored.choosing) else None) if labelled else None
     record = _record(trial, runs.results[trial], context)
     record = record.model_copy(update={"budget": (*record.budget, *([chosen] if chosen else []))})
-    taught = taught_by_stack(runs, context) if runs.student and trial == runs.student[0] else None
-    if taught:
-        record = record.model_copy(update={"teacher": stack_record(taught)})
     model: Bundle | Stack | FittedBaseline
-    stacked = method.combines
-    model = refit_stack(trial, runs, context) if stacked else _fitted(trial, runs.results[trial], context, taught)
+    model = refit_stack(trial, runs, context) if method.combines else _fitted(trial, runs.results[trial], context)
     if isinstance(model, FittedBaseline):
         model = Stack((Member(method.name, model),), budget.task.type, budget.task.labels)
     model = replace(model, history=(*model.history, record), calibration=calibration)
     found = uncalibrated_predictions(model, budget.whole.test.texts) if len(budget.whole.test) else scored.test
     return Refit(model, trial, _difference(found, scored.test), chosen)
-
-
-def taught_by_stack(runs: SweepRuns, context: SweepContext) -> EncodedTask:
-    """The texts of the student, with those that its teacher labels, which is fitted again unless its labels are kept."""
-    assert runs.student
-    trial, stack = runs.student
-    return with_stack(trial, partial(refit_stack, stack, runs, context), context)
 
 
 def refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
@@ -127,14 +113,14 @@ def refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
     return Stack(tuple(members), task.type, task.labels)
 
 
-def _fitted(trial: Trial, result: TrialResult, context: SweepContext, taught: EncodedTask | None = None) -> Bundle | FittedBaseline:
-    """The model of a trial, of a student by ``taught``; of one that diverged, the constant prediction that stands for it."""
+def _fitted(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle | FittedBaseline:
+    """The model of a trial; of one that diverged, the constant prediction that stands for it."""
     if result.diverged:
         trial = constant_of(trial, context)
     threads = torch.get_num_threads()
     torch.set_num_threads(result.threads or threads)
     try:
-        return _fit_network(trial, result, context, taught) if trial.method.fine_tunes else _fit_baseline(trial, result, context)
+        return _fit_network(trial, result, context) if trial.method.fine_tunes else _fit_baseline(trial, result, context)
     finally:
         torch.set_num_threads(threads)
 
@@ -155,10 +141,9 @@ def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> F
     return replace(baseline, known=KnownTexts.of(vectors, learned.labels, learned.units, len(budget.task.labels)))
 
 
-def _fit_network(trial: Trial, result: TrialResult, context: SweepContext, taught: EncodedTask | None) -> Bundle:
+def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle:
     """One fit, of as many steps as the trial's last one."""
     bundle, _, encoded = prepared(trial, context)
-    encoded = taught or encoded
     budget, scratch = trial_budget(trial, context), trial.method.family == "scratch"
     config = trial_settings(trial, context).at_learning_rate(result.learning_rate)
     choice = SelectionSettings(trial.selection, (result.learning_rate,), choose=True)

@@ -25,7 +25,7 @@ from warmstart.data.task import Task
 from warmstart.data.test_ledger import ScoredMethod, ScoringRun
 from warmstart.errors import ConfigError
 from warmstart.experiment.backends import PROCESSES
-from warmstart.experiment.trial import STUDENT, SweepRuns, Trial, TrialResult, described_settings
+from warmstart.experiment.trial import SweepRuns, Trial, TrialResult, described_settings
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.runs.state import TRIALS
@@ -177,7 +177,7 @@ def _what_counts(trial: Trial, context: SweepContext) -> tuple[Trial, SweepConte
     method = trial.method
     name = "" if method.fine_tunes else method.scheme or method.name
     unread: dict[str, Any] = {"tune": FineTuneConfig()} if method.family == "baseline" else {}
-    if not method.combines and not method.teacher and not (name in BASELINES and BASELINES[name].reads_pool):
+    if not method.combines and not (name in BASELINES and BASELINES[name].reads_pool):
         unread["pool_digest"] = ""
     named = {"method": method.model_copy(update={"name": name})}
     return trial.model_copy(update=named), context.model_copy(update=unread)
@@ -190,8 +190,8 @@ def selection_settings(trial: Trial) -> SelectionSettings:
 
 def trial_settings(trial: Trial, context: SweepContext) -> FineTuneConfig:
     """How this trial's model is fine-tuned; of several learning rates, at the first."""
-    changes = {"scheme": trial.method.scheme or "full"} | ({"head_start": "class-means"} if trial.method.name == STUDENT else {})
-    return context.tune.at_learning_rate(trial.learning_rates[0]).model_copy(update=changes)
+    scheme = {"scheme": trial.method.scheme or "full"}
+    return context.tune.at_learning_rate(trial.learning_rates[0]).model_copy(update=scheme)
 
 
 def write_runs_table(sweeps: Iterable[tuple[int, SweepRuns]], folder: Path) -> None:

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +28,8 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.backends import check_backend
 from warmstart.experiment.config import CHEAP_SEEDS, FEW_LABELS, SEEDS, RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
-from warmstart.experiment.execution import outcome, run_stack, run_trial, run_trials
-from warmstart.experiment.inputs import bundle_at, prepared, print_audit, texts_read_before, trial_budget
+from warmstart.experiment.execution import run_stack, run_trials
+from warmstart.experiment.inputs import bundle_at, prepared, print_audit, texts_read_before
 from warmstart.experiment.methods import (
     CONTINUED,
     OWN,
@@ -44,10 +43,8 @@ from warmstart.experiment.methods import (
     with_own_pretraining,
 )
 from warmstart.experiment.ranking import Ranking, rank
-from warmstart.experiment.refit import taught_by_stack
 from warmstart.experiment.stack import trials_of_seed
 from warmstart.experiment.store import HeldTask, SweepContext, find_result, result_file
-from warmstart.experiment.student import no_student, student_trial
 from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
@@ -330,22 +327,6 @@ def run_sweep(sweep: Sweep, labels: int | None, *, racing: bool = False) -> Swee
     scored = [trial for trial in (*trials, *rest) if not trial.chooses_rate and trial.method not in stopped]
     stacks = _stacks(sweep, scored, results) if searched else {}
     return SweepRuns((*trials, *rest, *stacks), results | stacks, stopped)
-
-
-def with_student(sweep: Sweep, runs: SweepRuns) -> SweepRuns:
-    """The same with the network that the stack teaches, if the time allows; where labels are few, and there is a pool."""
-    context = sweep.context
-    stacks = {trial: one for trial, one in runs.results.items() if trial.method.combines}
-    results = {trial: one for trial, one in runs.results.items() if trial not in stacks}
-    student = student_trial(stacks, results, context)
-    if not student or no_student(sweep.config, trial_budget(student[0], context), sweep.methods):
-        return runs
-    trial, runs = student[0], replace(runs, student=student)
-    result = find_result(trial, context) or run_trial(trial, context, partial(taught_by_stack, runs, context))
-    if result is None:
-        return runs
-    console.print(f"The stack taught a network: {trial}: {outcome(result)}")
-    return replace(runs, trials=(*runs.trials, trial), results={**runs.results, trial: result})
 
 
 def _cannot_win(results: Mapping[Trial, TrialResult]) -> tuple[Method, ...]:

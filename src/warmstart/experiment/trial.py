@@ -11,8 +11,6 @@ from warmstart.data.budget import SelectionName
 
 OWN_BACKBONE = "pool"
 """in the place of a backbone: one that is pretrained on the task's own text"""
-STUDENT = "student"
-"""the network that the stack teaches (``experiment/student.py``)"""
 
 
 def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None, selection: str = "") -> str:
@@ -40,8 +38,6 @@ class Method(Config):
     """how many the backbone has"""
     scheme: str = ""
     """how the backbone is adapted"""
-    teacher: str = ""
-    """identifies the model that teaches it, beside the labels"""
     shared_backbone: Effectless[str] = ""
     """the backbone that all methods share, if this one's is that backbone after continued pretraining"""
     continued_pretraining_seconds: Effectless[float] = 0.0
@@ -54,13 +50,13 @@ class Method(Config):
     @property
     def id(self) -> str:
         """Identifies the method in files, whatever it is called: ``adapted/lora/1f5a...``."""
-        return "/".join(part for part in (self.family, self._own, self.teacher[:16], self.backbone_digest[:16]) if part)
+        return "/".join(part for part in (self.family, self._own, self.backbone_digest[:16]) if part)
 
     @property
     def id_over_tasks(self) -> str:
         """The same for every task, although pretraining on the task's own text makes a backbone of its own for each."""
         backbone = OWN_BACKBONE if self.own_pretraining else self.shared_backbone or self.backbone
-        return "/".join(part for part in (self.family, self._own, self.teacher[:16], backbone) if part)
+        return "/".join(part for part in (self.family, self._own, backbone) if part)
 
     @property
     def _own(self) -> str:
@@ -182,8 +178,6 @@ class SweepRuns:
     results: Mapping[Trial, TrialResult]
     stopped: tuple[Method, ...] = ()
     """methods that could no longer win after their first seed, where the time is too short for all"""
-    student: tuple[Trial, Trial] | None = None
-    """the network that a stack teaches, and that stack"""
 
     def of(self, method: Method) -> list[Trial]:
         """All scored trials of a method."""

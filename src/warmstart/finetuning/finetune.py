@@ -267,14 +267,12 @@ def training_inputs(
 ) -> TrainingInputs:
     """The run's inputs; from cached features if the scheme keeps them the same. ``rest`` is (seed, language)."""
     seed, language = rest
-    cached = reads_features(encoded.task, config) and encoded.soft is None
+    cached = reads_features(encoded.task, config)
     inputs = (TrainingInputs.from_features if cached else TrainingInputs.from_texts)(model, encoded, config, seed)
     if scheme.contrast:
         inputs = inputs.with_contrast(model, encoded, config, scheme.contrast, seed)
     if scheme.language_weight:
         inputs = inputs.with_language_loss(model, encoded, require_language_head(language), scheme.language_weight, seed)
-    if encoded.soft:
-        inputs = inputs.with_teacher(model, encoded.soft, (config.train.batch, seed), encoded.pad_id)
     return inputs
 
 
@@ -282,14 +280,11 @@ def run_length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tup
     """The number of steps, and the settings of the loop.
 
     If no budget is named, it is ten epochs, but at least 60 steps (100 for bitfit): few texts need many passes (Mosbach et al.
-    2021); with a teacher, three passes over the pool, but at most 300 steps for that. If no interval is named, each epoch ends
-    with an evaluation, but a run has no more than twenty.
+    2021). If no interval is named, each epoch ends with an evaluation, but a run has no more than twenty.
     """
     mean_tokens = float(np.mean([len(row) for row in encoded.train.rows]) * encoded.train.rows_per_example.mean())
     per_epoch = -(-len(encoded.train) // (config.batch * config.accumulate))
     least = MIN_STEPS * scheme.min_steps_factor
-    if encoded.soft:
-        least = max(least, encoded.soft.least_steps(config.batch * config.accumulate))
     steps = config.count_text_steps(len(encoded.train), mean_tokens, max(DEFAULT_EPOCHS, least / per_epoch))
     every = config.evaluate_every or max(per_epoch, -(-(steps or 0) // MAX_EVALUATIONS))
     weight_decay = config.weight_decay if scheme.weight_decay is None else scheme.weight_decay

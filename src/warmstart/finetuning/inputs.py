@@ -27,8 +27,6 @@ from warmstart.finetuning.losses import (
     ContrastiveLoss,
     LanguageBatch,
     LanguageTask,
-    SoftBatch,
-    SoftTexts,
     TaskLoss,
     class_weights,
     language_batch_loss,
@@ -57,8 +55,6 @@ class EncodedTask:
     pad_id: int
     features: FeatureCache = field(default_factory=FeatureCache)
     """features of frozen backbones, shared by all runs on these texts"""
-    soft: SoftTexts | None = None
-    """texts without labels of which a teacher gave probabilities; None: no teacher"""
 
     @classmethod
     def of(cls, task: Task, model: Model, tokenizer: Tokenizer) -> EncodedTask:
@@ -73,9 +69,8 @@ class EncodedTask:
         return replace(self, task=budget.task, train=chosen[0], validation=chosen[1])
 
     def training_ids(self) -> np.ndarray:
-        """(R,), ascending: the ids of all tokens in batches of the training split and of the pool, padding included."""
-        soft = self.soft.encoded.rows if self.soft else ()
-        return np.unique(np.concatenate([*self.train.rows, *soft, [self.pad_id]]))
+        """(R,), ascending: the ids of all tokens in batches of the training split, padding included."""
+        return np.unique(np.concatenate([*self.train.rows, [self.pad_id]]))
 
     def fold(self, fold: Fold) -> EncodedTask:
         """The texts of a fold of a budget of this task: those that learn, those that choose, and no test texts."""
@@ -186,14 +181,6 @@ class TrainingInputs:
             return factor * language_batch_loss(model, batch) if isinstance(batch, LanguageBatch) else self.loss(batch)
 
         return replace(self, batches=with_language_batches(self.batches, language, model, seed), loss=loss)
-
-    def with_teacher(self, model: Model, soft: SoftTexts, size_and_seed: tuple[int, int], pad_id: int) -> TrainingInputs:
-        """The same, with a teacher's probabilities for texts of the pool beside each batch."""
-
-        def loss(batch: Batch) -> Tensor:
-            return soft.loss(model, batch) if isinstance(batch, SoftBatch) else self.loss(batch)
-
-        return replace(self, batches=soft.follow(self.batches, model, size_and_seed, pad_id), loss=loss)
 
 
 def _task_loss(encoded: EncodedTask, config: FineTuneConfig, model: Model) -> TaskLoss:

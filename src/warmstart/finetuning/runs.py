@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
-PRETRAINED, DISTILLED, SCRATCH = "pretrained", "distilled", "from scratch"
+PRETRAINED, SCRATCH = "pretrained", "from scratch"
 """names of methods in a comparison"""
-TEACHER = "teacher"
-"""name of the model that taught, in a comparison"""
 
 
 class ComparedRun(Protocol):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,6 @@ from warmstart.finetuning.kept import kept_fine_tuning
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.schemes import make_scheme
 from warmstart.model.bundle import Bundle
-from warmstart.model.model import Model
 from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.device import pick_device
 from warmstart.tasks.thresholds import scores_left_out
@@ -51,8 +50,6 @@ class SelectionSettings:
     """with ``none``: the texts are predicted out of fold all the same, to choose between methods"""
     title: str = ""
     """of the progress bars; empty: there are none"""
-    watch: Callable[[int, Model], object] | None = None
-    """is given the number of each fold, from 0, and the network that was trained for it"""
     run: Run = UNKEPT
     """of which each training run is a step, named by its title"""
     events: Path | None = None
@@ -208,8 +205,6 @@ class _Selection:
             name = f", learning rate {rate:g}" * (len(self._rates()) > 1) + f", fold {number} of {len(folds)}" * (len(folds) > 1)
             last, took = self._fit(self.encoded.fold(fold), config, name)
             seconds += took
-            if self.choice.watch:
-                self.choice.watch(number - 1, last.model)
             predictions.append(last.validation_predictions)
             curves.append(last.curve)
         task, choosing = self.budget.task, self.budget.joined(predictions)
@@ -217,10 +212,10 @@ class _Selection:
         return _Tried(choosing, score, tuple(curves), last, seconds)
 
     def _fit(self, part: EncodedTask, config: FineTuneConfig, name: str) -> tuple[FineTuneResult, float]:
-        """The result of one run, and the seconds that it took; the weights of a fold are kept only if somebody looks at them."""
+        """The result of one run, and the seconds that it took, without the weights of a fold."""
         seed, title = self.budget.seed, self.choice.title
         run = FineTuning(part, config, seed, title and title + name, LanguageTask.of(self.bundle), events=self.choice.events)
-        weights = bool(self.choice.watch) or not (name and self.budget.cross_validated)
+        weights = not (name and self.budget.cross_validated)
         make_model = partial(task_model, self.bundle, part.task, config, seed, scratch=self.scratch)
         return kept_fine_tuning(run, make_model, self.choice.run, weights=weights)
 

@@ -201,20 +201,6 @@ class Record(Config):
         return ()
 
 
-class TeacherRecord(Config):
-    """A model whose probabilities for texts without labels were learned beside the labels."""
-
-    path: str
-    digest: str
-    """of its manifest"""
-    texts: int
-    """that it labelled"""
-    weight: float
-    temperature: float
-    learned: str
-    """what it learned from: ``others`` (no text that chose), ``these`` (those that chose, too), or ``unknown``"""
-
-
 class AdaptRecord(Record):
     """``warmstart adapt``, or an estimator."""
 
@@ -233,7 +219,6 @@ class AdaptRecord(Record):
     """whether the saved run was chosen among several for its score on these texts"""
     budget: tuple[str, ...] = ()
     """sentences: what the labels were for, and what choosing cost"""
-    teacher: TeacherRecord | None = None
     comparison: ComparisonRecord | None = None
 
     @property

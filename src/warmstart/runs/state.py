@@ -106,7 +106,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     @property
     def _trials_done(self) -> list[tuple[float, str, float]]:
-        """Those that are planned: a student, without a score that chooses, comes after them."""
+        """Those with a score that chooses."""
         return [one for one in self.trials.values() if one and not math.isnan(one[0])]
 
     @property

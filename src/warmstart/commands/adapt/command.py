@@ -23,7 +23,6 @@ from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.saved import warn_of_other_predictions
 from warmstart.finetuning.schemes import make_scheme
-from warmstart.finetuning.teacher import Lesson, Teacher, teaching_pool
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.after_saving import model_is_saved
@@ -57,7 +56,7 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
         first = budgets[config.seed]  # its labels decide for all seeds
         text = texts_to_read(first, excluded=ready.calibration_texts)
         bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run).bundle
-    result = compare_methods(bundle, budgets, config, (ScoringRun.of(config), ready.run), ready.lesson)
+    result = compare_methods(bundle, budgets, config, (ScoringRun.of(config), ready.run))
     result = replace(result, set_apart=len(ready.calibration_texts or ()))
     return replace(result, confidence=_finish(bundle, result, config, ready))
 
@@ -72,7 +71,6 @@ class _Ready:
     """as it was read: with the texts that are dropped or set apart"""
     budgets: dict[int, LabelBudget]
     calibration_texts: Split | None
-    lesson: Lesson | None
 
 
 def _prepare(config: AdaptConfig) -> _Ready:
@@ -81,18 +79,14 @@ def _prepare(config: AdaptConfig) -> _Ready:
     bundle = load_model(config.model)
     loaded = task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
     check_scheme(bundle, task, config.tune)
-    teacher = Teacher.load(config.distil.teacher, task) if config.distil.teacher else None
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
     task, calibration_texts = split_calibration_texts(task, config.calibration_fraction, config.labels)
     budgets = draw_budgets(task, config, len(calibration_texts or ()))
-    lesson = None
-    if teacher:
-        lesson = Lesson(teacher, teaching_pool(budgets[config.seed], config.distil.pool, calibration_texts), config.distil)
     run = Run.open(config.out, config)
     if (ledger := ledger_file(task)) and os.access(ledger.parent, os.W_OK):
         console.print(f"What is scored on the test texts will be counted in {ledger}.")
-    return _Ready(run, bundle, loaded, budgets, calibration_texts, lesson)
+    return _Ready(run, bundle, loaded, budgets, calibration_texts)
 
 
 def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Ready) -> ConfidenceResult | None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warmstart.config import Config
-from warmstart.experiment.adaptation_result import ENSEMBLE_HEADER, TEACHING_HEADER, AdaptResult
+from warmstart.experiment.adaptation_result import ENSEMBLE_HEADER, AdaptResult
 from warmstart.experiment.confidence_result import THRESHOLD_HEADER, ConfidenceResult
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
-from warmstart.finetuning.runs import curve_rows
+from warmstart.finetuning.runs import PRETRAINED, curve_rows
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.headline import headline
 from warmstart.report.page import Figure, Report, Section, Table, write_report
@@ -65,7 +65,6 @@ def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder
     shown = adapt_view(result, folder, str(getattr(config, "task", "TASK")))
     sections = (
         *shown.sections,
-        *([_teaching_section(result)] if result.teaching else []),
         *([_ensemble_section(result)] if result.ensemble else []),
         *([_confidence_section(result.confidence, result.caution_of_choice)] if result.confidence else []),
         *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
@@ -87,17 +86,17 @@ def adapt_verdict(result: AdaptResult, folder: Path | None = None, task: str = "
     metric, gain = result.task.metric, result.transfer
     texts = len(np.unique(result.task.test.units))
     scores = {row.name: _score(row, metric, texts) for row in result.comparison.ranked()}
-    shown = {name: name for name in scores} | {result.method: THIS_MODEL, MAJORITY_LABEL: "always the most frequent label"}
+    shown = {name: name for name in scores} | {PRETRAINED: THIS_MODEL, MAJORITY_LABEL: "always the most frequent label"}
     rival = gain.names[1] if gain else ""
-    loses = bool(rival) and score_words(metric, scores[rival].value) != score_words(metric, scores[result.method].value)
-    loses = loses and scores[rival].value > scores[result.method].value
-    first = [rival, result.method] if loses else [result.method, rival]
+    loses = bool(rival) and score_words(metric, scores[rival].value) != score_words(metric, scores[PRETRAINED].value)
+    loses = loses and scores[rival].value > scores[PRETRAINED].value
+    first = [rival, PRETRAINED] if loses else [PRETRAINED, rival]
     names = [*filter(None, first), *(name for name in scores if name not in (*first, MAJORITY_LABEL))]
     constant = [name for name in (MAJORITY_LABEL,) if name in scores and name not in first]
     names = [*names[: SHOWN_METHODS - len(constant)], *constant]
     headline = use_sentence(shown[first[0]], metric, scores[first[0]], f"{len(result.task.test):,} test texts")
     if loses:
-        headline = f"{headline[:-1]}, not this model: {score_words(metric, scores[result.method].value)}."
+        headline = f"{headline[:-1]}, not this model: {score_words(metric, scores[PRETRAINED].value)}."
     mistakes, fails = _failures(result)
     race = f"warmstart race {shlex.quote(task)}"
     steps = (
@@ -170,15 +169,8 @@ def comparison_sections(result: AdaptResult, *, findings: bool = True) -> Iterat
     )
 
 
-def _teaching_section(result: AdaptResult) -> Section:
-    """The teacher beside the student without and with it."""
-    assert result.teaching
-    text = f"The teacher labelled {result.teaching.record.texts:,} texts; none is like a labelled or held-out text."
-    return Section("Teacher and student", (text, *result.teaching.findings), (Table(TEACHING_HEADER, result.teaching_rows),))
-
-
 def _ensemble_section(result: AdaptResult) -> Section:
-    """Single seeds, their mean and their soup side by side."""
+    """Single seeds beside the mean of them."""
     return Section("All seeds as one model", tuple(result.ensemble_findings), (Table(ENSEMBLE_HEADER, result.ensemble_rows),))
 
 
