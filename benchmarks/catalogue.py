@@ -138,7 +138,7 @@ TABLES = (
         (ADAPTATION,),
         (
             "warmstart continual runs/wikitext-2 recipes/tasks/trec.yaml recipes/tasks/mr.yaml --labels 500 --seeds 5 "
-            "--text $WARMSTART_DATA/wikitext-2/valid.txt.gz --out runs/tables/continual",
+            "--strategies none --text $WARMSTART_DATA/wikitext-2/valid.txt.gz --out runs/tables/continual",
         ),
         printed,
         needs=("wikitext-2",),

@@ -1,4 +1,4 @@
-"""Several tasks on one backbone, at once or one after another: exact proportions, the papers' formulas, forgetting as published."""
+"""Several tasks on one backbone, at once or one after another: exact proportions, forgetting as published."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ from helpers.results import continual_result
 from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
-from warmstart.commands.continual.command import ContinualConfig, continual
-from warmstart.commands.continual.result import REFERENCES, ContinualResult
+from warmstart.commands.continual import REFERENCES, ContinualConfig, ContinualResult, continual
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
-from warmstart.data.encode import Encoded
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
 from warmstart.finetuning import task_suite
-from warmstart.finetuning.strategies import EwcAnchor, ewc_penalty, fisher_information, sampling_fractions, task_order
+from warmstart.finetuning.strategies import sampling_fractions, task_order
 from warmstart.finetuning.task_suite import TaskSuite, load_tasks
 from warmstart.model.files import load_bundle
-from warmstart.seeding import seed_torch
 from warmstart.stats.forgetting import forgetting_metrics
 from warmstart.stats.splits import THIS_SPLIT
 from warmstart.tasks.load import save_task
@@ -100,7 +97,7 @@ def test_mistakes_are_explained(tmp_path: Path, tokenizer: Tokenizer, capsys: py
         ([lm, one, two, *in_file(train={"evaluate_every": 2})], "remove --accumulate and evaluate_every"),
         ([lm, one], "tasks"),
         ([lm, one, two, "--text", "nowhere.txt"], "there is no text at nowhere.txt"),
-        ([lm, one, two, "--strategies", "repaly"], "unknown strategy 'repaly'; did you mean 'replay'?"),
+        ([lm, one, two, "--strategies", "jiont"], "unknown strategy 'jiont'; did you mean 'joint'?"),
     ]
     for words, message in cases:
         try:
@@ -113,7 +110,7 @@ def test_mistakes_are_explained(tmp_path: Path, tokenizer: Tokenizer, capsys: py
 
 @pytest.mark.parametrize(
     ("strategy", "selection", "said"),
-    [("replay", "none", "all of them learn, and none"), ("joint", "holdout", "19 to learn, 5 to choose.")],
+    [("none", "none", "all of them learn, and none"), ("joint", "holdout", "19 to learn, 5 to choose.")],
 )
 def test_labels_outside_the_budget_change_nothing(
     strategy: str, selection: str, said: str, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
@@ -162,43 +159,6 @@ def test_each_seed_draws_its_own_labels(tmp_path: Path, tokenizer: Tokenizer) ->
         load_tasks(ContinualConfig.build(task_settings(place, labels=200)))
 
 
-def test_fisher_is_the_mean_of_squared_gradients_text_by_text() -> None:
-    """Against a plain loop with the same drawn labels."""
-    model = multitask_model()
-    rows = Encoded(tuple(np.random.default_rng(1).integers(5, 60, (4, 5))), np.zeros(4, dtype=np.int64))
-    fisher = fisher_information(model, 0, rows, 0, seed=3)
-    torch.manual_seed(0)
-    seed_torch(3, "fisher", 0)
-    expected = {name: torch.zeros_like(p) for name, p in model.backbone.named_parameters()}
-    for row in rows.rows:
-        model.zero_grad()
-        logits = model.heads[0](model.backbone(torch.tensor(row)[None], causal=False).last_hidden_state)
-        drawn = torch.multinomial(logits.detach().softmax(dim=-1), 1)[:, 0]
-        torch.nn.functional.cross_entropy(logits, drawn).backward()
-        for name, p in model.backbone.named_parameters():
-            if p.grad is not None:
-                expected[name] += p.grad.square() / 4
-    for name, value in expected.items():
-        torch.testing.assert_close(fisher[name], value)
-
-
-def test_the_ewc_penalty_and_its_gradient() -> None:
-    """strength / 2 sum F (w - w*)^2, over every anchor; at the anchor it is 0."""
-    model = multitask_model()
-    fisher = {name: torch.rand_like(p) for name, p in model.backbone.named_parameters()}
-    anchors = [EwcAnchor.at(model, fisher), EwcAnchor.at(model, fisher)]
-    penalty = ewc_penalty(model, anchors, 10.0)
-    assert penalty().item() == 0
-    with torch.no_grad():
-        for p in model.backbone.parameters():
-            p.add_(0.5)
-    expected = 2 * 5.0 * sum(float((fisher[name] * 0.25).detach().sum()) for name in fisher)
-    assert penalty().item() == pytest.approx(expected, rel=1e-4)
-    penalty().backward()
-    name, p = next(iter(model.backbone.named_parameters()))
-    torch.testing.assert_close(p.grad, 2 * 10.0 * fisher[name] * 0.5, rtol=1e-4, atol=1e-5)
-
-
 def test_forgetting_by_hand() -> None:
     """Three tasks: the first falls from 0.9 to 0.6 by way of 0.95, the second rises from 0.8 to 0.85."""
     metrics = forgetting_metrics([[0.9], [0.95, 0.8], [0.6, 0.85, 0.7]])
@@ -210,7 +170,7 @@ def test_forgetting_by_hand() -> None:
 
 def test_metrics_are_stated_over_seeds_and_texts() -> None:
     """Resample by resample with the same formulas; seeds alone beside them; what was tested stands in one table."""
-    result = continual_result({"none": 0.6, "replay": 0.75})
+    result = continual_result({"none": 0.6, "joint": 0.75})
     metric, run = result.metric("none", "forgetting"), result.runs["none"][2]
     scores = [[float(one[7]) for one in row] for row in run.resampled]
     assert metric.resampled[2][7] == pytest.approx(forgetting_metrics(scores).forgetting)
@@ -223,17 +183,18 @@ def test_metrics_are_stated_over_seeds_and_texts() -> None:
     first = (
         "the score on a fell",
         "the score on b did not change",
-        "Replay is better than no strategy",
+        "Joint training is better than learning in turn",
         "model loss rose",
+        REFERENCES,
         THIS_SPLIT,
     )
     assert all(part in sentence for part, sentence in zip(first, result.findings, strict=True))
     tested = result.tested()
-    assert len(tested) == 2 * 2 + 2 + 2
+    assert len(tested) == 2 + 1 + 2
     assert all(len(row) == len(result.TESTED_HEADER) for row in tested)
-    assert [row[6] for row in tested] == ["yes", "no", "yes", "no", "yes", "no", "yes", "yes"]
-    assert [row[7].split()[-1] for row in tested] == ["points"] * 6 + ["nats"] * 2
-    assert {row[7] for row in continual_result({"none": 0.6, "replay": 0.75}, seeds=1).tested()} == {"-"}
+    assert [row[6] for row in tested] == ["yes", "no", "yes", "yes", "yes"]
+    assert [row[7].split()[-1] for row in tested] == ["points"] * 3 + ["nats"] * 2
+    assert {row[7] for row in continual_result({"none": 0.6, "joint": 0.75}, seeds=1).tested()} == {"-"}
 
 
 def run(inputs: Path, out: str, **changes: object) -> ContinualResult:
@@ -243,14 +204,13 @@ def run(inputs: Path, out: str, **changes: object) -> ContinualResult:
 def test_continual_learning_from_end_to_end(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """Every strategy, every stage, the language-model loss, bundles that share one backbone, JSON and the page."""
     inputs = write_inputs(tmp_path, tokenizer)
-    result = run(inputs, "run", text=str(inputs / "text.txt"), replay_texts=10, fisher_texts=10)
-    assert tuple(result.runs) == ("none", "replay", "ewc"), "the references are asked for"
-    for runs in result.runs.values():
-        assert [len(row) for row in runs[0].scores] == [1, 2]
-        assert len(runs[0].language_losses) == 3
-        assert runs[0].language_losses[0] == result.runs["none"][0].language_losses[0]
-    assert len({runs[0].scores[0] for runs in result.runs.values()}) == 1, "at the first task there is nothing to forget"
-    one, two = (load_bundle(inputs / "run" / "bundles" / "replay" / name).model.backbone.state_dict() for name in ("cats", "who"))
+    result = run(inputs, "run", text=str(inputs / "text.txt"))
+    assert tuple(result.runs) == ("none", "joint", "alone")
+    (first, *_), (joint, *_) = result.runs["none"], result.runs["joint"]
+    assert [len(row) for row in first.scores] == [1, 2]
+    assert len(first.language_losses) == 3
+    assert first.language_losses[0] == joint.language_losses[0]
+    one, two = (load_bundle(inputs / "run" / "bundles" / "none" / name).model.backbone.state_dict() for name in ("cats", "who"))
     assert all(torch.equal(one[name], two[name]) for name in one)
     compared = [sentence for sentence in result.findings if sentence.startswith(("Average over tasks", "Score on each new task"))]
     assert len(compared) == 2
@@ -259,14 +219,6 @@ def test_continual_learning_from_end_to_end(tmp_path: Path, tokenizer: Tokenizer
     assert all(sentence.endswith(".") for sentence in result.findings)
     assert result.findings.count(THIS_SPLIT) == 1
     page = (inputs / "run" / "report.html").read_text()
-    assert all(word in page for word in ("What was forgotten", "Strategy: ewc", "Backward transfer"))
+    assert all(word in page for word in ("What was forgotten", "Strategy: none", "Backward transfer"))
     stored = json.loads((inputs / "run" / "continual.json").read_text())
     assert (stored["tasks"], stored["findings"]) == (["cats", "who"], result.findings)
-
-
-def test_a_strategy_without_strength_is_none(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """No stored texts, or no penalty: the same scores as without a strategy."""
-    inputs = write_inputs(tmp_path, tokenizer)
-    expected = run(inputs, "a", strategies=["none"], seeds=1).runs["none"][0].scores
-    assert run(inputs, "b", strategies=["replay"], replay_texts=0, seeds=1).runs["replay"][0].scores == expected
-    assert run(inputs, "c", strategies=["ewc"], ewc_strength=0.0, seeds=1).runs["ewc"][0].scores == expected

@@ -13,7 +13,7 @@ from helpers.multitask import task_settings, write_inputs
 from helpers.tasks import curve_config, race_config, tune, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
-from warmstart.commands.continual.command import ContinualConfig, continual
+from warmstart.commands.continual import ContinualConfig, continual
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.race.command import race
 from warmstart.data.test_ledger import LedgerSummary, read_ledger

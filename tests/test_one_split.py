@@ -12,7 +12,7 @@ from helpers.curves import curve_of, race_with
 from helpers.races import race_result
 from helpers.results import adapt_result, answers_result, continual_result, report_of
 from warmstart.commands.adapt.page import write_adapt_page, write_answers_page
-from warmstart.commands.continual.page import write_continual_page
+from warmstart.commands.continual import write_continual_page
 from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
 from warmstart.stats.splits import THIS_SPLIT

@@ -135,12 +135,11 @@ def words_of(name: str, place: Path) -> list[str]:
         "ensemble": ["adapt", lm, cats, *short, "--steps", "3", "--labels", "20", "--no-scratch", "--ensemble"],
         "dapt": ["adapt", lm, cats, *short, "--steps", "3", "--scheme", "dapt+full", "--no-scratch", "--no-baselines"],
         "answers": ["adapt", str(place / "writer"), str(place / "places.yaml"), *short, "--epochs", "2", "--scratch-epochs", "2"],
-        "references": ["continual", lm, cats, who, *short, "--epochs", "1", "--strategies", "joint", "alone"],
         "continual": ["continual", lm, cats, who, *short, "--epochs", "1", "--text", str(place / "text.txt")],
     }[name]
 
 
-COMMANDS = ("adapt", "holdout", "ensemble", "dapt", "answers", "references", "continual")
+COMMANDS = ("adapt", "holdout", "ensemble", "dapt", "answers", "continual")
 VARYING = ("second", "provenance", "time", "memory")
 
 

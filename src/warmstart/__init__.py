@@ -22,7 +22,7 @@ _HOMES = {
     "AdaptConfig": "experiment.adaptation",
     "BackboneConfig": "backbone.config",
     "Bundle": "model.bundle",
-    "ContinualConfig": "commands.continual.command",
+    "ContinualConfig": "commands.continual",
     "Cost": "cost.cost",
     "CostConfig": "commands.cost",
     "DoctorConfig": "commands.doctor",
@@ -52,7 +52,7 @@ _HOMES = {
     "WindowSettings": "data.windows",
     "adapt": "commands.adapt.command",
     "audit": "data.audit",
-    "continual": "commands.continual.command",
+    "continual": "commands.continual",
     "estimate_cost": "commands.cost",
     "compare": "experiment.compare",
     "doctor": "commands.doctor",
@@ -99,8 +99,8 @@ if TYPE_CHECKING:
     from warmstart.adapters.insertion import remove_adapters as remove_adapters
     from warmstart.backbone.config import BackboneConfig as BackboneConfig
     from warmstart.commands.adapt.command import adapt as adapt
-    from warmstart.commands.continual.command import ContinualConfig as ContinualConfig
-    from warmstart.commands.continual.command import continual as continual
+    from warmstart.commands.continual import ContinualConfig as ContinualConfig
+    from warmstart.commands.continual import continual as continual
     from warmstart.commands.cost import CostConfig as CostConfig
     from warmstart.commands.cost import estimate_cost as estimate_cost
     from warmstart.commands.doctor import DoctorConfig as DoctorConfig

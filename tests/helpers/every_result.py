@@ -23,7 +23,6 @@ from warmstart.commands.quickstart.page import quickstart_view
 from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
 from warmstart.experiment.estimate import SweepEstimate
-from warmstart.finetuning.strategies import STRATEGIES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.report import page
@@ -88,9 +87,7 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "evaluate --pairs": lambda: run(
             "evaluate", model=str(place / "causal"), pairs=str(place / "pairs.tsv"), out=str(place / "pairs")
         ),
-        "continual": lambda: run(
-            "continual", **task_settings(place, out=str(place / "continual"), text=text, strategies=[*STRATEGIES])
-        ),
+        "continual": lambda: run("continual", **task_settings(place, out=str(place / "continual"), text=text)),
         "answers": lambda: run("adapt", **answers_settings(place)),
         "audit": lambda: run("audit", task=cats),
         "cost": lambda: run("cost", model=lm),

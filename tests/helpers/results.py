@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.tasks import cats
-from warmstart.commands.continual.result import ContinualResult
+from warmstart.commands.continual import ContinualResult
 from warmstart.data.audit import audit
 from warmstart.data.budget import LabelBudget
 from warmstart.experiment.adaptation_result import AdaptResult

@@ -76,7 +76,7 @@ COMMANDS = Registry(
             goes_on=True,
         ),
         "continual": Command(
-            "commands.continual.command",
+            "commands.continual",
             "ContinualConfig",
             "continual",
             "train on tasks one after another, jointly or each alone, and measure what is forgotten",

@@ -18,7 +18,7 @@ from warmstart.data.source import Source
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import DataError
 from warmstart.finetuning.losses import LanguageTask
-from warmstart.finetuning.strategies import STRATEGIES, StrategyOptions
+from warmstart.finetuning.strategies import STRATEGIES
 from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
@@ -36,13 +36,13 @@ HELD_OUT_TOKENS = 40_000
 
 
 def learn_tasks(
-    suite: TaskSuite, options: StrategyOptions, name: str, seed: int, steps: Run, language: PretrainingLoss | None = None
+    suite: TaskSuite, name: str, seed: int, steps: Run, language: PretrainingLoss | None = None
 ) -> tuple[ContinualRun, MultitaskModel]:
     """Learn all tasks of ``suite``, with the labels of this seed, by a strategy: a step of ``steps``, in which each stage is one.
 
     Returns the run and its model, of the last stage.
     """
-    whole = steps.step(f"{name}, seed {seed}", lambda step: _learn(suite, options, (name, seed), step, language))
+    whole = steps.step(f"{name}, seed {seed}", lambda step: _learn(suite, (name, seed), step, language))
     model = suite.new_model(seed)
     model.load_state_dict(whole.pop("weights"))
     run = ContinualRun(seed, **whole)
@@ -51,18 +51,16 @@ def learn_tasks(
     return run, model.eval()
 
 
-def _learn(
-    suite: TaskSuite, options: StrategyOptions, named: tuple[str, int], run: Run, language: PretrainingLoss | None
-) -> dict[str, Any]:
+def _learn(suite: TaskSuite, named: tuple[str, int], run: Run, language: PretrainingLoss | None) -> dict[str, Any]:
     """The fields of a ``ContinualRun`` but its seed, and the weights at the end. ``named`` is (strategy, seed)."""
     name, seed = named
-    strategy, model = STRATEGIES[name](suite, options, seed), suite.new_model(seed)
+    strategy, model = STRATEGIES[name](suite, seed), suite.new_model(seed)
     language = None if strategy.anew else language
     rows, losses, seconds = [], [language.measure(model)] if language else [], 0.0
 
     def learn(tasks: tuple[int, ...], step: Run) -> dict[str, Any]:
-        (batches, steps), penalty = strategy.batches(tasks), strategy.penalty(model)
-        output, _ = suite.at(step.place).train(model, batches, steps, strategy.stream(tasks), validate=tasks, penalty=penalty)
+        batches, steps = strategy.batches(tasks)
+        output, _ = suite.at(step.place).train(model, batches, steps, strategy.stream(tasks), validate=tasks)
         described = f"strategy {name} after {suite.names[tasks[0]] if len(tasks) == 1 else WHOLE}"
         tested = tasks if strategy.anew else range(tasks[-1] + 1)
         scores = [suite.resampled_test(model, task, described, seed) for task in tested]
@@ -76,7 +74,6 @@ def _learn(
         rows.append(stage["tested"])
         seconds += stage["seconds"]
         losses += [stage["loss"]] if language else []
-        strategy.finish_task(model, tasks[-1])
     rows = [[one for row in rows for one in row]] if strategy.anew else rows
     return {
         "weights": model.weights(),

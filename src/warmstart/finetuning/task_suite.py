@@ -110,6 +110,8 @@ class TasksConfig(Config):
     """the first seed"""
     head_dropout: InFile[float] = Field(0.1, ge=0, lt=1)
     """dropout probability of the pooled state"""
+    alpha: InFile[float] = Field(1.0, ge=0, le=1)
+    """joint: how often each task is read, in proportion to its size to this power; 1: by size, 0: all equally often"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
 
 
@@ -244,7 +246,6 @@ class TaskSuite:
         seed: int,
         *,
         validate: Sequence[int],
-        penalty: Callable[[], Tensor] | None = None,
     ) -> tuple[TrainOutput, float | None]:
         """Train ``model`` in place. Keeps the weights of the best mean score of the tasks ``validate``, or the last if none choose.
 
@@ -258,7 +259,6 @@ class TaskSuite:
             seed,
             evaluate=(lambda: {"score": self.validate(model, validate)}) if chosen else None,
             callbacks=[lambda step, metrics: early_stopping.update(step, metrics["score"])],
-            penalty=penalty,
             progress_bar=False,
             more=early_stopping,
         )

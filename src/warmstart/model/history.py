@@ -237,7 +237,7 @@ class ContinualRecord(Record):
 
     type: Literal["continual"] = "continual"
     strategy: str
-    """none, replay, ewc, or joint"""
+    """none (in turn), or joint"""
     tasks: tuple[str, ...]
     """in the order of training"""
     task: TaskRecord

@@ -189,3 +189,21 @@ def _text(mean: float, low: float, high: float) -> str:
 
 def _title(metric: str) -> str:
     return metric.replace("_f1", " F1")
+
+
+def stages_chart(rows: Sequence[tuple[str, int, float, float, float]], stages: Sequence[str]) -> Chart:
+    """Lines from (task, stage, mean, low, high): one per task, from the stage at which it was learned."""
+    names = list(dict.fromkeys(row[0] for row in rows))
+    values = [
+        {"task": name, "stage": stages[stage], "mean": mean, "low": low, "high": high} for name, stage, mean, low, high in rows
+    ]
+    x = alt.X("stage:N", title="after learning", sort=list(stages), axis=alt.Axis(labelAngle=0))
+    scale = alt.Scale(domain=[0, 1])
+    y = alt.Y("mean:Q", title="score", scale=scale, axis=alt.Axis(format=".0%"))
+    base = chart_of(values).encode(x=x, color=coloured("task", names))
+    with_interval = base.transform_filter("isValid(datum.low)")
+    rule = with_interval.mark_rule(strokeWidth=6, opacity=0.2).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
+    shape = alt.Shape("task:N", scale=alt.Scale(domain=names, range=shapes(names)))
+    tooltip = ["task:N", "stage:N", alt.Tooltip("mean:Q", format=".1%")]
+    dots = base.mark_point(filled=True, size=70, opacity=1).encode(y=y, shape=shape, tooltip=tooltip)
+    return finish(rule + base.mark_line(strokeWidth=2).encode(y=y) + dots, 280)

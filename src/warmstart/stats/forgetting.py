@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-JOINT, ALONE = "joint", "alone"
-"""strategies by which no task is learned after another"""
+IN_TURN, JOINT, ALONE = "none", "joint", "alone"
+"""strategies: one task after another with nothing against forgetting, all at once, each on a backbone of its own"""
 WHOLE = "all tasks"
-"""what such a strategy is tested after"""
+"""what joint learning is tested after"""
 
 
 @dataclass(frozen=True)

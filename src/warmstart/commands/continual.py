@@ -1,39 +1,131 @@
-"""The result of learning several tasks: every task after every stage, what was forgotten, and what each strategy brings."""
+"""``continual``: tasks one after another on the same backbone, and what each one does to those before it.
+
+Beside learning in turn stand two references on the same seeds: all tasks learned jointly, and each alone on a backbone of its own.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
+from warmstart.config import Config, Effectless, FileInput
+from warmstart.data.task import Task
 from warmstart.data.test_ledger import LedgerSummary, findings_by_task
+from warmstart.finetuning.continual import PretrainingLoss, learn_tasks
+from warmstart.finetuning.strategies import STRATEGIES
+from warmstart.finetuning.task_suite import MultitaskModel, TasksConfig, TaskSuite, load_tasks
+from warmstart.interop.load import load_model
+from warmstart.model.files import save
+from warmstart.model.history import ContinualRecord, TaskRecord
 from warmstart.notebook import Shown
+from warmstart.report.after_saving import model_is_saved
+from warmstart.report.headline import headline
+from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.score_charts import stages_chart
+from warmstart.report.sections import closing_sections, footer
+from warmstart.runs.run import Run, provenance
 from warmstart.stats.changes import Change, changes_of
 from warmstart.stats.comparison import MethodResult, PairedComparison, compare_pairs, detectable_points
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.forgetting import ALONE, JOINT, WHOLE, ContinualRun, metrics_of_arrays
-from warmstart.stats.formatting import INTERVAL_OVER, percent, points_range, rows_by_source
+from warmstart.stats.forgetting import ALONE, IN_TURN, JOINT, WHOLE, ContinualRun, metrics_of_arrays
+from warmstart.stats.formatting import (
+    INTERVAL_OVER,
+    percent,
+    percent_interval,
+    points_range,
+    rows_by_source,
+    sources_of_interval,
+    with_ends,
+)
 from warmstart.stats.intervals import Interval
 from warmstart.stats.splits import THIS_SPLIT
+from warmstart.system.console import console, print_table
+from warmstart.system.storage import atomic_write
 
-COMPARED = {"average": "Average over tasks at the end", "after_learning": "Score on each new task"}
-"""metrics between 0 and 1, on which strategies are compared; the others lie between -1 and 1"""
-METRICS = ("average", "after_learning", "backward_transfer", "forgetting")
-"""in the order of the table"""
+METRICS = {"average": 0, "after_learning": 0, "backward_transfer": -1, "forgetting": -1}
+"""in the order of the table -> the lowest value that each can have"""
 REFERENCES = (
     "Joint training reads all tasks at once, and training alone gives each its own backbone: no task is learned after another, so "
     "the columns about learning and forgetting are empty."
 )
-NAMES = {"none": "no strategy", JOINT: "joint training", ALONE: "training alone"}
+NAMES = {IN_TURN: "learning in turn", JOINT: "joint training", ALONE: "training alone"}
 """of strategies, in a sentence"""
+EXPLAINED = (
+    "Right after learning: mean over tasks of the score when each had just been learned. Backward transfer: mean over all but the "
+    "last task of (score at the end - score right after learning). Forgetting: mean over them of (best score before the end - "
+    "score at the end). The second column says what the intervals of a row cover."
+)
+TESTED = (
+    "Scores at the end and right after learning, references against learning in turn, and the "
+    "language-model loss at the end and before the first task; significance is corrected for the number of each kind (Holm). "
+    "Smallest detectable: the true difference that a repetition finds significant with 80% power."
+)
+
+
+class ContinualConfig(TasksConfig):
+    """Learn tasks one after another on one backbone, and measure what is forgotten."""
+
+    out: Effectless[str] = "runs/continual"
+    """folder of the run"""
+    text: FileInput[str | None] = None
+    """text that was never trained on, to measure the pretrained language head's loss on after each task"""
+    strategies: Annotated[tuple[Annotated[str, AfterValidator(STRATEGIES.known)], ...], Field(min_length=1)] = tuple(STRATEGIES)
+    """how the tasks are learned; several are compared. In turn: none (nothing is done against forgetting); as references: joint
+    (all tasks at once), alone (each on a backbone of its own)"""
+
+
+def continual(config: ContinualConfig) -> ContinualResult:
+    """Run every strategy with every seed, print, save the best models, write the report; the ``continual`` command."""
+    bundle, tasks = load_model(config.model), load_tasks(config)
+    language = PretrainingLoss(bundle, config.text) if config.text is not None else None
+    run = Run.open(config.out, config)
+    suite, folder = TaskSuite.of(bundle, tasks, config), run.folder
+    seeds = range(config.seed, config.seed + config.seeds)
+    learned = {name: [learn_tasks(suite.within(seed), name, seed, run, language) for seed in seeds] for name in config.strategies}
+    runs = {name: tuple(one for one, _ in found) for name, found in learned.items()}
+    result = ContinualResult(suite.names, runs, suite.finish(), suite.label_findings, suite.one_split)
+    for name, found in learned.items():
+        if not STRATEGIES[name].anew:
+            _save_tasks(suite, tasks, result, (name, [model for _, model in found]), folder / "bundles" / name)
+    with model_is_saved(folder / "bundles"):
+        print_table(f"after {' -> '.join(result.tasks)}", result.table(), result.HEADER)
+        for sentence in result.findings:
+            console.print(sentence)
+        atomic_write(folder / "continual.json", json.dumps(result.to_dict(), indent=1).encode())
+        page = write_continual_page(result, config, folder)
+    console.print(f"bundles: {folder / 'bundles'}\nreport: {page}")
+    return result
+
+
+def _save_tasks(
+    suite: TaskSuite, tasks: Sequence[Task], result: ContinualResult, named: tuple[str, Sequence[MultitaskModel]], folder: Path
+) -> None:
+    """One bundle per task, all on the backbone of the seed to save. ``named`` is the strategy, and its model of each seed."""
+    strategy, models = named
+    runs = result.runs[strategy]
+    best = suite.seed_to_save([run.validation_score for run in runs])
+    for number, task in enumerate(encoded.task for encoded in suite.within(runs[best].seed).encoded):
+        record = ContinualRecord(
+            strategy=strategy,
+            tasks=result.tasks,
+            task=TaskRecord.of(task, tasks[number]),
+            seed=runs[best].seed,
+            scores=runs[best].scores,
+            provenance=provenance(),
+        )
+        save(suite.task_bundle(models[best], number, record), folder / task.name)
 
 
 @dataclass(frozen=True)
-class ContinualResult(Shown, view="commands.continual.page:continual_view"):
+class ContinualResult(Shown, view="commands.continual:continual_view"):
     """The runs of every strategy."""
 
     tasks: tuple[str, ...]
@@ -64,7 +156,7 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
 
     @property
     def base(self) -> str:
-        """The strategy that the others are compared with: the first one that learns the tasks in turn, otherwise ``alone``."""
+        """The strategy that the others are compared with: in turn, otherwise alone, otherwise joint."""
         return min(self.runs, key=lambda strategy: (strategy == JOINT, strategy == ALONE))
 
     def in_turn(self, strategy: str) -> bool:
@@ -105,11 +197,10 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
     def findings(self) -> list[str]:
         """What ``base`` forgets, what each other strategy brings, and what sharing brings each task; ``tested`` has the rest."""
         findings = [
-            change.in_percent(f"With {_named(strategy)}, by the end, the score on {self.tasks[task]}")
-            for (strategy, task), change in self._forgotten().items()
-            if strategy == self.base
+            change.in_percent(f"With {_named(self.base)}, by the end, the score on {task}")
+            for task, change in zip(self.tasks, self._forgotten(), strict=False)
         ]
-        findings += [f"{COMPARED[name]}: {one.sentence}" for (_, name), one in self._compared().items() if name == "average"]
+        findings += [f"Average over tasks at the end: {one.sentence}" for one in self._compared().values()]
         findings += [f"{task}: {one.sentence}" for task, one in zip(self.tasks, self._shared(), strict=False)]
         findings += [
             change.in_nats(f"With {_named(strategy)}, the language-model loss")
@@ -124,15 +215,14 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
     def tested(self) -> list[tuple[str, ...]]:
         """Every change and comparison under ``TESTED_HEADER``; each kind is corrected for its number."""
         rows = list[tuple[str, ...]]()
-        for (strategy, task), one in self._forgotten().items():
+        for task, one in zip(self.tasks, self._forgotten(), strict=False):
             before, after = (percent(score) for score in (one.before, one.after))
             ends = f"{points_range(one.low, one.high)} points"
-            figure = f"score on {self.tasks[task]}"
-            row = (strategy, figure, after, "right after learning", before, ends, _yes(one.sign))
+            row = (self.base, f"score on {task}", after, "right after learning", before, ends, _yes(one.sign))
             rows.append((*row, _points(one.detectable)))
-        for (strategy, name), found in self._compared().items():
-            there, here = (percent(self.interval(each, name).mean) for each in (self.base, strategy))
-            rows.append(_comparison_row((strategy, COMPARED[name].lower(), here, _named(self.base), there), found))
+        for strategy, found in self._compared().items():
+            there, here = (percent(self.interval(each, "average").mean) for each in (self.base, strategy))
+            rows.append(_comparison_row((strategy, "average over tasks at the end", here, _named(self.base), there), found))
         for number, found in enumerate(self._shared()):
             here, there = (percent(self.score(each, -1, number).mean) for each in (JOINT, ALONE))
             rows.append(_comparison_row((JOINT, f"score on {self.tasks[number]}", here, _named(ALONE), there), found))
@@ -143,19 +233,16 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
             rows.append((*row, _detectable(one.detectable, "{:.3f} nats".format)))
         return rows
 
-    def _forgotten(self) -> dict[tuple[str, int], Change]:
-        """(strategy, task) -> each task but the last, right after it was learned and at the end; corrected for their number."""
-        stages = [(strategy, task) for strategy in filter(self.in_turn, self.runs) for task in range(len(self.tasks) - 1)]
-        end = len(self.tasks) - 1
-        pairs = [(self._score(strategy, end, task), self._score(strategy, task, task)) for strategy, task in stages]
-        return dict(zip(stages, changes_of(pairs, "the test texts"), strict=True))
+    def _forgotten(self) -> list[Change]:
+        """Each task but the last, right after it was learned in turn and at the end; corrected for their number."""
+        earlier = range(len(self.tasks) - 1) if self.in_turn(self.base) else ()
+        pairs = [(self._score(self.base, -1, task), self._score(self.base, task, task)) for task in earlier]
+        return [*changes_of(pairs, "the test texts")]
 
-    def _compared(self) -> dict[tuple[str, str], PairedComparison]:
-        """(strategy, metric) -> each strategy but ``base`` against it, where both have it; corrected for their number."""
-        pairs = [(other, name) for other in self.runs if other != self.base for name in COMPARED]
-        pairs = [(other, name) for other, name in pairs if {name} <= {*self._metrics(other)} & {*self._metrics(self.base)}]
-        compared = [(_compared(self.metric(other, name)), _compared(self.metric(self.base, name))) for other, name in pairs]
-        return dict(zip(pairs, compare_pairs(compared), strict=True))
+    def _compared(self) -> dict[str, PairedComparison]:
+        """Strategy -> its average at the end against that of ``base``; corrected for their number."""
+        others, base = [one for one in self.runs if one != self.base], _compared(self.metric(self.base, "average"))
+        return dict(zip(others, compare_pairs([(_compared(self.metric(one, "average")), base) for one in others]), strict=True))
 
     def _shared(self) -> list[PairedComparison]:
         """Each task learned jointly against alone, corrected for their number; empty without both."""
@@ -185,15 +272,15 @@ class ContinualResult(Shown, view="commands.continual.page:continual_view"):
 
     def _metrics(self, strategy: str) -> tuple[str, ...]:
         """The metrics that a strategy has."""
-        return METRICS if self.in_turn(strategy) else METRICS[:1]
+        return tuple(METRICS) if self.in_turn(strategy) else ("average",)
 
     def interval(self, strategy: str, name: str) -> Interval:
         """A metric over seeds and test texts, cut to its range."""
-        return self.metric(strategy, name).over_both.within(_least(name), 1)
+        return self.metric(strategy, name).over_both.within(METRICS[name], 1)
 
     def over_seeds(self, strategy: str, name: str) -> Interval:
         """The same over seeds alone."""
-        return self.metric(strategy, name).over_seeds.within(_least(name), 1)
+        return self.metric(strategy, name).over_seeds.within(METRICS[name], 1)
 
     def table(self) -> list[tuple[str, ...]]:
         """Two rows per strategy: its metrics over seeds and texts, and below them over seeds alone; one row each with one seed."""
@@ -230,11 +317,6 @@ def _comparison_row(named: tuple[str, ...], found: PairedComparison) -> tuple[st
     return (*named, ends, _yes(found.significant), _points(found.difference.detectable(found.comparisons)))
 
 
-def _least(metric: str) -> int:
-    """The lowest value that a metric can have."""
-    return 0 if metric in COMPARED else -1
-
-
 def _yes(significant: int) -> str:
     return "yes" if significant else "no"
 
@@ -252,3 +334,48 @@ def _detectable(size: float | None, write: Callable[[float], str]) -> str:
 def _named(strategy: str) -> str:
     """The strategy in a sentence."""
     return NAMES.get(strategy, strategy)
+
+
+def write_continual_page(result: ContinualResult, config: Config, folder: Path) -> Path:
+    """Write the report; returns its path."""
+    report = Report(
+        _title(result),
+        headline(result.findings[0]),
+        tuple(
+            (f"average at the end, {strategy}", with_ends(result.interval(strategy, "average"), percent_interval))
+            for strategy in result.runs
+        ),
+        (*_sections(result), *closing_sections(config)),
+        f"{footer()} {result.seeds} seed{'' if result.seeds == 1 else 's'}.",
+    )
+    return write_report(report, folder)
+
+
+def continual_view(result: ContinualResult) -> Report:
+    """What a notebook shows: what was forgotten, what was tested, and every task after every stage."""
+    return Report(_title(result), headline(result.findings[0]), (), tuple(_sections(result)))
+
+
+def _title(result: ContinualResult) -> str:
+    return f"Continual learning: {' → '.join(result.tasks)}"
+
+
+def _sections(result: ContinualResult) -> Iterator[Section]:
+    yield Section("What was forgotten", (*result.findings, EXPLAINED), (Table(result.HEADER, result.table()),))
+    yield Section("Everything that was tested", (TESTED,), (Table(result.TESTED_HEADER, result.tested()),))
+    yield from (_strategy_section(result, strategy) for strategy in result.runs)
+
+
+def _strategy_section(result: ContinualResult, strategy: str) -> Section:
+    """The scores of every task after every stage, and the language-model loss."""
+    learned = [(stage, task) for stage, row in enumerate(result.runs[strategy][0].scores) for task in range(len(row))]
+    scores = {(stage, task): result.score(strategy, stage, task) for stage, task in learned}
+    rows = [(result.tasks[task], stage, score.mean, score.low, score.high) for (stage, task), score in scores.items()]
+    losses = " → ".join(f"{loss:.3f}" for loss in result.language_losses(strategy))
+    after = "after each task" if result.in_turn(strategy) else "at the end"
+    text = [f"Language-model loss at the start and {after}, mean over seeds: {losses} nats."] if losses else []
+    over = sources_of_interval(result.seeds, "test texts")
+    caption = f"{strategy}: test score of each task after every stage; mean and 95% interval over {over}."
+    figure = Figure(f"continual-{strategy}", caption, stages_chart(rows, result.stages(strategy)))
+    table = Table(("after learning", INTERVAL_OVER, *result.tasks), result.stage_rows(strategy))
+    return Section(f"Strategy: {strategy}", text, (figure, table))
