@@ -93,7 +93,7 @@ def write_inputs(folder: Path) -> None:
             (place / f"{name}.ndjson").write_text("".join(json.dumps(row(kind, chance)) + "\n" for _ in range(count)))
         manifest = {"name": kind} | {name: f"{name}.ndjson" for name in ("train", "validation", "test")}
         manifest |= {"type": kind} if kind not in ("classification", "other") else {}
-        (place / "task.yaml").write_text(yaml.safe_dump(manifest | ({"source": {"second": "second"}} if kind == "span" else {})))
+        (place / "task.yaml").write_text(yaml.safe_dump(manifest))
         (place / "reads.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": "../text.txt"}))  # enough for dapt
     write_tables(folder)
 
@@ -129,16 +129,14 @@ def row(kind: str, chance: random.Random) -> dict[str, Any]:
     """A sentence of a few words, with a target for one type of task."""
     who, does, what, year = chance.choice(WHO), chance.choice(DOES), chance.choice(WHAT), chance.randint(1900, 1999)
     words = f"{who} {does} the {what}".split()
-    text, later = " ".join(words), WHAT[(WHAT.index(what) + 1) % len(WHAT)]
+    text = " ".join(words)
     tags = ["B-WHO" if word == who else "B-WHAT" if word == what else "O" for word in words]
     rows: dict[str, dict[str, Any]] = {
         "classification": {"text": f"{text} in {year}.", "second": f"{who} {does}", "label": what},
         "other": {"text": f"{text}. {year}", "label": who},
         "multilabel": {"text": f"{text}. {year}", "label": [what, *(["she"] if who == "She" else [])]},
         "regression": {"text": f"{text}. {year}", "label": 100.0 + 10 * WHO.index(who) + DOES.index(does)},
-        "multiple-choice": {"text": f"{who} {does}", "alternatives": [f"the {what}", f"the {later}"], "label": year % 2},
         "tagging": {"text": [*words, "."], "label": [*tags, "O"]},
-        "span": {"text": "what?", "second": f"{text}. It was {year}.", "label": what},
         "answers": {"text": f"Who {does} the {what}?", "label": who},
     }
     return rows[kind]

@@ -96,7 +96,7 @@ def test_without_selection_the_first_seed_is_saved(place: Path) -> None:
     assert "NaN" not in json.dumps(result.to_dict())
 
 
-@pytest.mark.parametrize("type_name", ["multilabel", "span"])
+@pytest.mark.parametrize("type_name", ["multilabel", "tagging"])
 def test_every_task_type_has_a_budget(type_name: str, place: Path) -> None:
     """From the manifest to the report, with the baselines of the type."""
     manifest = write_task(place / type_name, type_name)

@@ -292,7 +292,7 @@ def test_every_head_keeps_its_contract(kind: str, tokenizer: Tokenizer, tmp_path
         assert (after.labels, after.history, after.model.causal) == (before.labels, before.history, before.model.causal)
     model = bundle_with(tokenizer, cases[0]).model
     workload = _workload(CostConfig(train=TrainConfig(batch=3), length=8), model, ObjectiveConfig())
-    assert workload.batch == (4 if kind == "multiple-choice" else 3), "whole questions"
+    assert workload.batch == 3
     assert measured._run("inference", model, workload, TrainConfig()) > 0
     if kind == "embedding":
         with pytest.raises(ModelError, match="an embedding head has no loss"):

@@ -38,7 +38,6 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import swap_head
 from warmstart.runs.made_of import input_hashes
-from warmstart.tasks import TASK_TYPES
 from warmstart.tokenizer.charsmap import compiled_charsmap
 
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "\u2581", "\u2581query", ":", "\u2581a", "b", "c", "\u2581cat", "\u00e9", "1", "/", "2"]
@@ -185,9 +184,6 @@ def test_words_before_every_text_are_in_every_row(tmp_path: Path) -> None:
     windows = encode(tokenizer, ["a cat " * 40], 20, windows=WindowSettings(windows="mean"))
     assert len(windows.rows) > 1
     assert all(row[: len(opening)].tolist() == opening and len(row) <= 20 for row in windows.rows)
-    spans = TASK_TYPES["span"].encode(bundle.model, tokenizer, [("a cat", "the river")])
-    assert spans.rows[0].tolist() == [*opening, *one, end, *other, end]
-    assert spans.rows[0][spans.piece_starts[0][0] :].tolist() == [*other, end]
     labels = Bundle(swap_head(bundle.model, ClassificationHeadConfig(classes=2), 0), tokenizer, ("no", "yes"))
     assert prepare_text(labels, "a cat").words == prepare_text(replace(labels, tokenizer=plain), "a cat").words
     save(bundle, tmp_path / "bundle")

@@ -82,10 +82,9 @@ def fitted(reader: Bundle, kind: str) -> dict[str, Member]:
     task, found = drinks(kind), dict[str, Member]()
     budget = label_budget(task, 45, "holdout", 0)
     for name, baseline in baselines_for(task, pool=True, vectors=True).items():
-        if name != "TF-IDF overlap":
-            one = replace(baseline, candidates=baseline.candidates[:1])
-            run = run_baseline(one, budget, task.test.texts, lambda inputs: embed(reader, inputs).numpy())
-            found[name] = Member(name, fitted_baseline(run, reader), 1.4, 0.7)
+        one = replace(baseline, candidates=baseline.candidates[:1])
+        run = run_baseline(one, budget, task.test.texts, lambda inputs: embed(reader, inputs).numpy())
+        found[name] = Member(name, fitted_baseline(run, reader), 1.4, 0.7)
     return found
 
 

@@ -192,7 +192,7 @@ def test_training_texts_must_be_those_of_a_served_model(server: Server, models: 
     made.close()
     refused = asked(server, "/api/nearest", {"model": "labels", "inputs": ["a"]})
     assert (refused.status_code, "start the server with --texts TASK" in refused.json()["error"]) == (422, True)
-    for name in ("causal", "choice"):
+    for name in ("causal", "tags"):
         assert "has no 'nearest'" in asked(server, "/api/nearest", {"model": name, "inputs": [["a", "b"]]}).json()["error"]
 
 

@@ -48,8 +48,7 @@ TEXTS = ["She holds the cat", "a river", "dogs and cats and " * 12]
 PAIRS = [[one, SENTENCES[i]] for i, one in enumerate(TEXTS)]
 INPUTS: dict[str, list[Any]] = {
     "labels": TEXTS, "lora": PAIRS, "sure": TEXTS, "stack": TEXTS, "many": TEXTS, "number": TEXTS,
-    "choice": [[one, "the river", "the cat"] for one in TEXTS], "tags": [one.split() for one in TEXTS],
-    "span": [["what?", one] for one in SENTENCES], "answers": TEXTS[:2],
+    "tags": [one.split() for one in TEXTS], "answers": TEXTS[:2],
 }  # fmt: skip
 """model -> inputs of its task"""
 
@@ -212,8 +211,7 @@ WRONG: list[tuple[str, Any, int]] = [
     ("predict", {"inputs": A, "model": "../../etc/passwd"}, 404),
     ("predict", {"inputs": A, "model": "causal"}, 422),
     ("predict", {"inputs": [["a", "b", "c"]], "model": "labels"}, 422),
-    ("predict", {"inputs": A, "model": "choice"}, 422),
-    ("predict", {"inputs": [["a", "b", "c", "d"]], "model": "choice"}, 422),
+    ("predict", {"inputs": A, "model": "tags"}, 422),
     ("predict", {"inputs": ["a" * 100_001], "model": "labels"}, 422),
     ("predict", {"inputs": A, "model": "labels", "target_error": 1.5}, 422),
     ("generate", {"model": "masked", "prompt": "a"}, 422),
@@ -361,8 +359,8 @@ OF_TEXTS: dict[str, list[Callable[[str], dict[str, Any]]]] = {
     "predict": [
         lambda text: {"model": "labels", "inputs": [text, ["a", text]]},
         lambda text: {"model": "tags", "inputs": [[text], ["a", text]]},
-        lambda text: {"model": "span", "inputs": [["a", text], [text, "a"]]}, lambda text: {"model": "answers", "inputs": [text]},
-        lambda text: {"model": "choice", "inputs": [[text] * 3]}, lambda text: {"model": "stack", "inputs": [text]},
+        lambda text: {"model": "answers", "inputs": [text]},
+        lambda text: {"model": "stack", "inputs": [text]},
     ],
     "nearest": [lambda text: {"model": "cups", "inputs": [text]}],
     "embed": [lambda text: {"model": "vectors", "texts": [text]}],

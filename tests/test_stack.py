@@ -45,7 +45,6 @@ from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 UNSAVED = {
-    "TF-IDF overlap": "no label is used",
     "commonest tag of each word": "most frequent tag",
     "words and their neighbours": "a linear chain",
 }
@@ -78,7 +77,7 @@ def make_stack(*readouts: float) -> Stack:
     return Stack(members, "classification", ("cat", "dog"), calibration=Calibration(temperature=2.0))
 
 
-LEAST = {"classification": 12, "multilabel": 12, "regression": 5, "span": 1}
+LEAST = {"classification": 12, "multilabel": 12, "regression": 5}
 """so many baselines serve a task type at least; others 2"""
 
 

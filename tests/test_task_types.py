@@ -6,7 +6,6 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.bundles import language_bundle
-from helpers.models import make_backbone
 from helpers.refusals import refused
 from helpers.tasks import rows_of, tune, write_task
 from warmstart.baselines import baselines_for
@@ -39,15 +37,13 @@ from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads import make_head
 from warmstart.heads.per_text import RegressionHeadConfig
 from warmstart.model.files import load_bundle, save
-from warmstart.model.model import Model, fresh_head
 from warmstart.stats.comparison import compare_pairs
 from warmstart.stats.resampling import resample_indices
 from warmstart.tasks import TASK_TYPES, task_type_for, task_type_of
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import predict
-from warmstart.tasks.span import best_span, ends_of, normalised, word_f1
 from warmstart.tasks.tagging import spans_of
-from warmstart.tasks.task_type import HeadSettings, take_predictions
+from warmstart.tasks.task_type import take_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
@@ -137,7 +133,7 @@ def test_baselines_audit_and_samples(name: str, tokenizer: Tokenizer, tmp_path: 
 
 def test_baselines_do_without_words(tmp_path: Path) -> None:
     """Training texts that are all empty leave what takes no learning, and the note says why."""
-    for name, text in (("classification", ""), ("multilabel", ""), ("regression", " "), ("multiple-choice", ("", "", ""))):
+    for name, text in (("classification", ""), ("multilabel", ""), ("regression", " ")):
         task = load_task(write_task(tmp_path / name, name))
         task = task.with_train(Split((text,) * len(task.train), task.train.labels))
         budget = label_budget(task, None, "holdout", 0)
@@ -211,29 +207,13 @@ def test_figures_are_scikit_learns_and_scipys(tmp_path: Path) -> None:
 
 
 def test_targets_by_hand() -> None:
-    """Spans of BIO tags; answers compared as SQuAD compares them; the ends that an answer touches; large numbers."""
+    """Spans of BIO tags; large numbers."""
     assert spans_of(["B-PER", "I-PER", "O", "B-LOC"]) == [(0, 2, "PER"), (3, 4, "LOC")]
     assert spans_of(["I-PER", "B-PER", "I-LOC"]) == [(0, 1, "PER"), (1, 2, "PER"), (2, 3, "LOC")]
     assert spans_of(["NOUN", "VERB", "O"]) == []
-    assert normalised("The  Cat, a dog!") == "cat dog"
-    assert [word_f1(*pair) for pair in (("", ""), ("dog", "cat"), ("the old cat", "cat"))] == pytest.approx([1, 0, 2 / 3])
-    passage = "He was born in 1912, in Paris."
-    year, place = passage.index("1912"), passage.index("in Paris")
-    assert ends_of(passage, (year, year + 4, ())) == (4, 4)
-    assert ends_of(passage, (place, place + 6, ())) == (6, 7)  # a piece of a word takes the whole word
     head = make_head(RegressionHeadConfig(mean=1.7e9, std=10.0), 4, torch.zeros(3, 4))
     loss = head.loss(torch.zeros(1, 1), torch.tensor([1.7e9 + 40], dtype=torch.float64))  # type: ignore[union-attr]
     assert float(loss) == pytest.approx(16), "four spreads away"
-
-
-@given(st.integers(0, 200), st.integers(1, 45))
-def test_the_best_span_is_the_brute_force_one(seed: int, pieces: int) -> None:
-    """Over all pairs of ends in order, at most thirty pieces apart; its share is its part of all of them."""
-    scores = np.random.default_rng(seed).normal(0, 2, (pieces, 2))
-    pairs = {(i, j): scores[i, 0] + scores[j, 1] for i in range(pieces) for j in range(i, min(pieces, i + 30))}
-    first, last, share = best_span(scores)
-    assert pairs[first, last] == max(pairs.values())
-    assert share == pytest.approx(np.exp(max(pairs.values())) / sum(np.exp(list(pairs.values()))))
 
 
 WORDS = st.lists(st.sampled_from(["cat", "dog", "river", "hold", "1912", "qz"]), max_size=30).map(" ".join)
@@ -298,31 +278,10 @@ def test_conll_files_are_read(tmp_path: Path) -> None:
     assert task.train.texts == (("Leeds", "2-1", "3.50", "#"), ("It",))
 
 
-def test_squad_files_are_read(tmp_path: Path) -> None:
-    """All right answers are kept, questions without one are left out."""
-    asked = [
-        {"question": "when?", "answers": [{"answer_start": 12, "text": "1912"}, {"answer_start": 9, "text": "in 1912"}]},
-        {"question": "why?", "answers": []},
-    ]
-    data = {"data": [{"paragraphs": [{"context": f"Found it in 1912.{' Really.' * i}", "qas": asked}]} for i in range(4)]}
-    task = task_from(tmp_path, json.dumps(data), "squad.json", type="span", validation=1)
-    assert task.test.texts[0] == ("when?", "Found it in 1912.")
-    assert task.test.labels[0] == (12, 16, ("1912", "in 1912"))
-    predictions = np.empty(4, dtype=object)
-    predictions[:] = [(2, 3, 1.0)] * 4
-    assert TASK_TYPES["span"].scores(task.test, predictions, task).score("exact") == 1
-
-
 MISTAKES = {
     "regression": ({"label": "much"}, "row 1 of .* must hold a number in 'label', but holds 'much'"),
     "regression, nan": ({"label": "nan"}, "row 1 of .* must hold a number in 'label', but holds 'nan'"),
-    "multiple-choice": ({"label": 5}, "the index of the right one, from 0, but has 2 alternatives and 5"),
-    "multiple-choice, letter": ({"label": "A"}, "the index of the right one, from 0, but has 2 alternatives and 'A'"),
-    "multiple-choice, none": ({"label": None}, "the index of the right one, from 0, but has 2 alternatives and None"),
-    "multiple-choice, alone": ({"alternatives": ["the cat"], "label": 0}, "at least two alternatives"),
     "tagging": ({"label": ["O"]}, "must have one tag per word, but has"),
-    "span": ({"label": "zebra"}, "the passage must contain the answer, but 'zebra' is not in it"),
-    "span, start": ({"start": "x"}, "a whole number in 'start', but holds 'x'"),
     "multilabel": ({"label": []}, "no training example has one"),
     "classification": ({"label": None}, "must have a label, but 4 have none"),
 }
@@ -349,19 +308,14 @@ def test_every_kind_has_a_digest_of_its_own(tmp_path: Path) -> None:
         assert task.digest == load_task(tmp_path / name / "task.yaml").digest != turned.digest, name
 
 
-def test_a_passage_stands_where_the_second_text_of_a_pair_stands(tokenizer: Tokenizer) -> None:
-    """Frame, question, end, passage, end; a backbone with token types reads where the passage begins."""
-    task = SimpleNamespace(type="span", labels=())
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size, token_types=2)
-    model = Model(backbone, fresh_head(TASK_TYPES["span"].head(task, HeadSettings()), backbone, 0), causal=False)  # type: ignore[arg-type]
-    found = TASK_TYPES["span"].encode(model, tokenizer, [("what?", "She holds the cat.")])
+def test_token_types_say_where_the_second_text_of_a_pair_begins(tokenizer: Tokenizer) -> None:
+    """0 for the frame and the first text, 1 from the second text on."""
     pair = encode(tokenizer, [("what?", "She holds the cat.")], 64, typed=True)
-    assert found.rows[0].tolist() == pair.rows[0].tolist()
-    assert found.second_starts is not None
-    assert found.second_starts.tolist() == pair.second_starts.tolist()  # type: ignore[union-attr]
+    assert pair.second_starts is not None
+    first = int(pair.second_starts[0])
     types = pair.batch(np.array([0]), None, 0, causal=False).token_type_ids
     assert types is not None
-    assert types.tolist() == [[0] * int(pair.second_starts[0]) + [1] * (len(pair.rows[0]) - int(pair.second_starts[0]))]  # type: ignore[index]
+    assert types.tolist() == [[0] * first + [1] * (len(pair.rows[0]) - first)]
 
 
 def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -388,7 +342,3 @@ def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: p
     capsys.readouterr()
     assert main(["evaluate", str(tmp_path / "run"), str(other)]) == 2
     assert "fine-tuned for a regression task, but 'multilabel' is a multilabel task" in capsys.readouterr().err
-    choice = load_task(write_task(tmp_path / "multiple-choice", "multiple-choice"))
-    ragged = replace(choice, test=Split((("a", "b", "c", "d"), *choice.test.texts[1:]), choice.test.labels))
-    with pytest.raises(DataError, match="equally many alternatives"):
-        TASK_TYPES["multiple-choice"].head(ragged, HeadSettings())

@@ -16,8 +16,8 @@ from warmstart.finetuning.schemes import SCHEMES
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig, MultipleChoiceHeadConfig, RegressionHeadConfig
-from warmstart.heads.per_token import SpanHeadConfig, TaggingHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig, RegressionHeadConfig
+from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.heads.pooled import POOLINGS
 from warmstart.interop.readback import Readback
 from warmstart.model.bundle import Bundle
@@ -48,9 +48,7 @@ HEAD_CASES: list[HeadConfig] = [
     *(ClassificationHeadConfig(classes=3, pooling=pooling) for pooling in POOLINGS),
     MultilabelHeadConfig(classes=3),
     RegressionHeadConfig(mean=3.0, std=2.0),
-    MultipleChoiceHeadConfig(alternatives=2),
     TaggingHeadConfig(classes=3),
-    SpanHeadConfig(),
     LMHeadConfig(bias=True, transform=True, norm_eps=1e-12),
     ClassificationHeadConfig(classes=3, hidden="tanh"),
     ClassificationHeadConfig(classes=3, normalize=True),

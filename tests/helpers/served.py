@@ -16,8 +16,8 @@ from helpers.mutants import LABELS, bases
 from warmstart.data.task import Split, Task
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.head import HeadConfig
-from warmstart.heads.per_text import MultilabelHeadConfig, MultipleChoiceHeadConfig
-from warmstart.heads.per_token import SpanHeadConfig, TaggingHeadConfig
+from warmstart.heads.per_text import MultilabelHeadConfig
+from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.history import AnswersRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head
@@ -32,10 +32,8 @@ HELD_OUT = tuple((0.3 + i / 300, i % 20 != 0) for i in range(200))
 """confidence and correctness of held-out predictions, of which one in twenty is wrong"""
 HEADS: dict[str, HeadConfig] = {
     "vectors": EmbeddingHeadConfig(),
-    "choice": MultipleChoiceHeadConfig(alternatives=2),
     "many": MultilabelHeadConfig(classes=3),
     "tags": TaggingHeadConfig(classes=3),
-    "span": SpanHeadConfig(),
 }
 
 

@@ -49,15 +49,9 @@ def rows_of(type_name: str, count: int, seed: int) -> list[dict[str, Any]]:
             row["label"] = [name for name in (what, "she") if name != "she" or who == "She"]
         elif type_name == "regression":
             row["label"] = 100.0 + 10 * WHO.index(who) + DOES.index(does)
-        elif type_name == "multiple-choice":
-            right = int(chance.integers(0, 2))
-            offered = [f"the {what}", f"the {WHAT[(WHAT.index(what) + 1) % 4]}"]
-            row |= {"alternatives": offered if right == 0 else offered[::-1], "label": right}
         elif type_name == "tagging":
             words = f"{text[:-1]} .".split()
             row = {"text": words, "label": ["B-WHO" if w in WHO else "B-WHAT" if w in WHAT else "O" for w in words]}
-        elif type_name == "span":
-            row = {"text": "what?", "passage": f"{text} It was {year}.", "label": what}
         rows.append(row)
     return rows
 
@@ -67,7 +61,7 @@ def write_task(folder: Path, type_name: str) -> Path:
     folder.mkdir(parents=True)
     for place, (name, count) in enumerate((("train", 48), ("validation", 16), ("test", 16))):
         (folder / f"{name}.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows_of(type_name, count, place)))
-    source = {"classification": {"second": "second"}, "span": {"second": "passage"}}.get(type_name, {})
+    source = {"second": "second"} if type_name == "classification" else {}
     manifest = {"name": type_name, "type": type_name, "source": source} | {
         name: f"{name}.ndjson" for name in ("train", "validation", "test")
     }

@@ -20,7 +20,7 @@ from warmstart.baselines.classifiers import (
     self_training,
     support_vector_machine,
 )
-from warmstart.baselines.simple import MAJORITY, most_frequent_tags, rows_themselves, tfidf_overlap
+from warmstart.baselines.simple import MAJORITY, most_frequent_tags
 from warmstart.baselines.tagging import tag_chain
 from warmstart.baselines.vectors import (
     NAME_WEIGHTS,
@@ -153,9 +153,6 @@ BASELINES: Registry[Baseline] = Registry(
         ),
         "frozen vectors + neighbours' mean": Baseline(
             standardised, nearest_numbers, ("regression",), "k", NEIGHBOUR_COUNTS, race_only=True, needs_vectors=True
-        ),
-        "TF-IDF overlap": Baseline(
-            tfidf_overlap, rows_themselves, ("multiple-choice",), note="most words in common; no label is used"
         ),
         "commonest tag of each word": Baseline(
             inputs_themselves, most_frequent_tags, ("tagging",), note="unknown words get the most frequent tag of all"

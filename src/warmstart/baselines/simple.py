@@ -1,4 +1,4 @@
-"""The simplest baselines: a constant prediction, the alternative with most words in common, each word's most frequent tag.
+"""The simplest baselines: a constant prediction, each word's most frequent tag.
 
 A run that scores no better than the constant prediction has learned nothing.
 """
@@ -6,12 +6,8 @@ A run that scores no better than the constant prediction has learned nothing.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
-from warmstart.baselines.baseline import Baseline, NoWordsError, Predict, Readable, Reading, Sample, inputs_themselves
+from warmstart.baselines.baseline import Baseline, Predict, Sample, inputs_themselves
 from warmstart.data.task import Split, Task
 from warmstart.stack.readout import ConstantReadout
 from warmstart.stats.scores import Scores
@@ -48,33 +44,6 @@ def constant_score(task: Task) -> float:
 def collapsed(task: Task, scores: Scores) -> bool:
     """Whether a run learned nothing: its test score is no better than that of a constant prediction."""
     return bool(scores.score(task.metric) <= constant_score(task) + COLLAPSE_MARGIN)
-
-
-# Multiple choice by overlap: the alternative that shares most words with the text.
-
-
-def tfidf_overlap(readable: Readable) -> Reading:
-    """Rows are (N, A) cosines of the text's TF-IDF and that of each alternative. Only the weights of words are learned."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer, parts = TfidfVectorizer(sublinear_tf=True), [part for text in readable.inputs for part in text]
-    if not any(map(vectorizer.build_analyzer(), parts)):
-        raise NoWordsError
-    vectorizer.fit(parts)
-
-    def cosines(inputs: Sequence[Any]) -> np.ndarray:
-        found = np.zeros((len(inputs), len(readable.inputs[0]) - 1))
-        for index, text in enumerate(inputs):
-            rows = vectorizer.transform(text)
-            found[index] = (rows[1:] @ rows[0].T).toarray()[:, 0]
-        return found
-
-    return Reading(cosines)
-
-
-def rows_themselves(sample: Sample, setting: float) -> Predict:
-    """Predictions are the rows: nothing is learned from labels."""
-    return lambda rows: rows
 
 
 # Tagging without context: each word gets the tag that it most often has in training.

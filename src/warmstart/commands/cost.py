@@ -7,7 +7,6 @@ weights, so the model may be far larger than the machine.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from dataclasses import replace
@@ -163,9 +162,8 @@ def _workload(config: CostConfig, model: Model, objective: ObjectiveConfig) -> W
     muon = config.train.optimizer == "muon"
     trainable = {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
     average, most = OBJECTIVES[objective.name].target_fractions(objective)
-    together = model.head.rows_per_target if isinstance(model.head, LossHead) else 1
     return Workload(
-        batch=math.ceil(config.train.batch / together) * together,  # whole questions
+        batch=config.train.batch,
         tokens=config.length or model.backbone.config.max_length,
         target_fraction=average,
         max_target_fraction=most,

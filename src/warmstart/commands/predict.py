@@ -54,9 +54,7 @@ class PredictConfig(TableFlags):
     """a file of texts: one per line, or a table with a text column, which is read as the model's training texts were; or a folder
     of files, each of which is a text"""
     second: Advanced[str | None] = None
-    """the column of the table that holds the second texts of pairs, or the passages that the questions are about"""
-    alternatives: Advanced[tuple[str, ...]] = ()
-    """the columns of the table that hold the alternatives to choose from; default: one column of lists, 'alternatives'"""
+    """the column of the table that holds the second texts of pairs"""
     out: Effectless[str | None] = None
     """output file: a table if it ends in .csv or .tsv, of a table with all its columns; lines of JSON if it ends in .jsonl or
     .ndjson; default: standard output"""
@@ -205,7 +203,7 @@ def _source_of(bundle: Bundle | Stack, config: PredictConfig) -> Source | None:
     """The file, which is read as the model's training texts were."""
     if config.file is None:
         return None
-    columns = {name: value for name in ("second", "alternatives") if (value := getattr(config, name))}
+    columns = {"second": config.second} if config.second else {}
     how = reading_alike(reading_of_model(bundle), config.file, {**config.reading, **columns})
     return Source.build({"path": config.file, "document": "file" if Path(config.file).is_dir() else "line", **how})
 

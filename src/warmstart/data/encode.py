@@ -33,17 +33,15 @@ class Encoded:
     """each (T,) int64; every row holds at least its end-of-text token"""
     cut: np.ndarray
     """number of tokens (or pieces) of each row that did not fit; of a text in windows, noted at its first row"""
-    group: int = 1
-    """rows per example; the rows of an example are adjacent"""
     piece_starts: tuple[np.ndarray, ...] = ()
     """for each row, the index of the first token of every piece that fits; empty unless the texts were given in pieces"""
     second_starts: np.ndarray | None = None
     """for each row of a pair, the index at which its second text begins; None for models without token types"""
     windows: np.ndarray | None = None
-    """(N,) rows of each example, if some are windows of longer texts; None: every example has ``group`` rows"""
+    """(N,) rows of each example, if some are windows of longer texts; None: every example has one"""
 
     def __len__(self) -> int:
-        return len(self.rows) // self.group if self.windows is None else len(self.windows)
+        return len(self.rows if self.windows is None else self.windows)
 
     def take(self, indices: np.ndarray) -> Encoded:
         """The examples at ``indices``, in that order."""
@@ -51,7 +49,7 @@ class Encoded:
         piece_starts = tuple(self.piece_starts[row] for row in rows) if self.piece_starts else ()
         second_starts = None if self.second_starts is None else self.second_starts[rows]
         taken = tuple(self.rows[row] for row in rows)
-        return Encoded(taken, self.cut[rows], self.group, piece_starts, second_starts, self.windows_of(indices))
+        return Encoded(taken, self.cut[rows], piece_starts, second_starts, self.windows_of(indices))
 
     def batch(self, indices: np.ndarray, labels: np.ndarray | None, pad_id: int, *, causal: bool) -> Batch:
         """The examples at ``indices`` in one batch; ``labels`` (B,) are their targets."""
@@ -78,12 +76,12 @@ class Encoded:
     @property
     def by_row(self) -> Encoded:
         """Every row as an example of its own."""
-        return replace(self, group=1, windows=None)
+        return replace(self, windows=None)
 
     @cached_property
     def rows_per_example(self) -> np.ndarray:
         """(N,) int64."""
-        return np.full(len(self), self.group) if self.windows is None else self.windows
+        return np.ones(len(self), dtype=np.int64) if self.windows is None else self.windows
 
     @cached_property
     def firsts(self) -> np.ndarray:

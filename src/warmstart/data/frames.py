@@ -49,8 +49,8 @@ def write_texts(texts: Iterable[Any], file: str | Path) -> Path:
     return path
 
 
-def frame_rows(frame: Any, needed: Sequence[str], wanted: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The rows of a frame as plain values: its columns ``needed``, and those of ``wanted`` that it has.
+def frame_rows(frame: Any, needed: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of a frame as plain values: its columns ``needed``.
 
     A name of several columns (``subject+body``) stands for their texts one under the other, as in a file. Numbers of a
     ``ClassLabel`` become names. Raises ``DataError`` for a column that is missing, and for what is no frame.
@@ -61,7 +61,7 @@ def frame_rows(frame: Any, needed: Sequence[str], wanted: Sequence[str] = ()) ->
     parts = {name: [name] if name in names else name.split("+") for name in needed}
     if missing := [part for several in parts.values() for part in several if part not in names]:
         raise DataError(f"the frame has no column '{missing[0]}'; {suggest(missing[0], names)}")
-    chosen = [name for name in dict.fromkeys((*chain(*parts.values()), *wanted)) if name in names]
+    chosen = [*dict.fromkeys(chain(*parts.values()))]
     columns = [_with_names(frame, name, [plain_value(value) for value in frame[name]]) for name in chosen]
     if len({len(column) for column in columns}) > 1:
         raise DataError(

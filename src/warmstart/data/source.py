@@ -82,15 +82,13 @@ class Source(Config):
     text: str = "text"
     """the column of the text, or several that are read one under the other: subject+body"""
     second: str | None = None
-    """the column of the second text, for tasks about pairs, or of the passage that a question is about"""
+    """the column of the second text, for tasks about pairs"""
     label: str = "label"
-    """the column of the label, the number, the tags, the index of the right alternative, or the answer"""
+    """the column of the label, the number, the tags or the answer"""
     group: str | None = None
     """the column that says which texts belong together, such as those of a document or an author"""
     separator: str = Field("|", min_length=1)
     """separates several labels in one column"""
-    alternatives: tuple[str, ...] = ()
-    """the columns of the alternatives to choose from; default: one column 'alternatives' with lists"""
     labels_path: FileInput[str | None] = None
     """a second file whose lines are the labels of the lines of the first"""
     as_label: str | None = None

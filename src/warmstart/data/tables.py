@@ -28,7 +28,7 @@ _ARROW_FILE = b"ARROW1"
 """with which Arrow's other format begins, that of random access"""
 _NAMING_TEXT = "'text: …' in a manifest, or --text-column on the command line"
 
-ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "alternatives", "pieces")
+ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "pieces")
 """settings of a ``Source`` that also hold for the next file of the same kind"""
 
 

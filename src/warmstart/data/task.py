@@ -26,7 +26,7 @@ class Split:
     """Texts and their targets; the task type decides what they are."""
 
     texts: tuple[Any, ...]
-    """strings; pairs of strings; a text and its alternatives; words; or a question and its passage"""
+    """strings; pairs of strings; or words"""
     labels: np.ndarray
     """(N,) int64 indices into the task's ``labels``; (N, C) of 0 and 1; (N,) numbers; (N,) int64 indices of the right alternatives;
     or (N,) objects: the tags of each word as numbers, or (start, end, answers)"""

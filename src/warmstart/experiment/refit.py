@@ -173,7 +173,7 @@ def _predictions(trial: Trial, context: SweepContext) -> TrialPredictions:
     if found is None:
         raise ModelError(
             f"{trial.method.name} cannot be saved: it must be compared with the predictions that were scored, but the run has "
-            "none of them (of tags and spans it never has); `warmstart adapt` fits and saves one network"
+            "none of them (of tags it never has); `warmstart adapt` fits and saves one network"
         )
     return found
 

@@ -134,7 +134,7 @@ class TrialPredictions(NamedTuple):
 def save_result(trial: Trial, context: SweepContext, result: TrialResult, predictions: TrialPredictions) -> None:
     """Write the result of a trial to where ``find_result`` looks for it; before it, its predictions, if they are numbers.
 
-    Those of tags and spans are objects, one per text.
+    Those of tags are objects, one per text.
     """
     file = result_file(trial, context)
     values = {"trial": trial.to_dict()} | asdict(result)

@@ -10,8 +10,8 @@ from warmstart.errors import ModelError
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import Head, HeadConfig
 from warmstart.heads.language_modeling import LMHead
-from warmstart.heads.per_text import ClassificationHead, MultilabelHead, MultipleChoiceHead, RegressionHead
-from warmstart.heads.per_token import SpanHead, TaggingHead
+from warmstart.heads.per_text import ClassificationHead, MultilabelHead, RegressionHead
+from warmstart.heads.per_token import TaggingHead
 from warmstart.registry import Registry
 
 HEADS: Registry[Any] = Registry(
@@ -21,9 +21,7 @@ HEADS: Registry[Any] = Registry(
         "classification": ClassificationHead,
         "multilabel": MultilabelHead,
         "regression": RegressionHead,
-        "multiple-choice": MultipleChoiceHead,
         "tagging": TaggingHead,
-        "span": SpanHead,
         "embedding": EmbeddingHead,
     },
 )

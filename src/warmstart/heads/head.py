@@ -62,9 +62,6 @@ class Head(nn.Module):
 class LossHead(Head):
     """The interface of a head that computes its own loss: of every head but language modeling and embedding."""
 
-    rows_per_target: int = 1
-    """rows of a batch that share one target"""
-
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed loss, a scalar: ``logits`` (B, ...) against ``targets`` (B, ...); ``attention_mask`` (B, T) if per token."""
         raise NotImplementedError

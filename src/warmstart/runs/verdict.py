@@ -36,7 +36,7 @@ SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
 MISTAKE_CHARACTERS = 300
 """of a text"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
-NO_PAGE = ("regression", "multiple-choice", "span")
+NO_PAGE = ("regression",)
 """task types that no page can hold"""
 NO_PAGE_TOKENIZER = b'"Precompiled"'
 """a step of tokenizers that no page can take, in the beginning of their file: that of SentencePiece"""

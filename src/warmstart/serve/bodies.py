@@ -36,7 +36,7 @@ class PredictBody(Body):
     """``POST /api/predict``."""
 
     inputs: Inputs
-    """texts; where the task needs more, lists of them: pairs, words to tag, question and passage, text and alternatives"""
+    """texts; where the task needs more, lists of them: pairs, or words to tag"""
     top: int = Field(3, gt=0, le=100_000)
     """number of labels to give with their probabilities"""
     target_error: float | None = Field(None, gt=0, lt=1)

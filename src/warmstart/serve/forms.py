@@ -56,33 +56,12 @@ class NumberPrediction(AnswerForm):
     """null: the text is blank"""
 
 
-class ChoicePrediction(_Sure):
-    """One of the alternatives that were given."""
-
-    choice: int = Field(ge=0)
-    """its place, from 0"""
-    alternative: str
-    probabilities: list[float]
-    """of all alternatives"""
-
-
 class TagsPrediction(AnswerForm):
     """A tag for each word."""
 
     words: list[str]
     tags: list[str | None]
     """null: the word was not read"""
-
-
-class SpanPrediction(AnswerForm):
-    """The part of a passage that answers a question."""
-
-    answer: str
-    start: int = Field(ge=0)
-    """its first character in the passage"""
-    end: int = Field(ge=0)
-    """the character after its last"""
-    probability: float = Field(ge=0, le=1)
 
 
 class AnswerPrediction(_Sure):
@@ -92,9 +71,7 @@ class AnswerPrediction(_Sure):
     """null: abstained"""
 
 
-Prediction = (
-    LabelPrediction | LabelsPrediction | NumberPrediction | ChoicePrediction | TagsPrediction | SpanPrediction | AnswerPrediction
-)
+Prediction = LabelPrediction | LabelsPrediction | NumberPrediction | TagsPrediction | AnswerPrediction
 """by the task of the model"""
 
 

@@ -19,7 +19,6 @@ from warmstart.finetuning.calibration import threshold_for
 from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import TaskHead
-from warmstart.heads.per_text import MultipleChoiceHeadConfig
 from warmstart.inspection.explanations import check_explainable
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
@@ -159,7 +158,7 @@ class ServedModel:
         """Whether an input is several texts, such as a pair; None for a model that reads both if no record says what it learned."""
         if _FORMS.get(str(self.task_type)) is _TEXT:
             return trained_on_pairs(self.model)
-        return self.task_type in ("multiple-choice", "span")
+        return False
 
     def fits(self, task: Task) -> bool:
         """Whether the model predicts what the texts of a task are labelled with."""
@@ -175,9 +174,6 @@ class ServedModel:
             if not fits(one):
                 raise DataError(f"each input must be {wanted}, but input {number} is {json.dumps(one, ensure_ascii=False)[:80]}")
         require_one_form(inputs)
-        head = None if isinstance(self.model, Stack) else self.model.model.head.config
-        if isinstance(head, MultipleChoiceHeadConfig) and (wrong := {len(one) - 1 for one in inputs} - {head.alternatives}):
-            raise DataError(f"each question must have {head.alternatives} alternatives, but one has {min(wrong)}")
         return [make(one) for one in inputs]
 
     def threshold(self, target_error: float, confidence_level: float) -> Threshold:
@@ -264,9 +260,7 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
     "classification": _TEXT,
     "multilabel": _TEXT,
     "regression": _TEXT,
-    "multiple-choice": ("a list of a text and at least two alternatives", lambda one: _is_list(one, 3), tuple),
     "tagging": ("a list of words", lambda one: _is_list(one, 1), tuple),
-    "span": ("a list of a question and a passage", lambda one: _is_list(one, 2, 2), tuple),
     "answers": ("a question", lambda one: isinstance(one, str), str),
 }
 """task type -> what an input must be, in words and as a test, and the value that the task takes"""

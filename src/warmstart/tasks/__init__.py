@@ -11,9 +11,7 @@ from warmstart.model.history import recorded_task_type
 from warmstart.registry import Registry
 from warmstart.tasks.classification import ClassificationTask
 from warmstart.tasks.multilabel import MultilabelTask
-from warmstart.tasks.multiple_choice import MultipleChoiceTask
 from warmstart.tasks.regression import RegressionTask
-from warmstart.tasks.span import SpanTask
 from warmstart.tasks.tagging import TaggingTask
 from warmstart.tasks.task_type import TaskType
 
@@ -26,9 +24,7 @@ TASK_TYPES: Registry[TaskType] = Registry(
         "classification": ClassificationTask(),
         "multilabel": MultilabelTask(),
         "regression": RegressionTask(),
-        "multiple-choice": MultipleChoiceTask(),
         "tagging": TaggingTask(),
-        "span": SpanTask(),
     },
 )
 """Every task type, by the name that manifests use."""

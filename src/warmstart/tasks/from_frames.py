@@ -17,10 +17,8 @@ from warmstart.data.task_folder import require_task_folder, task_folder
 from warmstart.errors import DataError
 from warmstart.tasks.load import TaskSpec, build_task
 
-_COLUMNS = ("text", "second", "label", "group", "separator", "alternatives")
+_COLUMNS = ("text", "second", "label", "group", "separator")
 """settings that belong to the source of a manifest: they name columns, or say how a cell is read"""
-_ALSO = ("alternatives", "start", "passage")
-"""columns that a task type reads if they are there"""
 _SPLITS = ("train", "validation", "test")
 
 
@@ -73,10 +71,10 @@ def make_task(
 
 
 def _write(file: Path, frame: Any, source: Source, name: str) -> None:
-    """One split; labels of the source's columns, and those that a task type may need."""
-    needed = [column for column in (source.text, source.second, source.label, source.group, *source.alternatives) if column]
+    """One split: the columns of the source."""
+    needed = [column for column in (source.text, source.second, source.label, source.group) if column]
     try:
-        rows = frame_rows(frame, needed, _ALSO)
+        rows = frame_rows(frame, needed)
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
     if not rows:

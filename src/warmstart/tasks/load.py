@@ -62,7 +62,7 @@ class TaskSpec(Config):
     name: str
     """what reports call the task"""
     type: Annotated[str, AfterValidator(_known_type)] = "classification"
-    """the task type: classification, multilabel, regression, multiple-choice, tagging, span or answers"""
+    """the task type: classification, multilabel, regression, tagging or answers"""
     train: tuple[Source, ...]
     """labelled examples to train on"""
     validation: int | float | tuple[Source, ...] | None = None

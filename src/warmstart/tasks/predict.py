@@ -33,9 +33,7 @@ class Predictions(Sequence[dict[str, Any]], Shown, view="report.notebook:predict
     classification   {"label": "tea", "probabilities": {"tea": 0.91, "milk": 0.09}}
     multilabel       {"labels": ["hot", "sweet"], "probabilities": {"hot": 0.8, "sweet": 0.7, "cold": 0.1}}
     regression       {"number": 3.5}
-    multiple-choice  {"choice": 1, "alternative": "the river", "probabilities": [0.2, 0.8]}
     tagging          {"words": ["I", "rub"], "tags": ["PRON", "VERB"]}
-    span             {"answer": "1912", "start": 12, "end": 16, "probability": 0.7}
     generated answer {"answer": "Lisbon", "confidence": 0.8}
     """
 
@@ -48,7 +46,7 @@ class Predictions(Sequence[dict[str, Any]], Shown, view="report.notebook:predict
     ) -> None:
         self._rows, self._cut = list(rows), cut
         self.probabilities = probabilities
-        """(N, C) probabilities, unrounded, columns in the order of the labels (or alternatives); None for types without them"""
+        """(N, C) probabilities, unrounded, columns in the order of the labels; None for types without them"""
         self.typicality = typicality
         """(N,) the share of texts of the model's own classes that are no more typical of these than each input; None: unknown.
         Of texts of its classes at most the share s has a value of at most s; texts of none of them have more of the small ones."""
@@ -89,10 +87,9 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     A single string is one input, as it would be typed on a command line, and gives one dictionary.
 
     Inputs are a list, a column of a table, an array or an iterator: of texts, or pairs of texts if the task is about pairs; of
-    ``(text, *alternatives)`` for multiple choice, tuples of words for tagging, ``(question, passage)`` for spans. Dictionaries hold
-    the ``top`` most probable labels. Other inputs, their number and their order never change a prediction. A model that was trained
-    on a task of type answers answers questions. Raises ``DataError`` for an input that is missing or no text, and ``ModelError``
-    for any other model without a task head.
+    tuples of words for tagging. Dictionaries hold the ``top`` most probable labels. Other inputs, their number and their order
+    never change a prediction. A model that was trained on a task of type answers answers questions. Raises ``DataError`` for an
+    input that is missing or no text, and ``ModelError`` for any other model without a task head.
     """
     inputs = inputs if isinstance(inputs, str) else as_inputs(inputs)
     if isinstance(bundle, Bundle) and bundle.answers_record:

@@ -63,14 +63,6 @@ def list_of(row: TableRow, column: str, source: Source, number: int) -> list[Any
     return list(value)
 
 
-def whole_number(value: Any) -> int | None:
-    """``1``, ``"1"`` and ``"1.0"`` -> 1; None for anything that is not a whole number."""
-    try:
-        return int(float(value)) if float(value).is_integer() else None
-    except (TypeError, ValueError):
-        return None
-
-
 def text_or_pair(row: TableRow, source: Source) -> str | tuple[str, str]:
     """The text of a row; or the pair of texts, if the source names a second column."""
     text = string_of(row, source.text, "text")
