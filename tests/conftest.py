@@ -136,8 +136,8 @@ def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def models_are_checked_here(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A fresh process for each save and export costs seconds; these three hold that it is really started."""
-    started = request.module.__name__.rpartition(".")[2] in ("test_bundle", "test_stack", "test_readback")
+    """A fresh process for each save costs seconds; these two hold that it is really started."""
+    started = request.module.__name__.rpartition(".")[2] in ("test_bundle", "test_stack")
     with nullcontext() if started else checked_here():
         yield
 

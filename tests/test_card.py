@@ -29,7 +29,6 @@ from warmstart.model.history import (
     ContinuedPretrainingRecord,
     DomainRecord,
     FindingRecord,
-    ImportLoraRecord,
     ImportRecord,
     MethodRecord,
     OtherRecord,
@@ -140,7 +139,6 @@ RECORD_CASES: dict[str, Record] = {
     "answers": AnswersRecord(task=TASK, seed=0, max_answer_tokens=5, held_out_answers=((0.5, True), (0.25, False))),
     "continual": ContinualRecord(strategy="none", tasks=("topics", "moods"), task=TASK, seed=0, scores=((0.5,), (0.25, 0.5))),
     "import": ImportRecord(family="gpt2", config={"n_embd": 8}, source="folder", generates=True),
-    "import_lora": ImportLoraRecord(source="folder", lora={"rank": 4}),
     "other": OtherRecord(name="mine", details={"anything": [1, None]}),
 }
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,10 +43,12 @@ from warmstart.interop.families import FAMILIES
 from warmstart.interop.folder import read_tensors, shards_of
 from warmstart.interop.framing import framed
 from warmstart.interop.hub import find_folder
-from warmstart.model.bundle import Bundle
+from warmstart.interop.onnx import TOLERANCE, largest_gap, probe_texts
+from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.tasks import TASK_TYPES
+from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.types import Batch
 
@@ -535,6 +538,41 @@ def test_other_classifiers_are_refused(tmp_path: Path) -> None:
         with_config("architectures", [name])(folder)
         said = f"predict one label, as BERT's does, but this is a {name}; import its base"
         refused(ModelError, said, from_huggingface, folder)
+
+
+@pytest.mark.parametrize("name", ["bert-labels", "roberta-labels", "llama", "xlm-roberta"])
+def test_transformers_predicts_what_we_predict_for_a_text(name: str, tmp_path: Path) -> None:
+    """From the exported folder alone: calibrated probabilities, logits in either direction; empty and long texts."""
+    bundle = from_huggingface(folder_of(name, tmp_path / "hf"))
+    bundle = replace(bundle, calibration=Calibration(temperature=20.0)) if bundle.labels else bundle
+    ws.to_huggingface(bundle, out := tmp_path / "out")
+    texts = probe_texts(bundle.model.backbone.config.max_length)
+    if bundle.labels:
+        pipeline = transformers.pipeline("text-classification", model=str(out), device="cpu", top_k=None)
+        rows = [{one["label"]: one["score"] for one in pipeline([text], truncation=True)[0]} for text in texts]
+        assert rows[0].keys() == {*bundle.labels}
+        found = [[row[label] for label in bundle.labels] for row in rows]
+        assert largest_gap(np.asarray(raw_predictions(bundle, texts)), found) < TOLERANCE
+        return
+    causal, tokenizer = bundle.model.causal, transformers.AutoTokenizer.from_pretrained(out)
+    auto = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForMaskedLM
+    theirs, longest = auto.from_pretrained(out).eval(), bundle.model.backbone.config.max_length
+    for text in texts:
+        inputs = tokenizer(text, truncation=True, return_tensors="pt", return_token_type_ids=False, add_special_tokens=not causal)
+        ids = bundle.tokenizer.encode([text])[0][:longest] if causal else encode(bundle.tokenizer, [text], longest).rows[0].tolist()
+        assert inputs.input_ids[0].tolist() == ids, text
+        with torch.no_grad():
+            if ids:
+                ours = bundle.model(torch.tensor([ids]))[0, -1].numpy()
+                assert largest_gap(ours[: theirs.config.vocab_size], theirs(**inputs).logits[0, -1].numpy()) < TOLERANCE
+
+
+def test_an_adapter_alone_is_refused_with_what_merges_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder of PEFT holds no model."""
+    (tmp_path / "lora").mkdir()
+    (tmp_path / "lora" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 2}')
+    assert main(["import", str(tmp_path / "lora"), "--out", str(tmp_path / "m")]) == 2
+    assert "holds only an adapter over one (adapter_config.json); merge them in PEFT" in capsys.readouterr().err
 
 
 def test_export_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

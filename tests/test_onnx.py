@@ -254,7 +254,7 @@ def test_a_stack_goes_out(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pyt
     assert json.loads((out / "config.json").read_text())["labels"] == ["cat", "other"]
     for flags in (["--to", "hf"], ["--to", "onnx", "--int8"]):
         assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "more"), *flags]) == 2
-    config = ExportConfig(model=str(tmp_path / "run"), out=str(tmp_path / "more"), to="peft")
+    config = ExportConfig(model=str(tmp_path / "run"), out=str(tmp_path / "more"), to="sentence-transformers")
     refused(ConfigError, "needs one network, but .* is a stack", export_model, config)
     refused(ConfigError, "exists and is not empty", stack_to_onnx, stack, out)
 

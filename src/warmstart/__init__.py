@@ -72,7 +72,6 @@ _HOMES = {
     "pretrain": "commands.pretrain.command",
     "quickstart": "commands.quickstart.command",
     "race": "commands.race.command",
-    "read_lora": "interop.peft",
     "remove_adapters": "adapters.insertion",
     "save": "model.files",
     "save_model": "stack.files",
@@ -81,7 +80,6 @@ _HOMES = {
     "trace": "generation.trace",
     "train_tokenizer": "tokenizer.train",
     "vocabulary_report": "tokenizer.vocabulary",
-    "write_lora": "interop.peft",
     "write_texts": "data.frames",
 }
 """Where each public name lives; studies and their settings are those of the table of commands."""
@@ -141,8 +139,6 @@ if TYPE_CHECKING:
     from warmstart.generation.trace import trace as trace
     from warmstart.interop.export import to_huggingface as to_huggingface
     from warmstart.interop.load import load as load
-    from warmstart.interop.peft import read_lora as read_lora
-    from warmstart.interop.peft import write_lora as write_lora
     from warmstart.model.bundle import Bundle as Bundle
     from warmstart.model.files import save as save
     from warmstart.model.inference import embed as embed

@@ -19,7 +19,6 @@ from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig, RegressionHeadConfig
 from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.heads.pooled import POOLINGS
-from warmstart.interop.readback import Readback
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle
 from warmstart.model.history import PretrainRecord
@@ -100,7 +99,7 @@ def bundle_with(tokenizer: Tokenizer, head: HeadConfig, *, causal: bool = False,
 
 @contextmanager
 def checked_here() -> Iterator[None]:
-    """A fresh process for each save and export costs seconds: models are checked in this one, and stacks where they are loaded."""
+    """A fresh process for each save costs seconds: models are checked in this one, and stacks where they are loaded."""
 
     def verify(place: Path) -> None:
         load_bundle(place)
@@ -108,5 +107,4 @@ def checked_here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._verify_in_fresh_process", verify)
         patch.setattr("warmstart.stack.files._verify_stack_in_fresh_process", lambda place: None)
-        patch.setattr("warmstart.commands.export.compare_in_library", lambda *_: Readback("transformers", why="this is a test"))
         yield

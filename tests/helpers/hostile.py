@@ -379,48 +379,17 @@ def bare(folder: Path) -> None:
         config(key, to=value)(folder)
 
 
-def lora_cases() -> dict[str, Case]:
-    settings_file, weights = "adapter_config.json", "adapter_model.safetensors"
-    pair = {"lora_A": [2, 16], "lora_B": [16, 2]}
-    start, header = 0, {}
-    for part, shape in pair.items():
-        end = start + 4 * shape[0] * shape[1]
-        header[f"base_model.model.model.layers.0.self_attn.q_proj.{part}.weight"] = tensor(shape, end, start)
-        start = end
-    sound = [
-        content(settings_file, json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 2})),
-        content(weights, tensors(header, b"\0" * start)),
-    ]
-
-    def changed(*more: Change) -> Change:
-        return both(*sound, *more)
-
-    changes = {
-        "rank of ten million": changed(settings(settings_file, "r", to=10_000_000)),
-        "rank that is text": changed(settings(settings_file, "r", to="x")),
-        "without a rank": changed(without(settings_file, "r")),
-        "infinite strength": changed(settings(settings_file, "lora_alpha", to=None)),
-        "settings outside": changed(moved_out(settings_file)),
-        "weights outside": changed(moved_out(weights)),
-        "weights of a terabyte": changed(sparse(weights, 1 << 40)),
-        "a pair of one row": changed(content(weights, tensors({key: tensor([0], 0) for key in header}))),
-        "a pickle": changed(lambda folder: (folder / weights).rename(folder / "adapter_model.bin")),
-    }  # fmt: skip
-    return {f"LoRA: {name}": ("lora", change) for name, change in changes.items()}
-
-
 # ------------------------------------------------------------------------------------------------ reading them
 
 
 def all_cases(kind: str) -> dict[str, Case]:
-    makers = {"bundles": bundle_cases, "tokenizers": tokenizer_cases, "imports": lambda: import_cases() | lora_cases()}
+    makers = {"bundles": bundle_cases, "tokenizers": tokenizer_cases, "imports": import_cases}
     return makers[kind]()
 
 
-def read(base: str, folder: Path, sound: Path) -> None:
+def read(base: str, folder: Path) -> None:
     """Read a folder as a user would: with its self-test, or with a first text."""
     from warmstart.interop.convert import import_folder
-    from warmstart.interop.peft import read_lora
     from warmstart.model.files import load_bundle
     from warmstart.tokenizer.load import load_tokenizer
 
@@ -428,8 +397,6 @@ def read(base: str, folder: Path, sound: Path) -> None:
         load_bundle(folder)
     elif base == "import":
         import_folder(folder)
-    elif base == "lora":
-        read_lora(import_folder(sound / "import").bundle, folder)
     else:
         file = next(folder.iterdir())
         tokenizer = load_tokenizer(file)
@@ -440,7 +407,7 @@ def main(kind: str, place: Path) -> None:
     """Read every case; ``place / "sound"`` holds the folders that are changed."""
     sound = place / "sound"
     for base in ("bundle", "import"):
-        read(base, sound / base, sound)  # everything is imported, and sound folders are read
+        read(base, sound / base)  # everything is imported, and sound folders are read
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     for number, (name, (base, change)) in enumerate(all_cases(kind).items()):
@@ -451,7 +418,7 @@ def main(kind: str, place: Path) -> None:
         change(folder)
         started = time.process_time()
         try:
-            read(base, folder, sound)
+            read(base, folder)
             found = ("", "it was read", "")
         except BaseException as error:
             classes = [one.__name__ for one in type(error).__mro__]

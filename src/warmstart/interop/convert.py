@@ -30,7 +30,7 @@ from warmstart.interop.companions import read_companions, read_pooling
 from warmstart.interop.families import FAMILIES, OTHER_FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family
 from warmstart.interop.folder import as_float, read_json, read_tensors
-from warmstart.interop.settings import CONFIG_FILE, MODULES_FILE, config_settings, unapplied, whole_files
+from warmstart.interop.settings import ADAPTER_CONFIG, CONFIG_FILE, MODULES_FILE, config_settings, unapplied, whole_files
 from warmstart.model.already_read import read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ImportRecord
@@ -87,6 +87,11 @@ def from_huggingface(folder: str | Path) -> Bundle:
 
 def import_folder(place: Path, max_length: int | None = None) -> Imported:
     """The same, with what was left out and what was added; ``max_length`` is the maximum length, if not that of the model."""
+    if not (place / "config.json").exists() and (place / ADAPTER_CONFIG).exists():
+        raise ModelError(
+            f"{place} must hold a whole model, but holds only an adapter over one ({ADAPTER_CONFIG}); merge them in PEFT, with "
+            "`PeftModel.from_pretrained(model, folder).merge_and_unload().save_pretrained(new)`, and import that folder"
+        )
     theirs = read_json(place / "config.json")
     with refused_if_malformed(ModelError, f"{place / 'config.json'}, with the files beside it, must describe a model"):
         family = _family(str(theirs.get("model_type")), theirs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,9 @@ from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_folder
 
 
-def to_huggingface(bundle: Bundle, folder: str | Path, check: Callable[[Path], object] = Path.resolve) -> str:
+def to_huggingface(bundle: Bundle, folder: str | Path) -> str:
     """Write ``config.json``, ``model.safetensors``, ``tokenizer.json`` and its companion; returns the family's ``model_type``.
 
-    ``check`` is given the folder before it takes its place: if it raises, nothing is written.
     Raises ``ModelError`` that names the setting, the head or the inserted modules that no family has.
     """
     refuse_windows(bundle.model.head.config)
@@ -66,7 +65,6 @@ def to_huggingface(bundle: Bundle, folder: str | Path, check: Callable[[Path], o
         for file, data in files.items():
             (aside / file).parent.mkdir(exist_ok=True)
             (aside / file).write_bytes(data)
-        check(aside)
     return name
 
 
@@ -105,13 +103,10 @@ def output_difference(one: Bundle, other: Bundle) -> float:
     return float((first[..., :shared] - second[..., :shared]).abs().max())
 
 
-def family_for(bundle: Bundle, *, headless: bool = False) -> str:
-    """The ``model_type`` of the family that a bundle belongs to: the one it came from, or the first that fits.
-
-    With ``headless`` its head does not matter.
-    """
+def family_for(bundle: Bundle) -> str:
+    """The ``model_type`` of the family that a bundle belongs to: the one it came from, or the first that fits."""
     imported = next((record.family for record in bundle.history if isinstance(record, ImportRecord)), None)
-    odd = {name: misfits(bundle, name, headless=headless) for name in ([imported] if imported else FAMILIES)}
+    odd = {name: misfits(bundle, name) for name in ([imported] if imported else FAMILIES)}
     nearest = min(odd, key=lambda name: (FAMILIES[name].causal != bundle.model.causal, len(odd[name])))
     if odd[nearest]:
         raise ModelError(
@@ -121,7 +116,7 @@ def family_for(bundle: Bundle, *, headless: bool = False) -> str:
     return nearest
 
 
-def misfits(bundle: Bundle, name: str, *, headless: bool = False) -> list[str]:
+def misfits(bundle: Bundle, name: str) -> list[str]:
     """What of a bundle this family does not have, one phrase each; empty if it fits."""
     family, model = FAMILIES[name], bundle.model
     ours = _meaning(model.backbone.config)
@@ -133,7 +128,7 @@ def misfits(bundle: Bundle, name: str, *, headless: bool = False) -> list[str]:
     found = [f"{key} {ours[key]!r} instead of {theirs[key]!r}" for key in ours if key in theirs and ours[key] != theirs[key]]
     if model.causal != family.causal:
         found.append("causal attention" if model.causal else "bidirectional attention")
-    return found if headless else found + _head_misfits(bundle, family)
+    return found + _head_misfits(bundle, family)
 
 
 def _head_misfits(bundle: Bundle, family: Family) -> list[str]:

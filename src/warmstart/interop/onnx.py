@@ -17,7 +17,7 @@ import importlib
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,10 @@ from warmstart.heads.head import TaskHead
 from warmstart.interop.folder import refuse_windows
 from warmstart.interop.framing import framed
 from warmstart.interop.portable import run_network
-from warmstart.interop.readback import largest_gap, probe_texts
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
 from warmstart.model.model import Model
+from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.seeding import rng
 from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_folder
@@ -44,6 +44,10 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 TOLERANCE = 1e-4
 """largest difference of an output, as a share of the largest output"""
 GRAPH, INT8_GRAPH = "model.onnx", "model.int8.onnx"
+PORTABLE_TEXTS = (*SELFTEST_TEXTS, "", "The", "👍🏽 👩‍👩‍👧 ok", "مرحبا بالعالم, שלום", "one\0two")
+"""texts that are predicted to compare: also none, a short one, emoji, right-to-left scripts, and a NUL"""
+LONGEST_PROBE = 1024
+"""a model that reads more tokens is not given a text that is too long, which would take minutes"""
 
 
 class Graph(nn.Module):
@@ -124,6 +128,17 @@ def to_onnx(bundle: Bundle, folder: str | Path, *, int8: bool = False) -> float:
         (aside / "config.json").write_text(json.dumps(_settings(bundle), indent=1, ensure_ascii=False), encoding="utf-8")
         _check_texts(bundle, aside)
     return gap
+
+
+def probe_texts(max_length: int) -> list[str]:
+    """``PORTABLE_TEXTS``, and one that is longer than the model reads unless that is very long."""
+    return [*PORTABLE_TEXTS, *[" ".join(SELFTEST_TEXTS * (max_length // 20 + 1))] * (max_length <= LONGEST_PROBE)]
+
+
+def largest_gap(expected: np.ndarray, found: Sequence[Any] | np.ndarray) -> float:
+    """The largest difference, as a share of the largest expected value if that is above 1."""
+    other = np.asarray(found, dtype=np.float64).reshape(expected.shape)
+    return float(np.abs(other - expected).max() / max(1.0, float(np.abs(expected).max())))
 
 
 def _check_texts(bundle: Bundle, folder: Path) -> None:

@@ -148,8 +148,9 @@ FOREIGN_SETTINGS: Mapping[str, Mapping[str, Use]] = {
 }  # fmt: skip
 """By file and key; the last two are the files of modules."""
 
+ADAPTER_CONFIG = "adapter_config.json"
 WHOLE_FILES: Mapping[str, Use] = {
-    "adapter_config.json": _refused("an adapter over these weights; import them without it, then the adapter with --onto"),
+    ADAPTER_CONFIG: _refused("an adapter over these weights; merge it in PEFT (`merge_and_unload`) and import the whole model"),
     "generation_config.json": _left_out("generate has settings of its own"),
 }
 """Files that are read as a whole, if they exist."""

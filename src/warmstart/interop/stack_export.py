@@ -17,8 +17,7 @@ import numpy as np
 
 from warmstart.errors import ModelError
 from warmstart.interop import portable
-from warmstart.interop.onnx import TOLERANCE, to_onnx
-from warmstart.interop.readback import READBACK_TEXTS, largest_gap
+from warmstart.interop.onnx import PORTABLE_TEXTS, TOLERANCE, largest_gap, to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import write_files
 from warmstart.model.selftest import SELFTEST_TEXTS
@@ -30,7 +29,7 @@ from warmstart.system.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.thresholds import thresholds_of
 
-PROBES = (*READBACK_TEXTS, " ".join(SELFTEST_TEXTS * 30))
+PROBES = (*PORTABLE_TEXTS, " ".join(SELFTEST_TEXTS * 30))
 """texts that are predicted to compare; the last is longer than most networks read"""
 _RUN = """
 import json

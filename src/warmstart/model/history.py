@@ -5,7 +5,7 @@ Records are written into ``bundle.json`` and read back here and nowhere else; ev
     Record
     ├── AdaptRecord, ContinualRecord                       a head for labels
     └── LanguageRecord                                     says what the language head was trained on, and whether it generates
-        └── PretrainRecord, ContinuedPretrainingRecord, AnswersRecord, ImportRecord, ImportLoraRecord, OtherRecord
+        └── PretrainRecord, ContinuedPretrainingRecord, AnswersRecord, ImportRecord, OtherRecord
 
 ``settings`` are the settings of a command as plain values, kept for people; no code reads them.
 """
@@ -358,15 +358,6 @@ class ImportRecord(LanguageRecord):
         return f"import ({self.family})"
 
 
-class ImportLoraRecord(LanguageRecord):
-    """``warmstart import --onto``: the LoRA weights of a PEFT folder were inserted."""
-
-    type: Literal["import_lora"] = "import_lora"
-    source: str
-    lora: dict[str, Any]
-    """settings of the LoRA adapter"""
-
-
 class OtherRecord(LanguageRecord):
     """Any other way to make a bundle, such as code of your own."""
 
@@ -389,7 +380,6 @@ RECORDS: Registry[type[Record]] = Registry(
         "answers": AnswersRecord,
         "continual": ContinualRecord,
         "import": ImportRecord,
-        "import_lora": ImportLoraRecord,
         "other": OtherRecord,
     },
 )

@@ -1,4 +1,4 @@
-"""``import``: what comes from elsewhere: pretrained models, LoRA weights, data sets."""
+"""``import``: what comes from elsewhere: pretrained models, data sets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ from warmstart.interop.convert import Imported
 from warmstart.interop.encoder_speed import encoder_speeds, speeds_sentence
 from warmstart.interop.encoders import ENCODERS, how_to_install, installed, read_source
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.load import load_model
-from warmstart.interop.peft import read_lora
 from warmstart.interop.static import static
 from warmstart.interop.trim import trimmed, used_pieces
 from warmstart.model.already_read import read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.history import ImportLoraRecord, ImportRecord
+from warmstart.model.history import ImportRecord
 from warmstart.runs.run import provenance
 from warmstart.system.console import console, print_table
 from warmstart.system.outputs import free_folder
@@ -44,8 +42,6 @@ class ImportConfig(TableFlags):
     """of a data set at https://…: what the file must be, sha256:… or md5:…"""
     unpack: Advanced[bool] = True
     """unpack a data set that is a zip or tar archive"""
-    onto: FileInput[str | None] = None
-    """if the source is a PEFT folder with LoRA weights: the bundle to insert them into"""
     max_length: int | None = Field(None, gt=0)
     """maximum length; default: that of the model, with rotary positions at most 8192"""
     list: bool = False
@@ -67,13 +63,9 @@ def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
         raise ConfigError("name what is imported, and with --out the folder that it becomes, or list the encoders with --list")
     if config.source.startswith(("https://", "http://")):
         return _fetch(config, config.source, config.out)
-    ways = ("onto", "trim", "static")
-    flags = [f"--{name.replace('_', '-')}" for name in ways]
-    if len(given := [flag for name, flag in zip(ways, flags, strict=True) if getattr(config, name)]) > 1:
-        raise ConfigError(f"only one of {', '.join(flags)} can be given, but these are: {', '.join(given)}; leave one out")
+    if config.trim and config.static:
+        raise ConfigError("only one of --trim, --static can be given, but both are; leave one out")
     target = free_folder(config.out)
-    if config.onto:
-        return _import_lora(config.source, config.onto, config.out)
     imported = read_source(config.source, config.max_length)
     for line in describe(imported):
         console.print(line)
@@ -136,23 +128,6 @@ def _for_texts(bundle: Bundle, config: ImportConfig) -> Bundle:
     left, count = bundle.tokenizer.vocab_size, sum(one.numel() for one in bundle.model.parameters())
     console.print(f"{name} {left:,} of {rows:,} tokens stay, {count:,} parameters; {how}")
     return bundle
-
-
-def _import_lora(source: str, model: str, out: str) -> Bundle:
-    """A bundle with the LoRA weights of a PEFT folder inserted."""
-    bundle = load_model(model)
-    lora = read_lora(bundle, source)
-    record = ImportLoraRecord(
-        objective=bundle.objective,
-        generates=bundle.generates,
-        source=source,
-        lora=lora.to_dict(),
-        provenance=provenance(),
-    )
-    made = Bundle(bundle.model, bundle.tokenizer, bundle.labels, (*bundle.history, record))
-    save(made, out)
-    console.print(f"bundle: {out}, with LoRA of rank {lora.rank} on {', '.join(lora.targets)}")
-    return made
 
 
 def describe(imported: Imported) -> list[str]:
