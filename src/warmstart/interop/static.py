@@ -14,7 +14,6 @@ Letters: N passages, V tokens, D width.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
@@ -30,7 +29,7 @@ from warmstart.data.encode import Encoded, encode
 from warmstart.data.windows import WindowSettings
 from warmstart.errors import DataError, ModelError
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
-from warmstart.interop.trim import TEXTS_AT_ONCE, TRIMMED, trimmed
+from warmstart.interop.trim import trimmed
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import OtherRecord
 from warmstart.model.inference import run_in_batches
@@ -40,6 +39,7 @@ from warmstart.seeding import rng
 PASSAGES = 4000
 """at most, drawn from all: the regression's matrix is N x N"""
 PASSAGE_TOKENS = 64
+TEXTS_AT_ONCE = 1000
 PENALTY = 0.3
 """relative to the mean of the diagonal of X X'; 0.1 to 1 are as accurate on the development sets"""
 RARE = 1e-3
@@ -86,8 +86,7 @@ def static(bundle: Bundle, texts: Iterable[str]) -> Static:
     model = Model(backbone, EmbeddingHead(pooled, config.width), causal=False).eval()
     record = OtherRecord(name="static", details={"passages": len(passages), "cosine": round(cosine, 4)})
     made = replace(bundle, model=model, history=(*bundle.history, record))
-    kept = trimmed(made, used.tolist()) if json.loads(tokenizer.to_json())["model"]["type"] in TRIMMED else made
-    return Static(kept, len(passages), cosine)
+    return Static(trimmed(made, used.tolist()), len(passages), cosine)
 
 
 def fitted(passages: Sequence[np.ndarray], wanted: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float]:

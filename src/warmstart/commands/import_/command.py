@@ -20,7 +20,6 @@ from warmstart.interop.encoder_speed import encoder_speeds, speeds_sentence
 from warmstart.interop.encoders import ENCODERS, how_to_install, installed, read_source
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.static import static
-from warmstart.interop.trim import trimmed, used_pieces
 from warmstart.model.already_read import read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -48,11 +47,9 @@ class ImportConfig(TableFlags):
     """list the encoders: the pretrained models that have a name, with what they have read"""
     speed: bool = False
     """measure for --list how many texts of 30 words each installed encoder reads in a second here; the figures are kept"""
-    trim: FileInput[Advanced[tuple[str, ...]]] = ()
-    """files or folders of text, or tables: tokens that do not occur in them leave the vocabulary, which makes the model smaller"""
     static: FileInput[Advanced[tuple[str, ...]]] = ()
-    """the same, and the model becomes one vector for each token, learned from the encoder's vectors of these texts: some accuracy
-    for a hundred times the speed"""
+    """files or folders of text, or tables: the model becomes one vector for each token of them, learned from the encoder's vectors
+    of these texts: some accuracy for a hundred times the speed"""
 
 
 def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
@@ -63,16 +60,14 @@ def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
         raise ConfigError("name what is imported, and with --out the folder that it becomes, or list the encoders with --list")
     if config.source.startswith(("https://", "http://")):
         return _fetch(config, config.source, config.out)
-    if config.trim and config.static:
-        raise ConfigError("only one of --trim, --static can be given, but both are; leave one out")
     target = free_folder(config.out)
     imported = read_source(config.source, config.max_length)
     for line in describe(imported):
         console.print(line)
     record = imported.bundle.history[0].model_copy(update={"source": config.source, "provenance": provenance()})
     bundle = replace(imported.bundle, history=(record,))
-    if config.trim or config.static:
-        bundle = _for_texts(bundle, config)
+    if config.static:
+        bundle = _word_vectors(bundle, config)
     save(bundle, target)
     console.print(f"bundle: {target} (reloaded in a fresh process, equal outputs)")
     return bundle
@@ -113,21 +108,16 @@ def _fetch(config: ImportConfig, url: str, out: str) -> Path:
     return folder
 
 
-def _for_texts(bundle: Bundle, config: ImportConfig) -> Bundle:
-    """The model with the tokens of texts, or as word vectors."""
-    paths = config.trim or config.static
-    texts = documents_of([Source.build({"path": path, "document": "line", **config.reading}) for path in paths])
-    rows = bundle.model.backbone.vocab_size
-    if config.static:
-        made = static(bundle, texts)
-        bundle, name = made.bundle, "static:  "
-        how = f"learned from {made.passages:,} passages; cosine {made.cosine:.2f} with the encoder's vector of others"
-    else:
-        bundle, name = trimmed(bundle, used_pieces(bundle.tokenizer, texts)), "trimmed: "
-        how = "texts of other words may be cut otherwise"
-    left, count = bundle.tokenizer.vocab_size, sum(one.numel() for one in bundle.model.parameters())
-    console.print(f"{name} {left:,} of {rows:,} tokens stay, {count:,} parameters; {how}")
-    return bundle
+def _word_vectors(bundle: Bundle, config: ImportConfig) -> Bundle:
+    """The model as word vectors of texts."""
+    texts = documents_of([Source.build({"path": path, "document": "line", **config.reading}) for path in config.static])
+    made, rows = static(bundle, texts), bundle.model.backbone.vocab_size
+    left, count = made.bundle.tokenizer.vocab_size, sum(one.numel() for one in made.bundle.model.parameters())
+    console.print(
+        f"static:   {left:,} of {rows:,} tokens stay, {count:,} parameters; learned from {made.passages:,} passages; "
+        f"cosine {made.cosine:.2f} with the encoder's vector of others"
+    )
+    return made.bundle
 
 
 def describe(imported: Imported) -> list[str]:

@@ -1,4 +1,4 @@
-"""``import --trim`` and ``--static``: a model for a text, without the tokens that it does not use, or as word vectors."""
+"""``import --static``: an encoder as word vectors of the tokens that a text uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.interop.framing import with_prefix
 from warmstart.interop.load import load_model
 from warmstart.interop.static import PENALTY, fitted, static
-from warmstart.interop.trim import trimmed, used_pieces
 from warmstart.model.already_read import ReadRecord, already_read
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
@@ -47,42 +46,6 @@ def made(kind: str) -> Tokenizer:
     backend.train_from_iterator([*SENTENCES * 3, "Ünïque Ωmega"], trainer)
     backend.post_processor = processors.BertProcessing(("</s>", 1), ("<s>", 3))
     return with_prefix(Tokenizer(backend.to_str()), "the dog")
-
-
-def test_the_texts_have_the_same_outputs(tmp_path: Path) -> None:
-    """To the bit, and saved and loaded; fewer tokens, the same pieces; of new words of the same alphabet every letter is known."""
-    texts = SENTENCES[:3]
-    heads: list[HeadConfig] = [EmbeddingHeadConfig(), LMHeadConfig(bias=True), LMHeadConfig(tied=False)]
-    for number, (kind, head) in enumerate(zip(["Unigram", "WordPiece", "WordPiece"], heads, strict=True)):
-        tokenizer = made(kind)
-        backbone = make_backbone(vocab_size=tokenizer.vocab_size + 2)
-        whole = Bundle(Model(backbone, fresh_head(head, backbone, 0), causal=False).eval(), tokenizer)
-        save(trimmed(whole, used_pieces(tokenizer, iter(texts))), tmp_path / str(number))
-        part = load_bundle(tmp_path / str(number))
-        assert part.tokenizer.vocab_size < tokenizer.vocab_size
-        assert part.model.backbone.vocab_size == part.tokenizer.vocab_size
-        named = [
-            [one.token(id_) for row in one.encode(texts) for id_ in (*one.opening, *row)]
-            for one in (whole.tokenizer, part.tokenizer)
-        ]
-        assert named[0] == named[1]
-        states = [
-            one.model.backbone(torch.tensor([[*one.tokenizer.opening, *one.tokenizer.encode(texts)[0]]])).hidden_states[-1]
-            for one in (whole, part)
-        ]
-        assert torch.equal(*states)
-        unknown = [one.specials.unk in one.encode(["dogcathold"])[0] for one in (tokenizer, part.tokenizer)]
-        assert unknown[0] == unknown[1]
-
-
-def test_what_cannot_be_trimmed_is_refused(tokenizer: Tokenizer) -> None:
-    """A tokenizer whose pieces are built from one another, and no text."""
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size)
-    bundle = Bundle(Model(backbone, fresh_head(LMHeadConfig(), backbone, 0), causal=True), tokenizer)
-    with pytest.raises(ModelError, match="this is BPE; leave --trim out"):
-        trimmed(bundle, used_pieces(tokenizer, SENTENCES))
-    with pytest.raises(DataError, match="there is none"):
-        used_pieces(tokenizer, [])
 
 
 def an_encoder(kind: str = "WordPiece", head: HeadConfig | None = None) -> Bundle:
@@ -162,9 +125,8 @@ def test_the_command_reads_texts(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "empty.txt").write_text("")
     texts, empty = str(tmp_path / "texts.csv"), str(tmp_path / "empty.txt")
     for flags, said in (
-        (["--trim", texts, "--text-column", "body"], "trimmed: 7 of 300 tokens stay"),
         (["--static", texts, "--text-column", "body"], "static: 7 of 300 tokens stay"),
-        (["--trim", texts, "--static", texts], "only one of"),
+        (["--static", texts, "--label-names", "a", "b"], "only one of"),
         (["--static", empty], "there is none"),
     ):
         out = tmp_path / f"ours{flags[0]}"
