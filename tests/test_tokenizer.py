@@ -27,7 +27,6 @@ from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.specials import guard, new_special_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
-from warmstart.tokenizer.vocabulary import vocabulary_report
 
 # ------------------------------------------------------------------------------------------------ ours
 
@@ -260,21 +259,6 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
     refused(TokenizerError, "lone surrogate", trained("bytes").encode, ["\ud800"])
     (tmp_path / "file").touch()
     refused(StorageError, r"cannot write the tokenizer to .*json: ", trained("word").save, tmp_path / "file" / "tokenizer.json")
-
-
-def test_vocabulary_report() -> None:
-    """The report counts tokens, words, characters, unknown tokens and unused pieces."""
-    report = vocabulary_report(trained("word"), ["the cat zzz", "the dog"])
-    assert (report.tokens, report.words, report.characters, report.specials) == (5, 5, 18, 8)
-    assert report.unknown_fraction == pytest.approx(1 / 5)
-    used = len({"the", "cat", "dog"})
-    assert report.unused_fraction == pytest.approx(1 - used / (trained("word").vocab_size - 8))
-    assert report.tokens_per_word == 1
-    assert report.characters_per_token == pytest.approx(18 / 5)
-    assert len(report.longest_pieces[0]) >= len(report.longest_pieces[-1])
-    assert ("unknown tokens", "20.00%") in report.rows()
-    assert all(isinstance(text, str) for row in report.rows() for text in row)
-    refused(TokenizerError, "needs text", vocabulary_report, trained("word"), [])
 
 
 # ------------------------------------------------------------------------------------------------ sentencepiece

@@ -79,7 +79,6 @@ _HOMES = {
     "tokenize": "commands.tokenize",
     "trace": "generation.trace",
     "train_tokenizer": "tokenizer.train",
-    "vocabulary_report": "tokenizer.vocabulary",
     "write_texts": "data.frames",
 }
 """Where each public name lives; studies and their settings are those of the table of commands."""
@@ -162,7 +161,6 @@ if TYPE_CHECKING:
     from warmstart.tokenizer.load import load_tokenizer as load_tokenizer
     from warmstart.tokenizer.train import TokenizerConfig as TokenizerConfig
     from warmstart.tokenizer.train import train_tokenizer as train_tokenizer
-    from warmstart.tokenizer.vocabulary import vocabulary_report as vocabulary_report
     from warmstart.training.config import TrainConfig as TrainConfig
 
 

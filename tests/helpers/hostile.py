@@ -173,15 +173,6 @@ PIECES = {"type": "WordPiece", "vocab": {"a": 0, "##a": 1, "[UNK]": 2}, "unk_tok
 TABLE = base64.b64encode(struct.pack("<I", 4) + b"\0\0\0\0" + b"x" * 5000 + b"\0").decode()
 CUT_TABLE = base64.b64encode(struct.pack("<I", 0x7FFFFFFC) + b"AAAA").decode()
 TOKENIZERS: dict[str, str | bytes] = {
-    "a repeated repetition": tokenizer(pre_tokenizer=split_at("(a+)+$")),
-    "a repeated choice": tokenizer(pre_tokenizer=split_at("(?:a|ab)*c")),
-    "a repetition of what may be nothing": tokenizer(pre_tokenizer=split_at("(a?){50}b")),
-    "a repetition in a lookahead": tokenizer(pre_tokenizer=split_at("(?=(a+)+$)b")),
-    "a reference": tokenizer(pre_tokenizer=split_at(r"(a*)\1b")),
-    "a recursion": tokenizer(pre_tokenizer=split_at(r"(?<x>a?\g<x>?\g<x>?b)")),
-    "a row of repetitions": tokenizer(pre_tokenizer=split_at("a*a*a*a*a*a*$")),
-    "an absent group": tokenizer(pre_tokenizer=split_at("(?~abc)")),
-    "a repetition in a replacement": tokenizer(normalizer=replace_step(" ", Regex="(a+)+$")),
     "no regular expression": tokenizer(pre_tokenizer=split_at("(a")),
     "replacements that multiply": tokenizer(normalizer=steps("normalizers", *[replace_step("a" * 10)] * 12)),
     "replacements of nothing": tokenizer(normalizer=steps("normalizers", *[replace_step("aaaaa", String="")] * 9)),

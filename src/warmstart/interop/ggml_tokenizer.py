@@ -1,4 +1,4 @@
-"""The tokenizer in the metadata of a GGUF file, as ``tokenizer.json``: byte-level BPE as of GPT-2, or sentencepiece's of Llama."""
+"""The tokenizer in the metadata of a GGUF file, as ``tokenizer.json``: byte-level BPE as of GPT-2."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from warmstart.errors import TokenizerError
-from warmstart.tokenizer.sentencepiece import SentencePieceModel, sentencepiece_json
 from warmstart.tokenizer.specials import library_errors
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 _CONTROL, _USER = 3, 4
 """kinds of tokens"""
-_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""how a text is split into words, with so many digits in one"""
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""how a text is split into words"""
 
 
-def _split(digits: str) -> Any:
-    words = pre_tokenizers.Split(Regex(_WORDS % digits), "isolated")
+def _split() -> Any:
+    words = pre_tokenizers.Split(Regex(_WORDS), "isolated")
     return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
@@ -30,8 +29,7 @@ _PRE: dict[str, Callable[[], Any]] = {
     "smollm": lambda: pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     ),
-    "llama-bpe": lambda: _split("{1,3}"),
-    "qwen2": lambda: _split(""),
+    "qwen2": _split,
 }
 """names of ways to split a text -> how; a file that names none, or "default", comes from a converter that did not know it"""
 
@@ -44,10 +42,10 @@ def tokenizer_of(meta: Mapping[str, Any]) -> Tokenizer:
 
 def _tokenizer(meta: Mapping[str, Any]) -> Tokenizer:
     kind = meta.get("tokenizer.ggml.model")
-    if kind == "llama":
-        return _framed(json.loads(_sentencepiece(meta)), meta)
     if kind != "gpt2":
-        raise TokenizerError(f"the tokenizer of a GGUF file must be of type gpt2 or llama, but is {kind!r}; it cannot be imported")
+        raise TokenizerError(
+            f"the tokenizer of a GGUF file must be of type gpt2, but is {kind!r}; import the model's Hugging Face folder"
+        )
     pre = meta.get("tokenizer.ggml.pre")
     if pre not in _PRE:
         raise TokenizerError(
@@ -56,18 +54,11 @@ def _tokenizer(meta: Mapping[str, Any]) -> Tokenizer:
         )
     tokens = meta["tokenizer.ggml.tokens"]
     merges = [(one, other) for one, _, other in (line.partition(" ") for line in meta["tokenizer.ggml.merges"])]
-    backend = Backend(models.BPE({token: i for i, token in enumerate(tokens)}, merges, ignore_merges=pre == "llama-bpe"))
+    backend = Backend(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     if pre == "qwen2":
         backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer, backend.decoder = _PRE[pre](), decoders.ByteLevel()
     return _framed(json.loads(backend.to_str()), meta)
-
-
-def _sentencepiece(meta: Mapping[str, Any]) -> str:
-    names, scores, kinds = (meta[f"tokenizer.ggml.{one}"] for one in ("tokens", "scores", "token_type"))
-    space = bool(meta.get("tokenizer.ggml.add_space_prefix", True))
-    pieces = tuple(zip(names, scores, kinds, strict=True))
-    return sentencepiece_json(SentencePieceModel(pieces, 2, True, b"", dummy_prefix=space, trim=False))
 
 
 def _framed(spec: dict[str, Any], meta: Mapping[str, Any]) -> Tokenizer:
@@ -77,8 +68,7 @@ def _framed(spec: dict[str, Any], meta: Mapping[str, Any]) -> Tokenizer:
     backend.add_special_tokens([_added(name) for name, kind in zip(tokens, kinds, strict=False) if kind == _CONTROL])
     backend.add_tokens([_added(name) for name, kind in zip(tokens, kinds, strict=False) if kind == _USER])
     whole = json.loads(backend.to_str())
-    begins = meta.get("tokenizer.ggml.model") == "llama" or meta.get("tokenizer.ggml.pre") == "llama-bpe"
-    if meta.get("tokenizer.ggml.add_bos_token", begins):
+    if meta.get("tokenizer.ggml.add_bos_token", False):
         first = meta["tokenizer.ggml.bos_token_id"]
         name = tokens[first]
         text = {"Sequence": {"id": "A", "type_id": 0}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,14 +39,13 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.run import Run, provenance
 from warmstart.seeding import seed_torch
-from warmstart.system.console import console, print_metrics, print_table
+from warmstart.system.console import console, print_metrics
 from warmstart.system.device import pick_device
 from warmstart.system.storage import sha256
 from warmstart.system.urls import is_url
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
-from warmstart.tokenizer.vocabulary import vocabulary_report
 from warmstart.training.compiled import check_compiler, compiles_by_default
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.contrastive import ContrastivePretraining
@@ -59,8 +57,6 @@ from warmstart.types import Batch
 
 NOTHING = "none"
 """the value of ``held_out`` that holds out nothing; there are no held-out metrics then"""
-VOCABULARY_SAMPLE = 2_000
-"""documents that the vocabulary report reads"""
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
 MOST_PASSES = 20
@@ -205,7 +201,7 @@ def _tokenize(
             plain = config.model_copy(update={"held_out": str(held_out or NOTHING), "text_column": None})
         for sentence in domain_sentences(text):
             console.print(sentence)
-    tokenizer, stores = shards or tokenized(plain, sources, folder, origin, report=True)
+    tokenizer, stores = shards or tokenized(plain, sources, folder, origin)
     return _Ready(folder, stores, tokenizer, origin, domain)
 
 
@@ -279,15 +275,11 @@ def _shards(config: PretrainConfig, cache: Path, origin: Bundle | None) -> tuple
 
 
 def tokenized(
-    config: PretrainConfig, sources: Sequence[Source], folder: Path, origin: Bundle | None = None, *, report: bool = False
+    config: PretrainConfig, sources: Sequence[Source], folder: Path, origin: Bundle | None = None
 ) -> tuple[Tokenizer, TokenStores]:
-    """The tokenizer and the stores of training and held-out text, kept in the run's folder; ``report`` prints the vocabulary."""
+    """The tokenizer and the stores of training and held-out text, kept in the run's folder."""
     part = _training_split(config, sources)
     tokenizer = origin.tokenizer if origin else _make_tokenizer(config, sources, folder, part)
-    if report:
-        sample = islice(documents_of(sources, part), VOCABULARY_SAMPLE)
-        title = f"vocabulary, on the first {VOCABULARY_SAMPLE:,} documents"
-        print_table(title, vocabulary_report(tokenizer, sample).rows(), ("", ""))
     return tokenizer, _split_stores(config, sources, tokenizer, Path(config.cache) if config.cache else folder / "text", part)
 
 
