@@ -26,7 +26,7 @@ STUDIES = "results/study-results.md"
 ALTEGRAD, ECE1786, NAACL2019, CS224N = (f"results/{name}.md" for name in ("altegrad", "ece1786", "naacl2019", "cs224n"))
 SIMULATED, LABELLING = "results/simulations.md", "results/labelling.md"
 TREC = "warmstart race recipes/tasks/trec.yaml --backbones runs/wikitext-2 --drop-leaks"
-FEW = "full lp-ft discriminative lp-ft+discriminative gradual lora houlsby bitfit lm-loss l2-sp"
+FEW = "full lp-ft discriminative lp-ft+discriminative gradual lora houlsby lm-loss"
 MINILM = "warmstart race recipes/tasks/trec.yaml --backbones runs/minilm --batch 16 --drop-leaks"
 FEW_LABELS = {
     100: ("trec", "sst2", "ag_news", "mr", "emotion", "cls_books", "sentiment", "banking77", "r8", "r52"),

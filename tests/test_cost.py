@@ -143,7 +143,7 @@ def test_a_backbone_without_blocks_has_a_cost() -> None:
 
 def test_inserted_adapters_have_a_row_of_their_own() -> None:
     """Trainable and frozen parameters add up, other rows do not change, and FLOPs are at most a quarter above torch's count."""
-    for scheme in ("full", "probe", "bitfit", "lora", "houlsby"):
+    for scheme in ("full", "probe", "lora", "houlsby"):
         model = make({}, ClassificationHeadConfig(classes=2), scheme)
         made, whole = count_parameters(model), sum(p.numel() for p in model.parameters())
         plain = count_parameters(without_storage(model.backbone.config, 60, model.head.config))

@@ -27,7 +27,7 @@ def tuned(names: str, tokenizer: Tokenizer, *, weight_decay: float = 0.0) -> Fin
     )
 
 
-@pytest.mark.parametrize("names", ["full", "l2-sp+lp-ft", "gradual+discriminative", "full+scalar-mix", "houlsby+lm-loss", "bitfit"])
+@pytest.mark.parametrize("names", ["full", "lp-ft", "gradual+discriminative", "full+scalar-mix", "houlsby+lm-loss"])
 def test_schemes_give_the_same_with_rows_set_apart(names: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights, predictions, scores of the evaluations and the number of trainable parameters are those of the whole embedding."""
     rows = tuned(names, tokenizer)

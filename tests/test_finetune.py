@@ -32,7 +32,6 @@ from warmstart.finetuning.losses import (
 )
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes import make_scheme
-from warmstart.finetuning.schemes.additions import L2SPPenalty
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfig
 from warmstart.model.model import Model
@@ -188,7 +187,7 @@ def test_no_gradient_is_computed_below_what_trains(tokenizer: Tokenizer) -> None
 
 def test_only_what_trains_has_optimiser_state(tokenizer: Tokenizer) -> None:
     """Frozen parameters take no further memory: no gradient, no moments."""
-    for names in ("probe", "scalar-mix", "lora", "pfeiffer", "bitfit"):
+    for names in ("probe", "scalar-mix", "lora", "houlsby"):
         model = classifier(tokenizer)
         optimizer = Optimizer(apply_scheme(model, make_scheme(names)), TrainConfig())
         model.loss(batches_of(tokenizer)(0)[0]).backward()
@@ -208,17 +207,16 @@ def test_muon_trains_no_adapters(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize(
     ("names", "optimizer"),
-    [("gradual+discriminative", "muon"), ("lp-ft+l2-sp", "adamw"), ("lora+scalar-mix", "muon"), ("houlsby+bitfit", "adamw")],
+    [("gradual+discriminative", "muon"), ("lp-ft", "adamw"), ("lora+scalar-mix", "muon"), ("houlsby", "adamw")],
 )
 def test_a_resumed_scheme_ends_with_the_same_bits(names: str, optimizer: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Killed in the middle and resumed, frozen groups, adapters and penalties continue as if the run had never stopped."""
+    """Killed in the middle and resumed, frozen groups and adapters continue as if the run had never stopped."""
     config, source = TrainConfig(optimizer=optimizer, checkpoint_every=2), batches_of(tokenizer, (2, 2))
 
     def run(stop: int | None, folder: Path | None) -> dict[str, torch.Tensor]:
         model, scheme = dropping(tokenizer, 0.2), make_scheme(names)
-        penalty, groups = scheme.penalty(model) if scheme.penalty else None, apply_scheme(model, scheme)
-        batches = killed_at(stop, source)
-        train(model, TrainingJob(batches, 8, 0, groups=groups, penalty=penalty, progress_bar=False), config, folder)
+        groups, batches = apply_scheme(model, scheme), killed_at(stop, source)
+        train(model, TrainingJob(batches, 8, 0, groups=groups, progress_bar=False), config, folder)
         return dict(model.weights())
 
     whole = run(None, None)
@@ -226,24 +224,6 @@ def test_a_resumed_scheme_ends_with_the_same_bits(names: str, optimizer: str, to
         run(5, tmp_path)
     resumed = run(None, tmp_path)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
-def test_the_l2_sp_penalty_is_the_papers_formula(tokenizer: Tokenizer) -> None:
-    """Its gradient is alpha (w - w0) for the backbone, beta v for the head, and nothing for adapters."""
-    model = classifier(tokenizer)
-    apply_scheme(model, make_scheme("full+scalar-mix"))
-    start = {name: p.detach().clone() for name, p in model.named_parameters()}
-    penalty = L2SPPenalty(0.3, 0.7)(model)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter))
-    penalty().backward()
-    for name, parameter in model.named_parameters():
-        if ".scalar_mix." in name:
-            assert parameter.grad is None
-        else:
-            expected = 0.7 * parameter if name.startswith("head.") else 0.3 * (parameter - start[name])
-            torch.testing.assert_close(parameter.grad, expected.detach())
 
 
 def test_the_language_loss_falls_and_its_head_is_dropped(tokenizer: Tokenizer) -> None:

@@ -86,7 +86,7 @@ def test_every_sort_of_backbone_goes_out(switches: str, causal: bool, tokenizer:
 
 
 @GRAPHS
-@pytest.mark.parametrize("scheme", ["houlsby", "pfeiffer", "lora+bitfit", "lora+scalar-mix"])
+@pytest.mark.parametrize("scheme", ["houlsby", "lora+scalar-mix"])
 def test_what_schemes_insert_goes_along(scheme: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Adapters, LoRA and mixes are part of the graph."""
     model = classifier(tokenizer)

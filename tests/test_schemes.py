@@ -28,7 +28,6 @@ from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.scheme import Scheme, apply_scheme
 from warmstart.finetuning.schemes import SCHEMES, SchemeOptions, make_scheme
-from warmstart.finetuning.schemes.additions import L2SPPenalty, norms
 from warmstart.finetuning.schemes.weights import all_parameters
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
@@ -39,11 +38,9 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import TrainingJob, train
 
-EVERYTHING = {"full", "lp-ft", "gradual", "discriminative", "lm-loss", "contrast", "l2-sp", "dapt"}
+EVERYTHING = {"full", "lp-ft", "gradual", "discriminative", "lm-loss", "contrast", "dapt"}
 MOVES = {
-    "bitfit": "bias$",
     "houlsby": r"\.norm(_1|_2)?\.|\.adapter\.",
-    "pfeiffer": r"\.adapter\.",
     "lora": r"\.lora_[qv]\.",
     "scalar-mix": r"\.scalar_mix\.",
 }
@@ -146,14 +143,11 @@ def test_an_epoch_is_a_whole_epoch(tokenizer: Tokenizer) -> None:
 REFUSED = {
     "full+probe": "full and probe both decide which parameters train; name only one of them",
     "full+lora": "full trains the whole backbone, but lora trains only a part of the backbone; name only one of them",
-    "bitfit+full": "bitfit trains only a part of the backbone, but full trains the whole backbone; name only one of them",
     "probe+lora": "probe freezes the backbone, but lora trains only a part of the backbone; name only one of them",
     "probe+gradual": "gradual needs at least a part of the backbone to train, but probe freezes the backbone",
     "lm-loss+probe": "lm-loss needs at least a part of the backbone to train, but probe freezes the backbone",
     "contrast+probe": "contrast needs at least a part of the backbone to train, but probe freezes the backbone",
     "gradual+lp-ft": "gradual and lp-ft both decide when parameters are unfrozen; name only one of them",
-    "houlsby+pfeiffer": "houlsby and pfeiffer both decide where bottleneck adapters are inserted; name only one of them",
-    "lora+l2-sp": "l2-sp needs the whole backbone to train, but lora trains only a part of the backbone",
     "lora+lora": "each scheme can be named only once, but lora is named twice in lora+lora",
     "lora+scalar-mx": "unknown scheme 'scalar-mx'; did you mean 'scalar-mix'?",
     "": "unknown scheme ''",
@@ -196,19 +190,14 @@ def test_names_that_do_not_say_what_trains() -> None:
 
 def test_options_reach_their_schemes() -> None:
     """Each option changes the scheme that its help names, and no other."""
-    options = SchemeOptions(
-        adapter_width=3, adapter_norms="no", lora_rank=2, lora_targets=("out",), lm_weight=0.1, l2_sp_strength=0.2
-    )
+    options = SchemeOptions(adapter_width=3, adapter_norms=False, lora_rank=2, lora_targets=("out",), lm_weight=0.1)
     assert make_scheme("houlsby+lora+scalar-mix", options).adapters == (
         BottleneckConfig(width=3),
         LoraConfig(rank=2, targets=("out",)),
         ScalarMixConfig(),
     )
     assert make_scheme("houlsby", options).trains == ()
-    assert make_scheme("pfeiffer", SchemeOptions(adapter_norms="yes")).trains == (norms,)
-    assert make_scheme("lm-loss+l2-sp", options).language_weight == 0.1
-    assert make_scheme("l2-sp", options).penalty == L2SPPenalty(0.2, 0.01)
-    assert make_scheme("l2-sp").weight_decay == 0
+    assert make_scheme("lm-loss", options).language_weight == 0.1
     assert make_scheme("full", options) == make_scheme("full")
 
 
@@ -249,9 +238,3 @@ def test_the_probe_comes_first() -> None:
     groups = apply_scheme(adapted(), make_scheme("lp-ft+scalar-mix"))
     mix = next(group for group in groups if "backbone.scalar_mix.gamma" in group.parameters)
     assert mix.rate_factor * mix.schedule(0.1) == make_scheme("scalar-mix").rate_factors["scalar-mix"]
-
-
-def test_bitfit_needs_biases() -> None:
-    """A backbone without them is refused."""
-    with pytest.raises(ConfigError, match="bitfit trains biases, but this backbone has none"):
-        apply_scheme(adapted(bias=False), make_scheme("bitfit"))

@@ -35,8 +35,6 @@ COMPOSITIONS = [
     "lora+contrast",
     "contrast+lp-ft",
     "gradual+discriminative",
-    "lora+bitfit",
-    "lp-ft+l2-sp",
     "scalar-mix+gradual",
 ]
 SCHEME_CASES = [*SCHEMES, *COMPOSITIONS]

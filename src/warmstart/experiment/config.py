@@ -61,10 +61,10 @@ class RaceConfig(Config):
     backbones: FileInput[tuple[str, ...]] = ()
     """pretrained models: bundles, folders of runs, or encoders; pool: a small one that is pretrained on the task's own text first;
     default: the encoders that are installed, but no slow one"""
-    schemes: tuple[SchemeName, ...] = ("full", "lp-ft", "discriminative", "lora", "houlsby", "bitfit")
+    schemes: tuple[SchemeName, ...] = ("full", "lp-ft", "discriminative", "lora", "houlsby")
     """ways to adapt each backbone, a+b combines two; probe and scalar-mix always run, and alone if neither schemes nor backbones
     are given; with several numbers of labels, lp-ft beside them if no schemes are given; with fewer than 300 labels, one a text,
-    contrast instead of bitfit if none are"""
+    contrast, too, if none are"""
     methods: Advanced[tuple[str, ...]] = ()
     """only these methods, called as in the table, or by the name of a scheme; default: all"""
     labels: Annotated[tuple[int, ...], BeforeValidator(_several), AfterValidator(increasing)] = ()

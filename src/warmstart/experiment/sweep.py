@@ -168,7 +168,7 @@ def _with_contrast(config: RaceConfig, task: Task) -> RaceConfig:
     default, labels = RaceConfig.model_fields["schemes"].default, max(config.labels, default=len(task.train))
     if config.methods or config.schemes != default or labels >= FEW_LABELS or not task_type_of(task).one_label:
         return config
-    return config.model_copy(update={"schemes": ("contrast", *default[:-1])})
+    return config.model_copy(update={"schemes": ("contrast", *default)})
 
 
 def _given_backbones(config: RaceConfig) -> RaceConfig:

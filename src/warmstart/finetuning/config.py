@@ -20,8 +20,8 @@ class FineTuneConfig(WindowSettings):
     """How a model is fine-tuned on labelled texts."""
 
     scheme: Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)] = "full"
-    """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, pfeiffer, lora, bitfit, lm-loss,
-    contrast, l2-sp, dapt; a+b combines two"""
+    """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss, contrast, dapt; a+b
+    combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
     pooling: Advanced[Annotated[str, AfterValidator(POOLINGS.known)]] = "mean"
     """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""

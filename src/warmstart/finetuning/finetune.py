@@ -153,7 +153,6 @@ class FineTuning:
             groups=rows.groups,
             loss=inputs.loss,
             prepare=inputs.prepare,
-            penalty=scheme.penalty(model) if scheme.penalty else None,
             should_stop=early_stopping.should_stop,
             callbacks=[validation.update],
             progress_bar=bool(self.title),
@@ -279,16 +278,15 @@ def training_inputs(
 def run_length(encoded: EncodedTask, config: TrainConfig, scheme: Scheme) -> tuple[int | None, TrainConfig]:
     """The number of steps, and the settings of the loop.
 
-    If no budget is named, it is ten epochs, but at least 60 steps (100 for bitfit): few texts need many passes (Mosbach et al.
-    2021). If no interval is named, each epoch ends with an evaluation, but a run has no more than twenty.
+    If no budget is named, it is ten epochs, but at least 60 steps: few texts need many passes (Mosbach et al. 2021). If no interval
+    is named, each epoch ends with an evaluation, but a run has no more than twenty.
     """
     mean_tokens = float(np.mean([len(row) for row in encoded.train.rows]) * encoded.train.rows_per_example.mean())
     per_epoch = -(-len(encoded.train) // (config.batch * config.accumulate))
-    least = MIN_STEPS * scheme.min_steps_factor
+    least = MIN_STEPS
     steps = config.count_text_steps(len(encoded.train), mean_tokens, max(DEFAULT_EPOCHS, least / per_epoch))
     every = config.evaluate_every or max(per_epoch, -(-(steps or 0) // MAX_EVALUATIONS))
-    weight_decay = config.weight_decay if scheme.weight_decay is None else scheme.weight_decay
-    return steps, config.model_copy(update={"evaluate_every": every, "weight_decay": weight_decay})
+    return steps, config.model_copy(update={"evaluate_every": every})
 
 
 def _check_settings(task: Task, config: FineTuneConfig) -> None:

@@ -68,8 +68,6 @@ def frozen_until(start: float, rise: float = 0.0) -> Schedule:
 
 Selection = Callable[[Model], set[str]]
 """the names of the parameters of the pretrained backbone that a scheme trains; adapters are not inserted yet"""
-Penalty = Callable[[], Tensor]
-"""what is added to the mean loss of a step, a scalar"""
 
 
 @dataclass(frozen=True)
@@ -86,12 +84,6 @@ class Scheme:
     """when each part begins to train"""
     layer_decay: float = 1.0
     """learning rate of each level, as a fraction of that of the level above it"""
-    min_steps_factor: float = 1.0
-    """the least length of a run whose budget is not named, times the usual one: few parameters need more steps"""
-    weight_decay: float | None = None
-    """replaces the weight decay of the run"""
-    penalty: Callable[[Model], Penalty] | None = None
-    """a regulariser; it is given the model before training"""
     language_weight: float = 0.0
     """weight of the language-model loss of the same texts"""
     contrast: Contrast | None = None
@@ -126,8 +118,8 @@ class NamedScheme:
     """the scheme itself, from the options"""
     backbone: Literal["all", "part", "none", ""] = ""
     """how much of the backbone the scheme trains; empty: it leaves that to the scheme it is combined with"""
-    needs: Literal["all", "part", ""] = ""
-    """how much of the backbone must train at least, for the scheme to have any effect"""
+    needs: Literal["part", ""] = ""
+    """part: at least a part of the backbone must train, for the scheme to have any effect"""
     alone: Literal["full", "probe"] = "full"
     """the scheme it is combined with if no other says how much of the backbone trains"""
 

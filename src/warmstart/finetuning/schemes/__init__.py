@@ -20,13 +20,10 @@ SCHEMES: Registry[NamedScheme] = Registry(
         "gradual": NamedScheme("when parameters are unfrozen", weights.gradual, needs="part"),
         "discriminative": NamedScheme("learning rates by depth", weights.discriminative, needs="part"),
         "houlsby": NamedScheme("where bottleneck adapters are inserted", additions.houlsby, backbone="part"),
-        "pfeiffer": NamedScheme("where bottleneck adapters are inserted", additions.pfeiffer, backbone="part"),
         "lora": NamedScheme("low-rank changes", additions.lora, backbone="part"),
-        "bitfit": NamedScheme("the training of biases", weights.bitfit, backbone="part"),
         "dapt": NamedScheme("continued pretraining", additions.dapt),
         "lm-loss": NamedScheme("the language-model loss", additions.lm_loss, needs="part"),
         "contrast": NamedScheme("the contrastive loss", additions.contrast, needs="part"),
-        "l2-sp": NamedScheme("the penalty on the weights", additions.l2_sp, needs="all"),
     },
 )
 """every name; ``+`` combines them"""
@@ -40,7 +37,6 @@ class SchemeOptions(
     additions.DaptOptions,
     weights.LpFtOptions,
     weights.DiscriminativeOptions,
-    additions.L2SPOptions,
 ):
     """Options of single schemes; each help names the schemes that read it. docs/explanation/schemes.md has the defaults."""
 
@@ -48,7 +44,6 @@ class SchemeOptions(
 # Schemes by name: ``lora``, or several joined by ``+``: ``gradual+discriminative``.
 
 TRAINS = {"all": "trains the whole backbone", "part": "trains only a part of the backbone", "none": "freezes the backbone"}
-NEEDS = {"all": "the whole backbone to train", "part": "at least a part of the backbone to train"}
 
 
 def make_scheme(names: str, options: SchemeOptions | None = None) -> Scheme:
@@ -82,8 +77,10 @@ def _check_names(chosen: list[str]) -> None:
             raise ConfigError(f"{one} {TRAINS[training[one]]}, but {other} {TRAINS[training[other]]}; name only one of them")
     for name, row in rows.items():
         for other, amount in training.items():
-            if (row.needs == "all" and amount != "all") or (row.needs == "part" and amount == "none"):
-                raise ConfigError(f"{name} needs {NEEDS[row.needs]}, but {other} {TRAINS[amount]}; name only one of them")
+            if row.needs == "part" and amount == "none":
+                raise ConfigError(
+                    f"{name} needs at least a part of the backbone to train, but {other} {TRAINS[amount]}; name only one of them"
+                )
 
 
 def _implied(chosen: list[str]) -> list[str]:

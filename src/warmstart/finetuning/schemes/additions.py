@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
-
-import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from warmstart.adapters.bottleneck import BottleneckConfig
-from warmstart.adapters.insertion import Adapter
 from warmstart.adapters.lora import LoraConfig, Targets
 from warmstart.adapters.scalar_mix import ScalarMixConfig
 from warmstart.config import Config, InFile
 from warmstart.finetuning.losses import Contrast
-from warmstart.finetuning.scheme import Penalty, Scheme
+from warmstart.finetuning.scheme import Scheme
 from warmstart.model.model import Model
 
 # Scalar mix: the head reads a learned weighted sum of all layers (Peters et al. 2018, equation 1).
@@ -26,16 +21,16 @@ def scalar_mix(options: Config) -> Scheme:
     return Scheme(adapters=(ScalarMixConfig(),), rate_factors={"scalar-mix": 20.0})
 
 
-# Bottleneck adapters in a frozen backbone: Houlsby et al. 2019 and Pfeiffer et al. 2021.
+# Bottleneck adapters in a frozen backbone: Houlsby et al. 2019.
 
 
 class BottleneckOptions(Config):
-    """Options of ``houlsby`` and ``pfeiffer``."""
+    """Options of ``houlsby``."""
 
     adapter_width: int = Field(64, gt=0)
-    """houlsby, pfeiffer: width of the bottleneck"""
-    adapter_norms: InFile[Literal["as-published", "yes", "no"]] = "as-published"
-    """houlsby, pfeiffer: whether the backbone's norms train too; as-published: yes with houlsby, no with pfeiffer"""
+    """houlsby: width of the bottleneck"""
+    adapter_norms: InFile[bool] = True
+    """houlsby: whether the backbone's norms train too"""
 
 
 def norms(model: Model) -> set[str]:
@@ -46,19 +41,9 @@ def norms(model: Model) -> set[str]:
 
 def houlsby(options: BottleneckOptions) -> Scheme:
     """Bottlenecks after attention and after the feed-forward layer (section 2.1); the norms train too."""
-    return _scheme(options, published_norms=True)
-
-
-def pfeiffer(options: BottleneckOptions) -> Scheme:
-    """Bottlenecks after the feed-forward layer only."""
-    return _scheme(options, published_norms=False, after=("feedforward",), activation="relu")
-
-
-def _scheme(options: BottleneckOptions, *, published_norms: bool, **settings: Any) -> Scheme:
-    train_norms = published_norms if options.adapter_norms == "as-published" else options.adapter_norms == "yes"
     return Scheme(
-        trains=(norms,) if train_norms else (),
-        adapters=(BottleneckConfig(width=options.adapter_width, **settings),),
+        trains=(norms,) if options.adapter_norms else (),
+        adapters=(BottleneckConfig(width=options.adapter_width),),
         rate_factors={"bottleneck": 10.0, "head": 10.0, "backbone": 10.0},
     )
 
@@ -119,44 +104,6 @@ class LanguageLossOptions(Config):
 def lm_loss(options: LanguageLossOptions) -> Scheme:
     """Add the language-model loss of the training texts."""
     return Scheme(language_weight=options.lm_weight)
-
-
-# L2-SP: weight decay towards the pretrained weights instead of towards zero (Li et al. 2018, equation 2).
-
-
-class L2SPOptions(Config):
-    """Options of ``l2-sp``."""
-
-    l2_sp_strength: InFile[float] = Field(0.01, ge=0)
-    """l2-sp: strength of the penalty on the backbone's distance from its pretrained weights (alpha)"""
-    l2_sp_head_strength: InFile[float] = Field(0.01, ge=0)
-    """l2-sp: strength of the penalty on the head's weights (beta)"""
-
-
-@dataclass(frozen=True)
-class L2SPPenalty:
-    """``alpha / 2 ||w - w0||^2 + beta / 2 ||v||^2``: w the backbone's own weights, v the head's; adapters have no penalty."""
-
-    alpha: float
-    beta: float
-
-    def __call__(self, model: Model) -> Penalty:
-        """The penalty as a function; w0 are the backbone's weights as they are now."""
-        new = {id(p) for module in model.modules() if isinstance(module, Adapter) for p in module.parameters()}
-        pairs = [(p, p.detach().clone()) for p in model.backbone.parameters() if id(p) not in new]
-        backbone = {id(p) for p, _ in pairs}
-        head = [p for p in model.head.parameters() if id(p) not in backbone]  # a tied head has none of its own
-
-        def penalty() -> Tensor:
-            distance = torch.stack([(p - start).square().sum() for p, start in pairs]).sum()
-            return self.alpha / 2 * distance + self.beta / 2 * torch.stack([p.square().sum() for p in head]).sum()
-
-        return penalty
-
-
-def l2_sp(options: L2SPOptions) -> Scheme:
-    """Replace weight decay, which penalises the distance from zero, by the penalty."""
-    return Scheme(penalty=L2SPPenalty(options.l2_sp_strength, options.l2_sp_head_strength), weight_decay=0.0)
 
 
 # Continued pretraining on the task's own text before adaptation (Gururangan et al. 2020); ``continued`` does it.

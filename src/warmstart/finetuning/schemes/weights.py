@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from warmstart.config import Config, InFile
-from warmstart.errors import ConfigError
 from warmstart.finetuning.scheme import Scheme, Unfreezing, frozen_until
 from warmstart.model.model import Model
 from warmstart.training.schedules import Schedule, constant
@@ -34,22 +33,6 @@ PROBE_RATE = 20.0
 def probe(options: Config) -> Scheme:
     """The head alone trains."""
     return Scheme(rate_factors={"head": PROBE_RATE})
-
-
-# BitFit: only the biases of the backbone train (Ben Zaken et al. 2022).
-
-
-def biases(model: Model) -> set[str]:
-    """The names of the backbone's biases. Raises ``ConfigError`` if it has none."""
-    names = {name for name, _ in model.named_parameters() if name.startswith("backbone.") and name.endswith("bias")}
-    if not names:
-        raise ConfigError("bitfit trains biases, but this backbone has none; choose another scheme")
-    return names
-
-
-def bitfit(options: Config) -> Scheme:
-    """Train the biases at a high learning rate, and for longer (results/other.md: 100 steps gain three points over 60)."""
-    return Scheme(trains=(biases,), rate_factors={"backbone": 40.0, "head": 20.0}, min_steps_factor=5 / 3)
 
 
 # Discriminative fine-tuning: lower layers learn more slowly (Howard and Ruder 2018, section 3.1).
