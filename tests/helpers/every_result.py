@@ -29,7 +29,6 @@ from warmstart.report import page
 from warmstart.report.headline import paragraphs_once
 from warmstart.report.page import Report
 from warmstart.runs.state import RunState
-from warmstart.stack.stack import Member, Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 SMALL = {"backbone": {"width": 8, "heads": 2, "depth": 1, "feedforward": 8, "max_length": 32}, "tokenizer": {"type": "character"}}
@@ -148,11 +147,6 @@ def studies_of(place: Path, tokenizer: Tokenizer) -> dict[str, Callable[[], obje
         "study attention": lambda: run("attention", model=lm, sentence=SENTENCES[0], text=text, passages=20),
         "study neurons": lambda: run("neurons", model=lm, text=text, passages=30, shifts=3, control=False),
     }
-
-
-def stack_of(model: Bundle) -> Stack:
-    """A stack of one network."""
-    return Stack((Member("network", model, 1.0, 1.0),), "classification", model.labels)
 
 
 def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], object]]:
