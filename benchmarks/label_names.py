@@ -19,6 +19,7 @@ from benchmarks.table import paragraph
 
 from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import run_baseline
+from warmstart.baselines.vectors import zero_shot
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.task import Task
@@ -41,12 +42,10 @@ LABELS, DRAWS = (8, 20, 50, 100, 500), 5
 TEXTS, WORDS_OF_TEXT = (3000, 500), 60
 """training and test texts at most, and the words of each that are read"""
 VECTORS = (
-    "label names",
     "class means + label names",
     "label names + logistic regression",
     "class means + label names + EM",
     "frozen vectors + logistic regression",
-    "frozen vectors + nearest neighbours",
 )
 WORDS = ("majority", "TF-IDF + logistic regression", "naive Bayes + EM")
 
@@ -62,19 +61,20 @@ def run(runs: Path = Path("runs")) -> str:
             for count in LABELS
             if count >= 2 * len(few.labels)
         }
-        alone = run_baseline(BASELINES["label names"], budgets[LABELS[-1]][0], (), vectors)
-        rows.append((f"{name}, 0 labels", percent(_accuracy(alone.test, few)), *["-"] * (len(VECTORS) + len(WORDS) - 1)))
+        names = zero_shot(vectors, few.label_meanings)
+        assert names.rows is not None
+        alone = percent(_accuracy(names.readout(names.rows(few.test.texts)), few))
+        rows.append((f"{name}, 0 labels", alone, *["-"] * (len(VECTORS) + len(WORDS))))
         for count, drawn in budgets.items():
-            rows.append(
-                (f"{name}, {count} labels", *(percent(_mean(method, drawn, pool, vectors)) for method in (*VECTORS, *WORDS)))
-            )
+            found = (percent(_mean(method, drawn, pool, vectors)) for method in (*VECTORS, *WORDS))
+            rows.append((f"{name}, {count} labels", alone, *found))
     said = (
         f"Accuracy on {TEXTS[1]} test texts, mean over {DRAWS} draws of labels; the first {WORDS_OF_TEXT} words of each text, at "
         f"most {TEXTS[0]:,} training texts, of which those without labels are the pool; all sets are sets of development, and "
         "labels that are codes are described. Where names alone are below majority or naive Bayes with EM, they are no substitute "
         "for a few labels."
     )
-    return "\n\n".join([table(("set", *VECTORS, *WORDS), rows), paragraph(said)])
+    return "\n\n".join([table(("set", "label names", *VECTORS, *WORDS), rows), paragraph(said)])
 
 
 def _mean(method: str, budgets: Sequence[Any], pool: Any, vectors: Callable[..., np.ndarray]) -> float:

@@ -202,7 +202,7 @@ def leaves(values: Any, path: tuple[str, ...] = (), *, words: bool = False) -> I
 
 def _entries(values: list[Any]) -> Iterator[tuple[str | int, Any]]:
     """The entries of a list by name, if each has its own, so that one can go without a change of the others; else by number."""
-    for key in ("id", "method", "name"):
+    for key in ("method", "name"):  # an id has the hash of a backbone, whose manifest has a date
         names = [str(entry[key]) for entry in values if isinstance(entry, dict) and isinstance(entry.get(key), str)]
         if len(names) == len(values) == len(set(names)):
             return zip(names, values, strict=True)

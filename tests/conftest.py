@@ -145,9 +145,9 @@ def models_are_checked_here(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def few_baselines() -> Iterator[None]:
     """All baselines of a race take longer than its networks; tests/test_stack.py holds that each of them lives."""
-    few = ("majority", "TF-IDF + logistic regression", "TF-IDF + linear SVM", "naive Bayes", "naive Bayes + EM")
+    few = ("majority", "TF-IDF + logistic regression", "NBSVM", "naive Bayes + EM")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BASELINES, "_rows", {name: BASELINES[name] for name in (*few, "frozen vectors + nearest neighbours")})
+        patch.setattr(BASELINES, "_rows", {name: BASELINES[name] for name in (*few, "frozen vectors + class means")})
         yield
 
 

@@ -35,7 +35,7 @@ def test_models_and_tasks_in_memory_are_compared_and_leave_no_file(
     found = ws.compare(language_bundle(tokenizer), task, labels=20, seeds=2)
     assert {"majority", "naive Bayes + EM", "probe"} <= {*found.table["method"]}
     assert not {"full", "from scratch"} & {*found.table["method"]}, "nothing is fine-tuned unless it is named"
-    predicted = ws.predict(found.fit("TF-IDF + linear SVM"), ["She holds the cat."])
+    predicted = ws.predict(found.fit("NBSVM"), ["She holds the cat."])
     assert predicted.probabilities is not None
     assert predicted.probabilities.shape == (1, 2)
     assert [*tmp_path.glob("warmstart-*")]
@@ -47,19 +47,19 @@ def test_models_and_tasks_in_memory_are_compared_and_leave_no_file(
 def test_only_the_methods_that_are_named_run(tokenizer: Tokenizer) -> None:
     """By their names in the table, of schemes, or ``scratch``; one that no method has is an error."""
     task = Task.from_lists(*lists())
-    found = ws.compare(language_bundle(tokenizer), task, methods=("naive Bayes", "full", "scratch"), labels=(8, 16), seeds=1)
-    assert {*found.table["method"]} == {"naive Bayes", "full", "from scratch"}
+    found = ws.compare(language_bundle(tokenizer), task, methods=("NBSVM", "full", "scratch"), labels=(8, 16), seeds=1)
+    assert {*found.table["method"]} == {"NBSVM", "full", "from scratch"}
     assert found.curve
     assert [*found.curve.rankings] == [8, 16]
     with pytest.raises(ConfigError, match="no method of this race is called bayes"):
         ws.compare(language_bundle(tokenizer), task, methods=("bayes",))
-    alone = ws.compare((), task, methods=("majority", "naive Bayes"), labels=20, seeds=1)
-    assert {*alone.table["method"]} == {"naive Bayes", "majority"}, "which need no pretrained model"
+    alone = ws.compare((), task, methods=("majority", "NBSVM"), labels=20, seeds=1)
+    assert {*alone.table["method"]} == {"NBSVM", "majority"}, "which need no pretrained model"
 
 
 def test_a_folder_keeps_what_has_run(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same comparison finds its trials, and runs none."""
-    given = {"methods": ("naive Bayes",), "labels": 20, "seeds": 2, "out": tmp_path / "kept"}
+    given = {"methods": ("NBSVM",), "labels": 20, "seeds": 2, "out": tmp_path / "kept"}
     first = ws.compare((), Task.from_lists(*lists()), **given)  # type: ignore[arg-type]
     monkeypatch.setattr("warmstart.experiment.execution.run_trial", lambda *_: pytest.fail("ran"))
     again = ws.compare((), Task.from_lists(*lists()), **given)  # type: ignore[arg-type]

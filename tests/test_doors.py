@@ -379,7 +379,7 @@ def test_a_thousand_classes(
     rows = "".join(f"intent {number % 1000} please {number},intent_{number % 1000}\n" for number in range(3000))
     (tmp_path / "many.csv").write_text(f"text,intent\n{rows}")
     save(Bundle(make_language_model(vocab_size=tokenizer.vocab_size), tokenizer), tmp_path / "lm")
-    monkeypatch.setattr(BASELINES, "_rows", {name: BASELINES[name] for name in ("majority", "naive Bayes")})
+    monkeypatch.setattr(BASELINES, "_rows", {name: BASELINES[name] for name in ("majority", "NBSVM")})
     task, model, run = str(tmp_path / "many.csv"), str(tmp_path / "lm"), str(tmp_path / "run")
     quick = ["--steps", "2", "--seeds", "1"]
     race = ["race", task, "--backbones", model, "--schemes", "probe", "--learning-rates", "1e-3"]

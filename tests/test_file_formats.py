@@ -59,7 +59,7 @@ def test_a_race(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.Monkey
     manifest = save_task(cats(), tmp_path / "task")
     save(language_bundle(tokenizer), tmp_path / "lm")
     words = ["race", str(manifest), "--backbones", str(tmp_path / "lm"), "--schemes", "full", "--learning-rates", "0.01"]
-    assert main([*words, "--seeds", "1", "--steps", "2", "--save", "naive Bayes", "--out", str(tmp_path / "race")]) == 0
+    assert main([*words, "--seeds", "1", "--steps", "2", "--save", "NBSVM", "--out", str(tmp_path / "race")]) == 0
     assert {"runs.csv", "race.json", "run.json"} <= {file.name for file in (tmp_path / "race").iterdir()}
     assert keys(manifest.parent / "task.ledger.jsonl") <= NAMED
     files = [file for file in (tmp_path / "race" / "bundle").rglob("*") if file.is_file()]

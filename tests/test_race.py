@@ -237,7 +237,7 @@ def test_other_texts_other_weights_and_other_settings_are_other_trials(place: Pa
     others += [(frozen, context), (stack.model_copy(update={"learning_rates": (2e-3,)}), context)]
     names = [result_file(trial, context), *(result_file(*other) for other in others)]
     assert len(set(names)) == len(names)
-    words = Trial(method=Method(name="naive Bayes", family="baseline"), seed=0)
+    words = Trial(method=Method(name="NBSVM", family="baseline"), seed=0)
     for one in (trial, frozen, words):  # they read no pool
         assert result_file(one, pooled) == result_file(one, context)
     renamed = trial.model_copy(update={"method": trial.method.model_copy(update={"name": "x", "backbone": "elsewhere"})})

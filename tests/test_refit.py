@@ -108,7 +108,7 @@ def test_what_diverged_is_the_constant_that_was_scored(raced: Raced) -> None:
 def test_a_model_that_differs_from_what_was_scored_is_said_to(raced: Raced, tmp_path: Path) -> None:
     """Saved all the same, because the race may have taken hours; the command then ends with exit code 1."""
     _, context, runs = raced
-    trial = next(trial for trial in runs.trials if trial.method.name == "naive Bayes")
+    trial = next(trial for trial in runs.trials if trial.method.name == "NBSVM")
     found = replace(refit(trial.method, runs, context), difference=0.2)
     with pytest.warns(UncheckedWarning, match="differ by up to 0.2 from those that were scored"):
         found.save(tmp_path / "saved")
@@ -119,7 +119,7 @@ def test_a_model_that_differs_from_what_was_scored_is_said_to(raced: Raced, tmp_
 def test_a_race_saves_what_it_recommends(raced: Raced, capsys: pytest.CaptureFixture[str]) -> None:
     """Also after it was run; every command finds the model in the folder of the race."""
     config, _, _ = raced
-    for name, kind in (("recommended", None), ("stack", Stack), ("full", Bundle), ("naive Bayes", Stack)):
+    for name, kind in (("recommended", None), ("stack", Stack), ("full", Bundle), ("NBSVM", Stack)):
         result = race(config.model_copy(update={"save": name}))
         assert isinstance(result, Comparison)
         saved = load(Path(config.out) / "bundle")

@@ -331,7 +331,7 @@ def test_validation_scores_are_saved_for_every_run(place: Path) -> None:
     task = load_task(config.task)
     context = SweepContext.of(task, config.task, place, config.tune, drop_leaks=False)
     full = Method(name="full", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="full")
-    for method in (Method(name="majority", family="baseline"), Method(name="TF-IDF + linear SVM", family="baseline"), full):
+    for method in (Method(name="majority", family="baseline"), Method(name="NBSVM", family="baseline"), full):
         trial = Trial(method=method, seed=0, learning_rates=(5e-3,) if method is full else ())
         found = run_trial(trial, context)
         assert found

@@ -5,26 +5,18 @@ from __future__ import annotations
 from warmstart.baselines.baseline import Baseline, inputs_themselves
 from warmstart.baselines.classifiers import (
     EM_SMOOTHING,
-    MARGINS,
     NBSVM_MARGINS,
     PENALTIES,
-    POOL_LIMIT,
-    SMOOTHING,
     STRENGTHS,
-    label_spreading,
     logistic_regression,
-    multinomial_naive_bayes,
     naive_bayes_em,
     nbsvm,
     ridge_regression,
-    self_training,
-    support_vector_machine,
 )
 from warmstart.baselines.simple import MAJORITY, most_frequent_tags
 from warmstart.baselines.tagging import tag_chain
 from warmstart.baselines.vectors import (
     NAME_WEIGHTS,
-    NEIGHBOUR_COUNTS,
     POOL_WEIGHTS,
     REGRESSION_STRENGTHS,
     VECTOR_PENALTIES,
@@ -34,9 +26,6 @@ from warmstart.baselines.vectors import (
     logistic_with_names,
     nearest_mean,
     nearest_mean_em,
-    nearest_name,
-    nearest_numbers,
-    nearest_texts,
     standardised,
     with_label_names,
 )
@@ -46,7 +35,6 @@ from warmstart.baselines.words import (
     present_words,
     tfidf,
     tfidf_characters,
-    tfidf_words,
 )
 from warmstart.data.task import Task
 from warmstart.registry import Registry
@@ -61,8 +49,6 @@ BASELINES: Registry[Baseline] = Registry(
         "TF-IDF of characters + logistic regression": Baseline(
             tfidf_characters, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], race_only=True
         ),
-        "TF-IDF + linear SVM": Baseline(tfidf, support_vector_machine, _LABELS, "C", MARGINS, race_only=True),
-        "naive Bayes": Baseline(present_words, multinomial_naive_bayes, _LABELS, "alpha", SMOOTHING, race_only=True),
         "NBSVM": Baseline(present_word_pairs, nbsvm, _LABELS, "C", NBSVM_MARGINS, race_only=True),
         "naive Bayes + EM": Baseline(
             present_words, naive_bayes_em, _LABELS, "alpha", EM_SMOOTHING, race_only=True, reads_pool=True
@@ -70,31 +56,8 @@ BASELINES: Registry[Baseline] = Registry(
         "LSA + logistic regression": Baseline(
             latent_semantic_analysis, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], race_only=True, reads_pool=True
         ),
-        "self-training": Baseline(
-            tfidf_words,
-            self_training,
-            _LABELS,
-            note="takes its confident guesses for labels",
-            race_only=True,
-            reads_pool=True,
-            pool_limit=POOL_LIMIT,
-            limited_because="it is fitted to all of them up to ten times",
-        ),
-        "label spreading": Baseline(
-            latent_semantic_analysis,
-            label_spreading,
-            _LABELS,
-            note="labels spread to the nearest neighbours",
-            race_only=True,
-            reads_pool=True,
-            pool_limit=POOL_LIMIT,
-            limited_because="each text is compared with each, which is quadratic",
-        ),
         "frozen vectors + logistic regression": Baseline(
             standardised, logistic_regression, _LABELS, "C", VECTOR_STRENGTHS, race_only=True, needs_vectors=True
-        ),
-        "frozen vectors + nearest neighbours": Baseline(
-            standardised, nearest_texts, _LABELS, "k", NEIGHBOUR_COUNTS, race_only=True, needs_vectors=True
         ),
         "frozen vectors + class means": Baseline(
             standardised,
@@ -103,15 +66,6 @@ BASELINES: Registry[Baseline] = Registry(
             note="the class with the nearest mean",
             race_only=True,
             needs_vectors=True,
-        ),
-        "label names": Baseline(
-            with_label_names,
-            nearest_name,
-            ("classification",),
-            note="the label whose name is nearest; no label is used",
-            race_only=True,
-            needs_vectors=True,
-            needs_names=True,
         ),
         "class means + label names": Baseline(
             with_label_names,
@@ -145,14 +99,8 @@ BASELINES: Registry[Baseline] = Registry(
             needs_vectors=True,
         ),
         "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, ("regression",), "alpha", PENALTIES),
-        "LSA + ridge regression": Baseline(
-            latent_semantic_analysis, ridge_regression, ("regression",), "alpha", PENALTIES, race_only=True, reads_pool=True
-        ),
         "frozen vectors + ridge regression": Baseline(
             standardised, ridge_regression, ("regression",), "alpha", VECTOR_PENALTIES, race_only=True, needs_vectors=True
-        ),
-        "frozen vectors + neighbours' mean": Baseline(
-            standardised, nearest_numbers, ("regression",), "k", NEIGHBOUR_COUNTS, race_only=True, needs_vectors=True
         ),
         "commonest tag of each word": Baseline(
             inputs_themselves, most_frequent_tags, ("tagging",), note="unknown words get the most frequent tag of all"

@@ -21,7 +21,7 @@ from warmstart.errors import ModelError
 from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
 from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout
+from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelReadout
 from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
 from warmstart.tasks import task_type_of
 from warmstart.tasks.thresholds import scores_left_out
@@ -141,7 +141,7 @@ def fitted_baseline(run: BaselineRun, vectors: Bundle | None = None) -> FittedBa
     Raises ``ModelError`` with the reason if the baseline cannot be saved.
     """
     rows, readout = run.reading.saved, run.model()
-    if not isinstance(readout, LinearReadout | NeighbourReadout | ConstantReadout | PerLabelReadout):
+    if not isinstance(readout, LinearReadout | ConstantReadout | PerLabelReadout):
         raise ModelError(f"this baseline has nothing to save: {run.note}")
     if isinstance(readout, ConstantReadout):
         return FittedBaseline(None, readout)

@@ -1,4 +1,4 @@
-"""Learning from bags of words: linear models, naive Bayes, NBSVM, and what learns from texts without labels; ridge regression.
+"""Learning from bags of words: linear models, naive Bayes with texts without labels, NBSVM; ridge regression.
 
 A classifier knows one label per text; ``for_labels`` makes it serve a task with unseen classes, a single class or several labels.
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.baselines.baseline import Sample
-from warmstart.stack.readout import ClassReadout, ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout, Readout
+from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelReadout, Readout
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ClassSample:
     """every class counts equally, however many texts it has"""
 
 
-ClassFit = Callable[[ClassSample, float], ClassReadout]
+ClassFit = Callable[[ClassSample, float], LinearReadout]
 """a classifier: sample and setting -> a function from rows to (·, K) probabilities"""
 
 
@@ -76,8 +76,6 @@ def from_margins(weights: np.ndarray, bias: np.ndarray, side: float = 1.0) -> Li
 
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
 """values of C (inverse strength of the penalty) of a logistic regression on TF-IDF"""
-MARGINS = (0.1, 0.3, 1.0, 3.0, 10.0)
-"""values of C of a support vector machine"""
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 """values of alpha (strength of the penalty) of a ridge regression"""
 
@@ -96,15 +94,6 @@ def logistic(model: Any) -> LinearReadout:
     return from_margins(model.coef_.T, model.intercept_, side=0.0)
 
 
-@for_labels
-def support_vector_machine(sample: ClassSample, strength: float) -> LinearReadout:
-    """A linear support vector machine. The softmax of its margins ranks the labels; it is no probability."""
-    from sklearn.svm import LinearSVC
-
-    model = LinearSVC(C=strength, max_iter=20_000, random_state=0).fit(sample.rows, sample.labels)
-    return from_margins(model.coef_.T, model.intercept_)
-
-
 def ridge_regression(sample: Sample, strength: float) -> LinearReadout:
     """Ridge regression."""
     from sklearn.linear_model import Ridge
@@ -113,7 +102,7 @@ def ridge_regression(sample: Sample, strength: float) -> LinearReadout:
     return LinearReadout(model.coef_[:, None], np.array([model.intercept_]), "identity")
 
 
-# Multinomial naive Bayes, and the same with texts without labels by expectation maximisation.
+# Multinomial naive Bayes with texts without labels, by expectation maximisation.
 #
 #     EM:  fit to the labelled texts; then 15 times: guess the classes of the pool, fit to the labels and, at a tenth of the weight,
 #          to the guesses
@@ -121,22 +110,12 @@ def ridge_regression(sample: Sample, strength: float) -> LinearReadout:
 # Nigam, McCallum, Thrun and Mitchell 2000, "Text classification from labeled and unlabeled documents using EM" (Machine Learning
 # 39).
 
-SMOOTHING = (1.0, 0.3, 0.1, 0.03)
-"""values of alpha, which is added to the count of each word in each class"""
 EM_SMOOTHING = (0.1, 0.03, 0.01)
-"""the same with the pool, whose many words make large values drown what a class has said"""
+"""values of alpha, which is added to the count of each word in each class: the many words of a pool make larger ones drown what a
+class has said"""
 EM_STEPS = 15
 POOL_WEIGHT = 0.1
 """of a text without label; a labelled one has 1"""
-
-
-@for_labels
-def multinomial_naive_bayes(sample: ClassSample, smoothing: float) -> LinearReadout:
-    """Multinomial naive Bayes, from scikit-learn."""
-    from sklearn.naive_bayes import MultinomialNB
-
-    model = MultinomialNB(alpha=smoothing).fit(sample.rows, sample.labels)
-    return LinearReadout(model.feature_log_prob_.T, model.class_log_prior_)
 
 
 @for_labels
@@ -192,43 +171,3 @@ def _one_against_rest(rows: Any, inside: np.ndarray, strength: float) -> tuple[n
     model = LinearSVC(C=strength, max_iter=20_000, random_state=0).fit(normalize(rows).multiply(ratios[None]).tocsr(), inside)
     learned = model.coef_[0]
     return ratios * (INTERPOLATION * learned + (1 - INTERPOLATION) * np.abs(learned).mean()), float(model.intercept_[0])
-
-
-# Learning from texts without labels, by scikit-learn: self-training and label spreading.
-
-POOL_LIMIT = 10_000
-"""texts of the pool that are read at most: each is compared with each, or fitted to many times; more are sampled by the seed"""
-SELF_TRAINING_STRENGTH = 10.0
-CONFIDENT = 0.9
-"""the probability from which on a guess is taken for a label"""
-NEIGHBOURS = 10
-
-
-@for_labels
-def self_training(sample: ClassSample, setting: float) -> LinearReadout:
-    """Logistic regression that takes its confident guesses for labels, in up to 10 rounds (Yarowsky 1995).
-
-    Classes have equal weight: otherwise the guesses are of the larger classes only, and more so in each round.
-    """
-    from scipy.sparse import vstack
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.semi_supervised import SelfTrainingClassifier
-
-    model = LogisticRegression(C=SELF_TRAINING_STRENGTH, max_iter=10_000, class_weight="balanced")
-    if sample.pool is None:
-        return logistic(model.fit(sample.rows, sample.labels))
-    rows, labels = vstack([sample.rows, sample.pool]), np.append(sample.labels, np.full(sample.pool.shape[0], -1))
-    return logistic(SelfTrainingClassifier(model, threshold=CONFIDENT).fit(rows, labels).estimator_)
-
-
-@for_labels
-def label_spreading(sample: ClassSample, setting: float) -> NeighbourReadout:
-    """Labels spread along a graph of nearest neighbours (Zhou et al. 2004); a new text gets the mean of its own neighbours."""
-    from sklearn.semi_supervised import LabelSpreading
-
-    pool = sample.rows[:0] if sample.pool is None else sample.pool
-    rows, labels = np.concatenate([sample.rows, pool]), np.append(sample.labels, np.full(len(pool), -1))
-    neighbours = min(NEIGHBOURS, len(rows))
-    spread = LabelSpreading(kernel="knn", n_neighbors=neighbours, max_iter=1000).fit(rows, labels)
-    floor = 1e-9 * np.bincount(sample.labels) / len(sample.labels)  # where no label has spread, the frequencies remain
-    return NeighbourReadout(rows, spread.label_distributions_, floor, neighbours, "euclidean")

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from warmstart.baselines.baseline import Readable, Reading, Sample
 from warmstart.baselines.classifiers import ClassSample, for_labels, logistic
-from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, Readout
+from warmstart.stack.readout import ConstantReadout, LinearReadout, Readout
 from warmstart.stack.rows import VectorRows
 from warmstart.stats.calibration import fit_temperature
 
@@ -87,7 +87,6 @@ VECTOR_STRENGTHS = (0.01, 0.001, 0.1, 1.0)
 """values of C of a logistic regression"""
 VECTOR_PENALTIES = (100.0, 10.0, 1000.0, 10_000.0)
 """values of alpha of a ridge regression: dimensions of variance 1 need more than texts of length 1"""
-NEIGHBOUR_COUNTS = (10.0, 1.0, 3.0, 30.0)
 
 
 def standardised(readable: Readable) -> Reading:
@@ -100,19 +99,6 @@ def standardised(readable: Readable) -> Reading:
     scaler = StandardScaler().fit(np.asarray(vectors(readable.inputs), dtype=np.float64))
     rows = VectorRows(vectors, scaler.mean_, scaler.scale_)
     return Reading(rows, saved=rows)
-
-
-@for_labels
-def nearest_texts(sample: ClassSample, count: float) -> NeighbourReadout:
-    """The classes of the ``count`` texts with the largest cosine, the nearer ones counting more."""
-    targets = np.eye(sample.labels.max() + 1)[sample.labels]
-    return NeighbourReadout(sample.rows, targets, np.zeros(targets.shape[1]), min(int(count), len(targets)), "cosine")
-
-
-def nearest_numbers(sample: Sample, count: float) -> NeighbourReadout:
-    """The mean number of the ``count`` texts with the largest cosine, the nearer ones counting more."""
-    targets = np.asarray(sample.labels, dtype=np.float64)[:, None]
-    return NeighbourReadout(sample.rows, targets, np.zeros(1), min(int(count), len(targets)), "cosine", numbers=True)
 
 
 # Classification by what labels are called, with an encoder's vectors of texts and of names, all of length 1.
@@ -147,11 +133,6 @@ def with_label_names(readable: Readable) -> Reading:
     names = normalize(readable.vectors(meanings)) * np.array([[meaning != ""] for meaning in meanings])
     rows = VectorRows(readable.vectors, np.zeros(names.shape[1]), np.ones(names.shape[1]))
     return Reading(rows, rows(readable.pool) if readable.pool else None, rows, names)
-
-
-def nearest_name(sample: Sample, _: float) -> LinearReadout:
-    """The label whose name is nearest; no label is learned from."""
-    return nearest_prototype(sample.names)
 
 
 def nearest_mean(sample: Sample, weight: float) -> LinearReadout:

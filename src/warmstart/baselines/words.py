@@ -35,11 +35,6 @@ def tfidf_characters(readable: Readable) -> Reading:
     return Reading(known.rows, saved=known.words)
 
 
-def tfidf_words(readable: Readable) -> Reading:
-    """Rows are (N, V) TF-IDF of words."""
-    return _read(readable, word_pairs=False, weighted=True)
-
-
 def present_words(readable: Readable) -> Reading:
     """Rows are (N, V): 1 for each word that a text has."""
     return _read(readable, word_pairs=False, weighted=False)

@@ -28,8 +28,6 @@ SHARED_LENGTHS = range(2, 6)
 """lengths of character n-grams"""
 BATCH = 32
 """texts that a network reads at once"""
-SAME_DISTANCE = 1e-9
-"""distances that differ by less are equal"""
 
 
 def probabilities(texts: Sequence[str | Sequence[str]], folder: Path = HERE) -> np.ndarray:
@@ -147,8 +145,6 @@ def run_readout(settings: dict[str, Any], prefix: str, arrays: dict[str, np.ndar
     """(N, C) from rows: dense ones, or columns with weights."""
     if settings["kind"] == "constant":
         return np.tile(arrays[f"{prefix}values"], (len(rows), 1))
-    if settings["kind"] == "neighbours":
-        return near_texts(settings, prefix, arrays, rows)
     weights, bias = arrays[f"{prefix}weights"], arrays[f"{prefix}bias"]
     dense = isinstance(rows, np.ndarray)
     sums = rows @ weights if dense else np.array([values @ weights[columns] for columns, values in rows])
@@ -156,29 +152,6 @@ def run_readout(settings: dict[str, Any], prefix: str, arrays: dict[str, np.ndar
         lengths = np.array([np.linalg.norm(row if dense else row[1]) for row in rows])[:, None]
         sums = sums / np.where(lengths > 0, lengths, 1)
     return softmax_rows(sums + bias) if settings["link"] == "softmax" else sums + bias
-
-
-def near_texts(settings: dict[str, Any], prefix: str, arrays: dict[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """(N, C) the mean of what is known of the nearest texts: by cosine, the nearer ones counting more, or by distance."""
-    known, targets = arrays[f"{prefix}rows"], arrays[f"{prefix}targets"]
-    means = []
-    for row in rows:
-        if settings["metric"] == "cosine":
-            lengths = np.linalg.norm(known, axis=1) * np.linalg.norm(row)
-            distances = np.clip(1 - known @ row / np.where(lengths > 0, lengths, 1), 0, 2)
-        else:
-            distances = np.linalg.norm(known - row, axis=1)
-        distances = np.rint(distances / SAME_DISTANCE)
-        nearest = np.argsort(distances, kind="stable")[: settings["count"]]
-        weights = np.ones(len(nearest))
-        if settings["metric"] == "cosine":
-            same = distances[nearest] == 0
-            weights = same.astype(np.float64) if same.any() else 1 / distances[nearest]
-        means.append(weights @ targets[nearest] / weights.sum())
-    if settings["link"] == "identity":
-        return np.array(means)
-    found = np.maximum(np.array(means), 0) + arrays[f"{prefix}floor"]
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from warmstart.config import Config
 from warmstart.errors import BundleError
 from warmstart.model.bundle import Bundle
 from warmstart.stack.known import KnownTexts
-from warmstart.stack.readout import ConstantReadout, LinearReadout, NeighbourReadout, PerLabelReadout, Readout
+from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelReadout, Readout
 from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
 
 Arrays = Mapping[str, np.ndarray]
@@ -61,15 +61,11 @@ class FittedBaseline:
 class ReadoutSettings(Config):
     """The settings of a readout."""
 
-    kind: Literal["linear", "neighbours", "constant"]
+    kind: Literal["linear", "constant"]
     link: Literal["softmax", "identity"] = "softmax"
-    """linear: what becomes of the sums; neighbours: with identity, the means are numbers and not shares of classes"""
+    """linear: what becomes of the sums"""
     unit_length: bool = False
     """linear: rows are divided by their length first"""
-    count: int = Field(1, gt=0)
-    """neighbours: how many"""
-    metric: Literal["cosine", "euclidean"] = "cosine"
-    """neighbours: what is near"""
 
 
 class BaselineSettings(Config):
@@ -171,23 +167,12 @@ def _packed_readout(readout: Readout) -> tuple[ReadoutSettings, dict[str, np.nda
     if isinstance(readout, LinearReadout):
         arrays = {"weights": readout.weights, "bias": readout.bias}
         return ReadoutSettings(kind="linear", link=readout.link, unit_length=readout.unit_length), arrays
-    if isinstance(readout, NeighbourReadout):
-        arrays = {"rows": readout.rows, "targets": readout.targets, "floor": readout.floor}
-        link: Literal["softmax", "identity"] = "identity" if readout.numbers else "softmax"
-        return ReadoutSettings(kind="neighbours", link=link, count=readout.count, metric=readout.metric), arrays
     return ReadoutSettings(kind="constant"), {"values": readout.values}
 
 
 def _readout(settings: ReadoutSettings, prefix: str, taken: _Taken, width: int | None) -> Readout:
     if settings.kind == "constant":
         return ConstantReadout(taken.take(f"{prefix}values", None))
-    if settings.kind == "linear":
-        weights = taken.take(f"{prefix}weights", width, None)
-        bias = taken.take(f"{prefix}bias", weights.shape[1], infinite=True)
-        return LinearReadout(weights, bias, settings.link, settings.unit_length)
-    rows = taken.take(f"{prefix}rows", None, width)
-    targets = taken.take(f"{prefix}targets", len(rows), None)
-    if settings.count > len(rows):
-        raise BundleError(f"a saved baseline must know as many texts as it has neighbours, {settings.count}, but knows {len(rows)}")
-    floor = taken.take(f"{prefix}floor", targets.shape[1])
-    return NeighbourReadout(rows, targets, floor, settings.count, settings.metric, settings.link == "identity")
+    weights = taken.take(f"{prefix}weights", width, None)
+    bias = taken.take(f"{prefix}bias", weights.shape[1], infinite=True)
+    return LinearReadout(weights, bias, settings.link, settings.unit_length)

@@ -62,7 +62,7 @@ def page_contents(model: Bundle | Stack, path: str, name: str) -> PageContents:
     """Everything of the model at ``path``. Raises ``ModelError`` for one that cannot run in a page."""
     refuse_unable(model)
     parts, served = taken_apart(model), ServedModel.of(model, name, path)
-    layout, packed = pack_tensors(parts.tensors, parts.exact)
+    layout, packed = pack_tensors(parts.tensors)
     described = served.describe()
     abilities = [one for one in described["abilities"] if one in ABLE and (one != "explain" or model.labels)]
     facts = {

@@ -39,29 +39,24 @@ class Parts:
     """of a stack, as its ``config.json`` and ``baseline.json`` have them, with the number of the ``network``; None of a bundle"""
     tensors: dict[str, Tensor]
     """``"networks.0.head.score.weight"``, ``"members.1.idf"``"""
-    exact: frozenset[str] = frozenset()
-    """those that are not rounded: what finds neighbours, which the smallest change may exchange"""
 
 
 def taken_apart(model: Bundle | Stack) -> Parts:
     """The networks, members and tensors of a model."""
-    networks, members, tensors, exact = list[Bundle](), list[dict[str, Any]](), dict[str, Tensor](), set[str]()
+    networks, members, tensors = list[Bundle](), list[dict[str, Any]](), dict[str, Tensor]()
     for number, member in enumerate(model.members if isinstance(model, Stack) else ()):
         own = member_network(member.model)
         entry = member_entry(member, "bundle" if isinstance(member.model, Bundle) else "baseline")
         if isinstance(member.model, FittedBaseline):
             settings, arrays = packed(member.model)
             entry |= settings.to_dict()
-            own_tensors = {f"members.{number}.{name}": one for name, one in _as_stored(settings, arrays).items()}
-            tensors |= own_tensors
-            if any(one.kind == "neighbours" for one in settings.readouts):
-                exact |= own_tensors.keys()
+            tensors |= {f"members.{number}.{name}": one for name, one in _as_stored(settings, arrays).items()}
         members.append(entry | {"network": None if own is None else _place(own, networks)})
     if isinstance(model, Bundle):
         networks.append(merged_copy(model))
     for number, bundle in enumerate(networks):
         tensors |= {f"networks.{number}.{name}": one for name, one in bundle.model.weights().items()}
-    return Parts(tuple(networks), members if isinstance(model, Stack) else None, tensors, frozenset(exact))
+    return Parts(tuple(networks), members if isinstance(model, Stack) else None, tensors)
 
 
 def member_network(model: Bundle | FittedBaseline) -> Bundle | None:

@@ -9,7 +9,7 @@ tenth.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -21,10 +21,10 @@ INT8_FROM = 4096
 """numbers in a matrix from which on it is stored as integers"""
 
 
-def pack_tensors(tensors: Mapping[str, Tensor], exact: Container[str] = ()) -> tuple[dict[str, Any], bytes]:
+def pack_tensors(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], bytes]:
     """Where each tensor is, and the deflated bytes. Of ``[name, shape, start, scales]``, ``scales`` is null for float32 numbers.
 
-    ``start`` counts float32 numbers from the beginning, or integers behind all of those. Those named in ``exact`` stay float32.
+    ``start`` counts float32 numbers from the beginning, or integers behind all of those.
     """
     floats, integers, places = list[Tensor](), list[Tensor](), list[list[Any]]()
     so_far = {"floats": 0, "integers": 0}
@@ -36,7 +36,7 @@ def pack_tensors(tensors: Mapping[str, Tensor], exact: Container[str] = ()) -> t
 
     for name, tensor in tensors.items():
         values = tensor.detach().float().cpu()
-        if values.dim() != 2 or values.numel() < INT8_FROM or name in exact:
+        if values.dim() != 2 or values.numel() < INT8_FROM:
             places.append([name, list(values.shape), put("floats", floats, values), None])
             continue
         quantised, scales = quantise_rows(values)

@@ -1,4 +1,4 @@
-// Stacks and baselines: the weighted mean of what networks predict, and linear models or neighbours of words or of vectors.
+// Stacks and baselines: the weighted mean of what networks predict, and linear models of words or of vectors.
 // They compute what portable.py computes. A row is [column, value] pairs: of few words, or of all dimensions of a vector.
 
 import { softmax } from "./backbone.js";
@@ -6,7 +6,6 @@ import { classOf } from "./characters.js";
 import { answer } from "./predict.js";
 import { Words, lengthOf } from "./words.js";
 
-const RESOLUTION = 1e-6; // distances that differ by less are equal: those of float32 numbers
 const LEAST = 2.2250738585072014e-308; // the smallest probability of which there is a logarithm
 
 export class Stack {
@@ -75,32 +74,9 @@ function standardised(vector, weights) {
 
 function readOut(settings, weights, row) {
   if (settings.kind === "constant") return Array.from(weights.get("values"));
-  if (settings.kind === "neighbours") return near(settings, weights, row.map(([, value]) => value));
   const bias = Array.from(weights.get("bias"));
   const sums = new Float64Array(bias.length);
   const length = settings.unit_length ? lengthOf(row.map(([, value]) => value)) || 1 : 1;
   for (const [column, value] of row) weights.addRow("weights", column, sums, 0, value / length);
   return softmax(bias.map((one, i) => one + sums[i]));
-}
-
-// The mean of what is known of the nearest texts: by cosine the nearer ones count more, by distance all alike.
-function near({ count, metric }, weights, row) {
-  const [rows, targets, floor] = ["rows", "targets", "floor"].map((name) => weights.get(name));
-  const length = lengthOf(row);
-  const distances = Array.from({ length: weights.rows("rows") }, (_, text) => {
-    const known = rows.subarray(text * row.length, (text + 1) * row.length);
-    if (metric !== "cosine") return Math.round(lengthOf(row.map((one, i) => one - known[i])) / RESOLUTION);
-    const product = row.reduce((sum, one, i) => sum + one * known[i], 0);
-    return Math.round(Math.min(2, Math.max(0, 1 - product / (length * lengthOf(known) || 1))) / RESOLUTION);
-  });
-  const nearest = distances.map((_, i) => i).sort((a, b) => distances[a] - distances[b] || a - b).slice(0, count);
-  const same = nearest.some((text) => distances[text] === 0);
-  const shares = nearest.map((text) => (metric !== "cosine" ? 1 : same ? Number(distances[text] === 0) : 1 / distances[text]));
-  const total = shares.reduce((sum, one) => sum + one, 0);
-  const found = Array.from(floor, (least, c) => {
-    const mean = nearest.reduce((sum, text, i) => sum + shares[i] * targets[text * floor.length + c], 0) / total;
-    return Math.max(0, mean) + least;
-  });
-  const sum = found.reduce((one, other) => one + other, 0);
-  return found.map((one) => one / sum);
 }
