@@ -6,7 +6,6 @@ from benchmarks.encoders import encoders_table
 from benchmarks.few_labels import few_labels_table
 from benchmarks.render import (
     Row,
-    costs,
     curve,
     each_race,
     language_models,
@@ -162,24 +161,6 @@ TABLES = (
         printed,
         needs=("wikitext-2",),
         minutes=15,
-    ),
-    Table(
-        "costs",
-        (ADAPTATION,),
-        tuple(
-            f"warmstart cost {settings} --measure"
-            for settings in (
-                "--preset small --precision float32",
-                "--preset small",
-                "--preset small --classes 6",
-                "--preset small --classes 6 --scheme lora",
-                "--preset lab --vocab-size 50001 --precision float32",
-                "--preset lab --vocab-size 50001 --head.no-tied --head.bias --objective masked --mask-rate 0.15",
-                "--preset lab --vocab-size 50001 --classes 2",
-            )
-        ),
-        costs,
-        minutes=5,
     ),
     Table(
         "probe",

@@ -146,7 +146,7 @@ def values_of(result: Any) -> dict[str, Any]:
     if isinstance(result, Path):
         return {"steps": recipe_steps(result)}
     values = result.to_dict() if hasattr(result, "to_dict") else result if isinstance(result, dict) else {}
-    shown = result if hasattr(result, "HEADER") else getattr(result, "comparison", None)  # costs and races; adaptations
+    shown = result if hasattr(result, "HEADER") else getattr(result, "comparison", None)  # races; adaptations
     if summary := getattr(result, "summary", None):
         return values | {"printed": {"header": [*summary.header], "rows": [[*row] for row in summary.rows]}}
     if shown is not None:

@@ -125,19 +125,6 @@ def thresholds(results: Sequence[Result]) -> str:
     return "\n\n".join([table(confidence["header"], confidence["thresholds"]), points(confidence["findings"])])
 
 
-def costs(results: Sequence[Result]) -> str:
-    """Predicted and measured memory of training and of inference, and the speed of training; one row for each command."""
-    rows = []
-    for number, result in enumerate(results, 1):
-        measured, cells = result["measured"], []
-        for kind in ("training", "inference"):
-            predicted, real = result[f"{kind}_memory"]["peak"], measured[kind]
-            cells += [f"{predicted / 1e6:,.0f} / {real / 1e6:,.0f}", f"{predicted / real:.2f}"]
-        rows.append((str(number), *cells, f"{measured['tokens_per_second']:,.0f}", f"{measured['flops_per_second'] / 1e9:,.0f}"))
-    header = ("command", "training MB, predicted / measured", "ratio", "inference MB", "ratio", "tokens/s", "GFLOP/s")
-    return table(header, rows)
-
-
 def quickstart(results: Sequence[Result]) -> str:
     """What transfer bought, and the methods by numbers of labels."""
     (result,) = results

@@ -24,13 +24,12 @@ from warmstart.data.budget import label_budget
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution, more_labels
-from warmstart.experiment.estimate import SweepEstimate
+from warmstart.experiment.estimate import Estimator, SweepEstimate
 from warmstart.experiment.fit import check_labels
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.finetuning.calibration import confidence_and_correct
-from warmstart.finetuning.estimate import Estimator
 from warmstart.model.files import save
 from warmstart.runs.state import RunState
 from warmstart.stats.abstention import find_threshold

@@ -28,7 +28,6 @@ from warmstart.adapters.lora import LoraConfig
 from warmstart.backbone.attention import KVCache
 from warmstart.backbone.config import PRESETS
 from warmstart.cli import main
-from warmstart.cost.parameters import count_parameters
 from warmstart.data.encode import encode
 from warmstart.errors import ModelError, TokenizerError, WarmstartError
 from warmstart.finetuning.scheme import apply_scheme
@@ -284,7 +283,6 @@ def test_imported_models_adapt(tmp_path: Path) -> None:
             if name.startswith(("backbone.embedding", "backbone.token_types", "backbone.positions"))
         ]
         assert set(below) == {min(levels.values())}
-        assert all(row.by_formula == row.counted for row in count_parameters(remove_adapters(model)).rows)
 
 
 def test_the_commands_tell_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

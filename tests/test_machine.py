@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 import torch
+from benchmarks.harness import track_peak_memory
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -27,7 +29,6 @@ from warmstart.system.processes import run_python
 from warmstart.training.allocator import keep_freed_memory
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import train
-from warmstart.training.peak_memory import track_peak_memory
 from warmstart.types import Vocabulary
 
 
@@ -121,8 +122,10 @@ MEGABYTE = 1 << 20
 
 
 PEAK = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import torch
-from warmstart.training.peak_memory import track_peak_memory
+from benchmarks.harness import track_peak_memory
 before = torch.ones({64 * MEGABYTE}, dtype=torch.uint8)
 with track_peak_memory(torch.device("cpu")) as peak:
     for _ in range(20):

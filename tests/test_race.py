@@ -23,13 +23,12 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import list_sizes
-from warmstart.experiment.estimate import SweepEstimate
+from warmstart.experiment.estimate import RunCost, SweepEstimate
 from warmstart.experiment.methods import learning_rates_for
 from warmstart.experiment.store import SweepContext, find_result, result_file
 from warmstart.experiment.sweep import duration_seconds
 from warmstart.experiment.trial import Method, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.estimate import RunCost
 from warmstart.model.files import save
 from warmstart.stats.formatting import file_size
 from warmstart.tasks.load import save_task
@@ -113,13 +112,13 @@ def test_a_pool_is_compared_with_the_scored_texts_once(place: Path, monkeypatch:
 def test_an_estimate_runs_and_writes_nothing(
     raced: tuple[Path, Comparison], place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``--estimate`` counts the trials that the race then runs, prints minutes and memory, and stops."""
+    """``--estimate`` counts the trials that the race then runs, prints minutes and sizes, and stops."""
     done, found = raced
     baselines = len(baselines_for(found.task, pool=True, vectors=True))
     planned = race(race_config(place, labels=40, estimate=True))
     assert planned.planned.total() == 2 * (baselines + 4) == len([*(done / "race" / "trials").glob("*.json")]) - 2, "and two stacks"
     assert planned.seconds > 0
-    assert planned.memory > 4 * 4 * 1000
+    assert planned.saved == 4 * planned.trained > 4 * 1000
     assert f"Estimate: {planned.planned.total()} trials on cats take about" in " ".join(capsys.readouterr().err.split())
     assert race(curve_config(place, labels=[4, 8], estimate=True)).planned.total() > 0
     assert not (place / "race").exists()
@@ -130,13 +129,13 @@ def test_an_estimate_runs_and_writes_nothing(
 
 
 def test_the_time_left_follows_the_trials_that_ran() -> None:
-    """Before any trial the cost model speaks; then a method's own seconds, and the model corrected by how wrong it was."""
+    """Before any trial the measured steps speak; then a method's own seconds, and the steps corrected by how wrong they were."""
     fast, slow = (Method(name=name, family="adapted", backbone="lm", scheme=name) for name in ("probe", "full"))
     trials = [Trial(method=method, seed=seed) for method in (fast, slow) for seed in (0, 1)]
     places = [(method.id_over_tasks, None, 0) for method in (fast, slow)]
-    costs = {places[0]: RunCost(1.0, 4.0, 10.0), places[1]: RunCost(10.0, 0.0, 30.0)}
+    costs = {places[0]: RunCost(1.0, 4.0, 10), places[1]: RunCost(10.0, 0.0, 30)}
     estimate = SweepEstimate(costs, Counter(places * 2), 4.0, 1, "cats")
-    assert (estimate.seconds, estimate.memory) == (26.0, 30.0)
+    assert (estimate.seconds, estimate.trained, estimate.saved) == (26.0, 30, 120)
     result = TrialResult(score=0.5, resampled=(), seconds=5.0, seconds_saved=3.0, validation=0.5)
     estimate.finish(trials[0], result)
     assert estimate.left == "about 42 seconds left", "2 of the probe's own, and twice what was expected of the rest"

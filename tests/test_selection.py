@@ -14,8 +14,8 @@ from helpers.tasks import cats, write_task
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError, DivergedError
+from warmstart.experiment.estimate import Estimator
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.estimate import Estimator
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
 from warmstart.finetuning.inputs import EncodedTask

@@ -120,7 +120,7 @@ def test_a_result_that_exists_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_adaptation_can_stand_in_a_table() -> None:
-    """What `adapt` prints is kept with its figures, as costs and races are."""
+    """What `adapt` prints is kept with its figures, as races are."""
     rows = tuple(MethodResult(name, (score, score)) for name, score in (("pretrained", 0.9), ("majority", 0.5)))
     kept = command.values_of(SimpleNamespace(comparison=MethodTable("accuracy", rows)))
     assert kept["printed"]["header"][0] == "method"

@@ -23,7 +23,7 @@ _HOMES = {
     "BackboneConfig": "backbone.config",
     "Bundle": "model.bundle",
     "ContinualConfig": "commands.continual",
-    "Cost": "cost.cost",
+    "Cost": "commands.cost",
     "CostConfig": "commands.cost",
     "DoctorConfig": "commands.doctor",
     "EvaluateConfig": "commands.evaluate.command",
@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from warmstart.commands.adapt.command import adapt as adapt
     from warmstart.commands.continual import ContinualConfig as ContinualConfig
     from warmstart.commands.continual import continual as continual
+    from warmstart.commands.cost import Cost as Cost
     from warmstart.commands.cost import CostConfig as CostConfig
     from warmstart.commands.cost import estimate_cost as estimate_cost
     from warmstart.commands.doctor import DoctorConfig as DoctorConfig
@@ -116,7 +117,6 @@ if TYPE_CHECKING:
     from warmstart.commands.quickstart.command import QuickstartConfig as QuickstartConfig
     from warmstart.commands.quickstart.command import quickstart as quickstart
     from warmstart.commands.race.command import race as race
-    from warmstart.cost.cost import Cost as Cost
     from warmstart.data.audit import audit as audit
     from warmstart.data.frames import write_texts as write_texts
     from warmstart.data.source import Source as Source

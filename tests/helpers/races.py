@@ -61,7 +61,7 @@ def full_race() -> Comparison:
                 "trainable": 2_345_678,
                 "new": 36_880,
             }
-            spent = {"memory": 242_500_000, "collapsed": one.method.family == "scratch", "search_seconds": 12.3}
+            spent = {"collapsed": one.method.family == "scratch", "search_seconds": 12.3}
             runs.append(replace(run, note=note, **(rates | spent if fitted else {})))
         ranked.append(replace(one, runs=tuple(runs)))
     return replace(found, ranking=replace(found.ranking, methods=tuple(ranked)))

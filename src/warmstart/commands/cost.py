@@ -1,48 +1,52 @@
-"""``cost``: parameters, FLOPs and memory of a model, by formula, counted and measured.
+"""``cost``: the parameters of a model part by part, its FLOPs, and the memory that training keeps.
 
-The model is a saved one, or described by settings; those of a pretraining run can be given as they are. Counting allocates no
-weights, so the model may be far larger than the machine.
+The model is a saved one, or described by settings; those of a pretraining run can be given as they are. All is counted on torch's
+``meta`` device, which allocates nothing and computes nothing, so the model may be far larger than the machine.
+
+Letters: B rows, T tokens of a row, D width.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from dataclasses import replace
-from typing import Annotated, Any
+import copy
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 from tyro.conf import Positional, arg
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.config import Advanced, Config, FileInput
-from warmstart.cost.cost import Cost, cost_of
-from warmstart.cost.measured import measure_cost, measure_here
-from warmstart.cost.memory import megabytes
-from warmstart.cost.parameters import without_storage
-from warmstart.cost.workload import Workload
 from warmstart.errors import ConfigError
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes import known_scheme, make_scheme
-from warmstart.heads.head import LossHead
+from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.history import LanguageRecord
 from warmstart.model.model import Model, fresh_head, swap_head
+from warmstart.notebook import Shown
 from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.report.headline import headline
+from warmstart.report.page import Report, Section, Table
+from warmstart.stats.formatting import file_size
 from warmstart.system.console import console, print_table
-from warmstart.system.device import in_bfloat16
-from warmstart.system.machine import describe_machine
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.train import TokenizerConfig
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.optimizers import is_muon_matrix
+
+FLOAT32 = 4
+"""bytes of a weight, a gradient and a number of the optimiser"""
+_INSERTED = "inserted adapters"
 
 
 class CostConfig(Config):
@@ -67,8 +71,6 @@ class CostConfig(Config):
     """tokens per row; default: the context length of the backbone"""
     objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig()
-    measure: bool = False
-    """also measure a training step and an inference on this machine's CPU, each in a process of its own"""
 
     @model_validator(mode="before")
     @classmethod
@@ -89,53 +91,87 @@ class CostConfig(Config):
         return self
 
 
+@dataclass(frozen=True)
+class Cost(Shown, view="commands.cost:cost_view"):
+    """What a model costs."""
+
+    parameters: dict[str, int]
+    """by part; a weight that two parts share counts in the first"""
+    totals: dict[str, int]
+    """``backbone``, ``head``, ``total``, ``trainable``, ``frozen``"""
+    tokens: int
+    """of a row"""
+    flops: dict[str, float]
+    """per token: ``forward``, and ``training``, which is forward and backward; a multiply-add counts as 2"""
+    memory: dict[str, int]
+    """bytes that a step in float32 keeps: ``weights``, ``gradients``, ``optimiser state``, ``activations``; ``together``"""
+
+    PARAMETERS: ClassVar = ("part", "parameters")
+    FLOPS: ClassVar = ("", "FLOPs per token")
+    MEMORY: ClassVar = ("what training keeps", "memory")
+
+    def parameter_rows(self) -> list[tuple[str, str]]:
+        """The parts, then the totals."""
+        return [(name, f"{count:,}") for name, count in (self.parameters | self.totals).items()]
+
+    def flop_rows(self) -> list[tuple[str, str]]:
+        """For people."""
+        return [(name, f"{count:,.0f}") for name, count in self.flops.items()]
+
+    def memory_rows(self) -> list[tuple[str, str]]:
+        """For people."""
+        return [(name, file_size(size)) for name, size in self.memory.items()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, fit for JSON."""
+        return asdict(self)
+
+
 def estimate_cost(config: CostConfig) -> Cost:
     """The cost of a saved model or of settings, printed and returned; the ``cost`` command.
 
-    >>> ws.estimate_cost(ws.CostConfig(backbone=ws.BackboneConfig(), vocab_size=8192)).parameters.totals["total"]
+    >>> ws.estimate_cost(ws.CostConfig(backbone=ws.BackboneConfig(), vocab_size=8192)).totals["total"]
     5255680
     """
-    model, objective = make_model(config, real=False)
+    model, objective = make_model(config)
     longest = model.backbone.config.max_length
     if config.length and config.length > longest:
         raise ConfigError(f"length must be at most max_length={longest}, but got {config.length}; give a smaller --length")
-    workload = _workload(config, model, objective)
-    cost = cost_of(model, workload)
-    if config.measure:
-        if not isinstance(model.head, LMHead | LossHead):
-            raise ConfigError("an embedding head has no loss, so training cannot be measured; give --classes N for another head")
-        code = "from warmstart.commands.cost import measuring_process; measuring_process()"
-        cost = replace(cost, measured=measure_cost(code, config.to_dict(), workload, cost))
-    _print(cost, config, model, workload)
+    rows, tokens = config.train.batch, config.length or longest
+    flops, activations = count_step(model, rows, tokens, OBJECTIVES[objective.name].target_fractions(objective)[0])
+    parameters, totals = count_parameters(model)
+    cost = Cost(parameters, totals, tokens, flops, _memory(model, activations, muon=config.train.optimizer == "muon"))
+    print_table("parameters", cost.parameter_rows(), cost.PARAMETERS)
+    console.print(
+        f"scheme {config.scheme}: {totals['trainable']:,} of {totals['total']:,} parameters train, {totals['frozen']:,} are frozen"
+    )
+    if isinstance(model.head, LMHead) and model.head.config.tied:
+        console.print("the weight of the head is the embedding (tied): it is counted once")
+    print_table(f"FLOPs (a multiply-add counts as 2), in rows of {tokens:,} tokens", cost.flop_rows(), cost.FLOPS)
+    print_table(
+        f"memory of training: {rows} x {tokens:,} tokens, float32, {config.train.optimizer}", cost.memory_rows(), cost.MEMORY
+    )
     return cost
 
 
-def measuring_process() -> None:
-    """The process that measures: reads its task from standard input, and writes what it measured to standard output."""
-    task = json.loads(sys.stdin.read())
-    os.chdir(task["folder"])  # relative paths in the settings start at the user's folder; nothing is imported from there
-    config = CostConfig.build(task["settings"])
-    measured = measure_here(task["mode"], lambda: make_model(config, real=True)[0], Workload(**task["workload"]), config.train)
-    sys.stdout.write(json.dumps(measured) + "\n")
-
-
-def make_model(config: CostConfig, *, real: bool) -> tuple[Model, ObjectiveConfig]:
-    """The model with its scheme applied, and its pretraining objective; without storage unless it is saved, or ``real``."""
+def make_model(config: CostConfig) -> tuple[Model, ObjectiveConfig]:
+    """The model without storage, its scheme applied, and its pretraining objective."""
     if config.model:
         model, objective = _saved(config)
     else:
         objective = config.objective
-        row = OBJECTIVES[objective.name]
         head = ClassificationHeadConfig(classes=config.classes) if config.classes else config.head
-        size = _vocab_size(config)
-        if real:
-            backbone = Backbone(config.backbone, size)
-            model = Model(backbone, fresh_head(head, backbone, 0), causal=row.causal)
-        else:
-            model = without_storage(config.backbone, size, head, causal=row.causal)
-    with torch.device(next(model.parameters()).device):
+        model = without_storage(config.backbone, _vocab_size(config), head, causal=OBJECTIVES[objective.name].causal)
+    with torch.device("meta"):
         apply_scheme(model, make_scheme(config.scheme))
     return model, objective
+
+
+def without_storage(backbone: BackboneConfig, vocab_size: int, head: HeadConfig, *, causal: bool = True) -> Model:
+    """A model of any size on torch's ``meta`` device: it can be counted, but computes nothing."""
+    with torch.device("meta"):
+        body = Backbone(backbone, vocab_size)
+        return Model(body, fresh_head(head, body, 0), causal=causal)
 
 
 def _saved(config: CostConfig) -> tuple[Model, ObjectiveConfig]:
@@ -149,7 +185,9 @@ def _saved(config: CostConfig) -> tuple[Model, ObjectiveConfig]:
     known = [record.objective for record in bundle.history if isinstance(record, LanguageRecord) and record.objective]
     objective = known[-1] if known else config.objective
     model = swap_head(bundle.model, ClassificationHeadConfig(classes=config.classes), 0) if config.classes else bundle.model
-    return model, objective
+    empty = [(one, torch.empty_like(one, device="meta")) for one in model.buffers()]
+    empty += [(one, nn.Parameter(torch.empty_like(one, device="meta"), one.requires_grad)) for one in model.parameters()]
+    return copy.deepcopy(model, {id(one): other for one, other in empty}), objective  # tied weights stay tied
 
 
 def _vocab_size(config: CostConfig) -> int:
@@ -158,41 +196,75 @@ def _vocab_size(config: CostConfig) -> int:
     return load_tokenizer(config.tokenizer_file).vocab_size if config.tokenizer_file else config.tokenizer.vocab_size
 
 
-def _workload(config: CostConfig, model: Model, objective: ObjectiveConfig) -> Workload:
-    muon = config.train.optimizer == "muon"
-    trainable = {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    average, most = OBJECTIVES[objective.name].target_fractions(objective)
-    return Workload(
-        batch=config.train.batch,
-        tokens=config.length or model.backbone.config.max_length,
-        target_fraction=average,
-        max_target_fraction=most,
-        bfloat16=in_bfloat16(config.train.precision, torch.device("cpu")),
-        optimizer_numbers=sum((1 if muon and is_muon_matrix(name, one) else 2) * one.numel() for one, name in trainable.items()),
-    )
+def count_parameters(model: Model) -> tuple[dict[str, int], dict[str, int]]:
+    """The parameters of each part of a model, and the totals (``Cost``)."""
+    plain = without_storage(model.backbone.config, model.backbone.vocab_size, model.head.config)
+    own, head = {name for name, _ in plain.named_parameters()}, f"head ({model.head.config.kind})"
+    parts = Counter[str]()
+    for name, parameter in model.named_parameters():
+        parts[_part(name, head) if name in own else _INSERTED] += parameter.numel()
+    parts[head] += 0  # a tied weight alone is the embedding's
+    total, trainable = parts.total(), sum(one.numel() for one in model.parameters() if one.requires_grad)
+    totals = {"backbone": total - parts[head], "head": parts[head], "total": total}
+    return dict(parts), totals | {"trainable": trainable, "frozen": total - trainable}
 
 
-def _print(cost: Cost, config: CostConfig, model: Model, workload: Workload) -> None:
-    """The tables, each followed by its sentences."""
-    parameters, totals = cost.parameters, cost.parameters.totals
-    print_table("parameters", parameters.table(), parameters.HEADER)
-    console.print(
-        f"scheme {config.scheme}: {totals['trainable']:,} of {totals['total']:,} parameters train, {totals['frozen']:,} are frozen"
+def _part(name: str, head: str) -> str:
+    """``backbone.blocks.3.norm_1.bias`` -> ``blocks: norms``."""
+    words = name.split(".")
+    if words[0] == "head":
+        return head
+    if words[1] == "blocks":
+        return {"attention": "blocks: attention", "feedforward": "blocks: feed-forward"}.get(words[3], "blocks: norms")
+    return {"norm": "final norm"}.get(words[1], words[1].replace("_", " "))
+
+
+def count_step(model: Model, rows: int, tokens: int, target_fraction: float) -> tuple[dict[str, float], int]:
+    """FLOPs per token of a step on B x T tokens (``Cost.flops``), and the bytes that it keeps for its backward pass.
+
+    A language head reads the fraction of the tokens that have a target. Look-ups, norms, softmax and the optimiser have no FLOPs.
+    """
+    kept = dict[int, Tensor]()
+    known = {one.untyped_storage()._cdata for one in (*model.parameters(), *model.buffers())}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if (storage := tensor.untyped_storage()._cdata) not in known:
+            kept[storage] = tensor
+        return tensor
+
+    ids = torch.zeros((rows, tokens), dtype=torch.int64, device="meta")
+    model.train()
+    with FlopCounterMode(display=False) as forward, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        states = model.backbone(ids, causal=model.causal).last_hidden_state  # (B, T, D)
+        read = states[:, : max(1, round(target_fraction * tokens))] if isinstance(model.head, LMHead) else states
+        outputs: Tensor = model.head(read)
+    with FlopCounterMode(display=False) as backward:
+        if outputs.requires_grad:
+            outputs.sum().backward()
+    activations = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    there, back = (counter.get_total_flops() / (rows * tokens) for counter in (forward, backward))
+    return {"forward": there, "training": there + back}, activations
+
+
+def _memory(model: Model, activations: int, *, muon: bool) -> dict[str, int]:
+    """``Cost.memory``: AdamW keeps two numbers for each parameter that trains, Muon one for the matrices of the blocks."""
+    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    numbers = sum((1 if muon and is_muon_matrix(name, one) else 2) * one.numel() for name, one in trained.items())
+    kept = {
+        "weights": FLOAT32 * sum(one.numel() for one in model.parameters()),
+        "gradients": FLOAT32 * sum(one.numel() for one in trained.values()),
+        "optimiser state": FLOAT32 * numbers,
+        "activations": activations,
+    }
+    return kept | {"together": sum(kept.values())}
+
+
+def cost_view(cost: Cost) -> Report:
+    """The parameters part by part, then FLOPs and memory."""
+    sections = (
+        Section("Parameters", (), (Table(cost.PARAMETERS, cost.parameter_rows()),)),
+        Section("FLOPs per token", (), (Table(cost.FLOPS, cost.flop_rows()),)),
+        Section("Memory of training", (), (Table(cost.MEMORY, cost.memory_rows()),)),
     )
-    if isinstance(model.head, LMHead) and model.head.config.tied:
-        console.print("the weight of the head is the embedding (tied): it is counted once")
-    title = f"FLOPs per token (a multiply-add counts as 2), in rows of {cost.flops.tokens:,} tokens"
-    print_table(title, cost.flops.table(), cost.flops.HEADER)
-    rows, dtype = f"{workload.batch} x {workload.length(model):,} tokens", "bfloat16" if workload.bfloat16 else "float32"
-    memory = cost.training_memory
-    print_table(f"memory of training: {rows}, {dtype} products, {config.train.optimizer}", memory.table(), memory.HEADER)
-    console.print("peak = weights + optimiser state + the larger of gradients and (activations + loss) + fragmentation")
-    print_table(f"memory of inference: {rows}, float32", cost.inference_memory.table(), memory.HEADER)
-    if measured := cost.measured:
-        peaks = {"training": cost.training_memory.peak, "inference": cost.inference_memory.peak}
-        lines = [(name, megabytes(peak), megabytes(measured[name]), f"{peak / measured[name]:.2f}") for name, peak in peaks.items()]
-        print_table("memory, predicted and measured", lines, ("peak", "predicted MB", "measured MB", "ratio"))
-        console.print(
-            f"a training step took {measured['seconds']:.3g} s: {measured['tokens_per_second']:,.0f} tokens/s, "
-            f"{measured['flops_per_second'] / 1e9:,.1f} GFLOP/s, on {describe_machine(torch.device('cpu'))}"
-        )
+    sentence = f"{cost.totals['total']:,} parameters, of which {cost.totals['trainable']:,} train."
+    return Report("Cost", headline(sentence), (), sections)

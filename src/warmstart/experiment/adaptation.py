@@ -24,7 +24,7 @@ from warmstart.data.task import Split, Task
 from warmstart.data.test_ledger import ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
-from warmstart.experiment.estimate import estimate_sweep
+from warmstart.experiment.estimate import cost_sentence, estimate_sweep
 from warmstart.experiment.execution import baseline_within, score_trial
 from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
@@ -36,7 +36,6 @@ from warmstart.finetuning.ensemble import (
     check_ensemble,
     seconds_per_text,
 )
-from warmstart.finetuning.estimate import cost_sentence
 from warmstart.finetuning.finetune import check_patience, head_config_for
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH
@@ -188,7 +187,7 @@ class _Trials:
         planned = [self._trial(method, seed) for method in self._methods.values() for seed in self.budgets]
         if len(self.budgets) > 1:
             of = estimate_sweep(planned, self.config.tune, 1, self.task.name, lambda _: (self.bundle, encoded))
-            console.print(cost_sentence(f"{len(planned)} runs", of.seconds, of.memory))
+            console.print(cost_sentence(f"{len(planned)} runs", of.seconds, of.trained))
         kept = {"run": self.run, "events": events_folder(self.config.out, wanted=self.config.tensorboard)}
         for name in self._methods:
             found = [self._trained(name, seed, kept) for seed in self.budgets]

@@ -421,7 +421,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "validations": [run.validation for run in one.runs],
             "seconds": one.seconds,
             "search_seconds": one.search_seconds,
-            "memory": one.memory,
             "trainable": one.runs[0].trainable,
             "new": one.runs[0].new,
             "disk": one.runs[0].disk if one.method.fine_tunes else None,

@@ -94,7 +94,7 @@ class RaceConfig(Config):
     budget: Annotated[str, AfterValidator(duration)] | None = None
     """time for all trials, such as 30m; the same command runs the rest later"""
     estimate: bool = False
-    """print how long the trials will take and how much memory, and stop"""
+    """print how long the trials will take and how much they train and save, and stop"""
     jobs: Effectless[Advanced[int]] = Field(1, gt=0)
     """trials at once; each gets its share of the cores"""
     threads: Effectless[Advanced[int | None]] = Field(None, gt=0)

@@ -49,11 +49,9 @@ from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points
 from warmstart.stats.permutation import p_of_no_signal
 from warmstart.system.console import console
-from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions, score_test
 from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, left_out_at_thresholds
-from warmstart.training.peak_memory import track_peak_memory
 
 LEAST_TEXTS = 5
 """that choose, to refuse a reader of the pool: that of fewer it is wrong for all, and another for none, is chance (2^-5 < 5%)"""
@@ -144,7 +142,6 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
         **_scored(budget, stacked, trial, context),
         seconds=sum(run.seconds for run in runs),
         search_seconds=sum(run.search_seconds for run in runs),
-        memory=max((run.memory for run in runs if run.memory is not None), default=None),
         trainable=sum(run.trainable for run in runs),
         new=sum(run.new for run in runs),
         disk=sum(run.disk for run in runs),
@@ -249,11 +246,9 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
     bundle, shared, encoded = prepared(trial, context)
     budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
-    with track_peak_memory(pick_device()) as peak:
-        started = time.perf_counter()
-        scratch = trial.method.family == "scratch"
-        done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
-        seconds, saved = time.perf_counter() - started, features.seconds_saved
+    started = time.perf_counter()
+    done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=trial.method.family == "scratch")
+    seconds, saved = time.perf_counter() - started, features.seconds_saved
     test = done.choosing[:0] if done.final.test_predictions is None else done.final.test_predictions
     made = TrialPredictions(test[:0] if done.choosing is None else done.choosing, test)
     result = TrialResult(
@@ -261,7 +256,6 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         seconds=seconds + saved - done.selection_seconds,
         seconds_saved=saved,
         search_seconds=done.selection_seconds,
-        memory=peak.bytes,
         learning_rate=done.learning_rate,
         steps=done.final.training.steps,
         tried=tuple(done.tried.items()),

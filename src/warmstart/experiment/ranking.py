@@ -82,11 +82,6 @@ class RankedMethod:
         return float(np.mean([run.seconds for run in self.runs]))
 
     @property
-    def memory(self) -> int | None:
-        """The smallest over seeds: the first trial in a process also loads the library's code."""
-        return min((run.memory for run in self.runs if run.memory is not None), default=None)
-
-    @property
     def collapsed(self) -> int:
         """Trials that learned nothing."""
         return sum(run.collapsed for run in self.runs)

@@ -218,7 +218,6 @@ def _rows(labels: int, runs: SweepRuns) -> Iterator[dict[str, Any]]:
                 "score": None if trial.chooses_rate else result.score,
                 "seconds": round(result.seconds, 3),
                 "search_seconds": round(result.search_seconds, 3),
-                "memory_bytes": result.memory,
                 "trained_parameters": result.trainable,
                 "new_parameters": result.new,
                 "task_bytes": result.disk,

@@ -142,8 +142,6 @@ class TrialResult:
     """spent on choosing, beside the last fit"""
     budget: str = ""
     """what the labels were for, as a complete sentence"""
-    memory: int | None = None
-    """peak bytes, on top of the program, the backbone and the texts"""
     trainable: int = 0
     """parameters that trained"""
     new: int = 0

@@ -62,7 +62,3 @@ class EmbeddingHead(Head):
     def description(self) -> str:
         """For the model card."""
         return "maps each text to a vector"
-
-    def parameter_formula(self) -> str:
-        """No parameters."""
-        return "0"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
 from torch import Tensor, nn
 
 from warmstart.config import Config
@@ -54,20 +53,12 @@ class Head(nn.Module):
         """What a model with this head does, for its card: the rest of the sentence "A Transformer that ..."."""
         raise NotImplementedError
 
-    def parameter_formula(self) -> str:
-        """The number of its own parameters as a sum of products of letters and numbers, such as ``D C + C``; ``0``: none."""
-        raise NotImplementedError
-
 
 class LossHead(Head):
     """The interface of a head that computes its own loss: of every head but language modeling and embedding."""
 
     def loss(self, logits: Tensor, targets: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Summed loss, a scalar: ``logits`` (B, ...) against ``targets`` (B, ...); ``attention_mask`` (B, T) if per token."""
-        raise NotImplementedError
-
-    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
-        """Targets (N, ...) that ``loss`` takes for ``rows`` rows of ``tokens`` tokens, to measure its cost without data."""
         raise NotImplementedError
 
 

@@ -77,9 +77,3 @@ class LMHead(Head):
     def description(self) -> str:
         """For the model card, which says more if it knows what the model was trained for."""
         return "predicts tokens"
-
-    def parameter_formula(self) -> str:
-        """A tied weight is the embedding's and counts there."""
-        config = self.config
-        transform = ["D D + 3 D" if config.transform_bias else "D D + D"] * config.transform
-        return " + ".join(["0" if config.tied else "V D", *["V"] * config.bias, *transform])

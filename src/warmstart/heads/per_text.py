@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -65,10 +64,6 @@ class ClassificationHead(PooledHead):
         """Summed cross-entropy in nats, a scalar: logits (B, C) against class numbers (B,); the mask (B, T) is not read."""
         return F.cross_entropy(logits.float(), targets, reduction="sum")
 
-    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
-        """(B,) class numbers."""
-        return torch.from_numpy(generator.integers(self.config.classes, size=rows))
-
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, C) probabilities from (B, C) logits."""
         return logits.softmax(dim=-1)
@@ -76,10 +71,6 @@ class ClassificationHead(PooledHead):
     def description(self) -> str:
         """For the model card."""
         return f"assigns each text one of {self.config.classes} labels"
-
-    def parameter_formula(self) -> str:
-        """One linear layer, after another of the backbone's width if there is a hidden one."""
-        return "D C + C" + " + D D + D" * (self.config.hidden != "none") + self.window_formula()
 
 
 # The multilabel head: one logistic regression per label.
@@ -112,10 +103,6 @@ class MultilabelHead(PooledHead):
         """
         return F.binary_cross_entropy_with_logits(logits.float(), targets.float(), reduction="sum")
 
-    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
-        """(B, C) of 0 and 1."""
-        return torch.from_numpy(generator.integers(2, size=(rows, self.config.classes)))
-
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, C) probabilities from (B, C) logits; they need not sum to 1."""
         return logits.sigmoid()
@@ -123,10 +110,6 @@ class MultilabelHead(PooledHead):
     def description(self) -> str:
         """For the model card."""
         return f"decides for each of {self.config.classes} labels whether a text has it"
-
-    def parameter_formula(self) -> str:
-        """One linear layer."""
-        return "D C + C" + self.window_formula()
 
 
 # The regression head: a number per text.
@@ -163,10 +146,6 @@ class RegressionHead(PooledHead):
         standardised = ((targets - self.config.mean) / self.config.std).float()
         return (logits[:, 0].float() - standardised).square().sum()
 
-    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
-        """(B,) numbers around the mean of the training targets."""
-        return torch.from_numpy(generator.normal(self.config.mean, self.config.std, rows))
-
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, 1) numbers in the units of the targets, from (B, 1) logits."""
         return logits * self.config.std + self.config.mean
@@ -174,7 +153,3 @@ class RegressionHead(PooledHead):
     def description(self) -> str:
         """For the model card."""
         return "predicts a number for each text"
-
-    def parameter_formula(self) -> str:
-        """One linear layer with one output."""
-        return "D + 1" + self.window_formula()

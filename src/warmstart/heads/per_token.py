@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
@@ -72,10 +70,6 @@ class TaggingHead(PerTokenHead):
         """
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="sum")
 
-    def random_targets(self, rows: int, tokens: int, generator: np.random.Generator) -> Tensor:
-        """(B, T) tags, as if every token began a word."""
-        return torch.from_numpy(generator.integers(self.config.classes, size=(rows, tokens)))
-
     def predictions(self, logits: Tensor) -> Tensor:
         """(B, T, C) probabilities from (B, T, C) logits."""
         return logits.softmax(dim=-1)
@@ -83,7 +77,3 @@ class TaggingHead(PerTokenHead):
     def description(self) -> str:
         """For the model card."""
         return f"assigns each word one of {self.config.classes} tags"
-
-    def parameter_formula(self) -> str:
-        """One linear layer."""
-        return "D C + C"

@@ -116,7 +116,3 @@ class PooledHead(TaskHead):
             return states
         assert self.windows != "none", "a head that pools no windows reads one row per text"
         return join_windows(states, windows, self.windows, getattr(self, "window_query", None))
-
-    def window_formula(self) -> str:
-        """The number of parameters that weigh windows, to be added to those of the head."""
-        return " + D" if self.windows == "attention" else ""

@@ -1,7 +1,7 @@
 """A report as part of a notebook: its title, findings, tables and pictures, without a script and without anything from outside.
 
 Text takes the notebook's own colours, light or dark; charts are the pictures of the reports, on white. This file also says what a
-notebook shows of a task and its audit, a comparison, scores, a model with its checks and its cost, predictions, a generated text,
+notebook shows of a task and its audit, a comparison, scores, a model with its checks, predictions, a generated text,
 token shards, estimates and a study; commands say what it shows of their results.
 """
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warmstart.cost.cost import Cost
 from warmstart.data.audit import Audit
 from warmstart.data.task import Task
 from warmstart.generation.trace import Trace
@@ -109,18 +108,6 @@ def audit_view(audit: Audit) -> Report:
     return Report(f"Audit of {audit.task}", headline(sentence), (), sections)
 
 
-def cost_view(cost: Cost) -> Report:
-    """The parameters part by part, then FLOPs and memory."""
-    parameters, flops, memory = cost.parameters, cost.flops, cost.training_memory
-    sections = (
-        Section("Parameters", (), (Table(parameters.HEADER, parameters.table()),)),
-        Section("FLOPs per token", (), (Table(flops.HEADER, flops.table()),)),
-        Section("Memory of training", (), (Table(memory.HEADER, memory.table()),)),
-    )
-    sentence = f"{parameters.totals['total']:,} parameters, of which {parameters.totals['trainable']:,} train."
-    return Report("Cost", headline(sentence), (), sections)
-
-
 def predictions_view(predictions: Predictions) -> Report:
     """One row per input, in their order."""
     columns = [*dict.fromkeys(name for row in predictions for name in row)]
@@ -201,7 +188,7 @@ def shards_view(index: ShardIndex) -> Report:
 def estimate_view(estimate: SweepEstimate) -> Report:
     """What a sweep will cost."""
     trials, time = f"{estimate.planned.total():,}", time_span(estimate.seconds)
-    row = (estimate.task, trials, str(estimate.jobs), time, file_size(estimate.memory))
-    table = Table(("task", "trials", "jobs", "time", "memory"), [row])
+    row = (estimate.task, trials, str(estimate.jobs), time, f"{estimate.trained:,}", file_size(estimate.saved))
+    table = Table(("task", "trials", "jobs", "time", "trained", "saved"), [row])
     total = f"{trials} trials take about {time}."
     return Report("Estimate", headline(total), (), (Section("Estimate", [estimate.sentence], (table,)),))

@@ -94,8 +94,6 @@ class TrainingJob:
     """the summed loss of a batch's targets; None: the model's own"""
     prepare: Callable[[Sequence[Batch]], Sequence[Batch]] | None = None
     """reads all batches of a step before the loss of each is computed, for losses that compare their rows; None: nothing does"""
-    penalty: Callable[[], Tensor] | None = None
-    """added to the mean loss once a step, whatever the batch: a regulariser of the weights"""
     compile: Sequence[nn.Module] = ()
     """parts of the model that torch compiles for the training steps"""
     should_stop: Callable[[float], bool] | None = None
@@ -221,8 +219,6 @@ class _Run:
                 (loss / max(1, count)).backward()
             total = total + loss.detach()
             self.output.tokens += int(batch.lengths.sum())
-        if self.job.penalty is not None:
-            self.job.penalty().backward()
         self.optimizer.step(self._learning_rate_factor(progress), progress)
         self.output.steps += 1
         return total, count

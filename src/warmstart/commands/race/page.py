@@ -55,7 +55,6 @@ RULE_OF_DRAWS = (
 COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
     "time": ("seconds per run", lambda one: one.seconds),
     "parameters": ("trained parameters", lambda one: one.runs[0].trainable),
-    "memory": ("bytes of memory", lambda one: one.memory or 0),
     "disk": ("bytes to keep per task", lambda one: one.runs[0].disk),
 }
 """the costs that the score is drawn against"""
@@ -99,7 +98,7 @@ def method_header(result: Comparison) -> tuple[str, ...]:
     over = "seeds and texts" if result.ranking.seeds > 1 else "texts"
     score = "splits and seeds" if result.resampled else over
     parts = () if result.resampled else ("over seeds", "over test texts")
-    return ("method", f"score (95% over {score})", "seconds", "memory", "trained", "new", "per task", "note", *parts)
+    return ("method", f"score (95% over {score})", "seconds", "saved", "trained", "new", "note", *parts)
 
 
 def method_rows(result: Comparison) -> list[tuple[str, ...]]:
@@ -108,9 +107,8 @@ def method_rows(result: Comparison) -> list[tuple[str, ...]]:
     for one in result.ranking.methods:
         run, over_texts = one.runs[0], one.test_scores.over_texts
         parts = (result.over_seeds(one).ends, percent_range(over_texts.low, over_texts.high))
-        sizes = (f"{run.trainable:,}", f"{run.new:,}", file_size(run.disk)) if run.trainable else ("-",) * 3
-        memory = file_size(one.memory) if one.memory is not None else "-"
-        costs = (f"{one.seconds:.1f}", memory, *sizes)
+        sizes = (file_size(run.disk), f"{run.trainable:,}", f"{run.new:,}") if run.trainable else ("-",) * 3
+        costs = (f"{one.seconds:.1f}", *sizes)
         rows.append((one.name, str(result.interval(one)), *costs, one.note, *(() if result.resampled else parts)))
     return rows
 
@@ -125,8 +123,8 @@ def _ranking_section(result: Comparison) -> Section:
     rows = [(one.name, one.test_scores.scores, *_interval(result, one)) for one in result.ranking.methods]
     caption = f"{sentence_case(metric)} on the test split: each seed, mean and 95% interval over {result.sources}."
     explanation = (
-        "Seconds and memory are those of one run, training and evaluation; memory is the peak on top of the program, the backbone "
-        "and the texts. New: parameters that the backbone does not have. Per task: bytes to keep beside the backbone."
+        "Seconds are those of one run, training and evaluation. Saved: what must be kept for this task beside the backbone. "
+        "Trained: parameters that train. New: parameters that the backbone does not have."
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
     rule = RULE_OF_DRAWS if result.ranking.drawn else _rule(result)

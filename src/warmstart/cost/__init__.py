@@ -1,1 +1,0 @@
-"""What a model costs: parameters, operations and memory, by formula and measured."""
