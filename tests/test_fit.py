@@ -26,12 +26,13 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution, more_labels
 from warmstart.experiment.estimate import Estimator, SweepEstimate
 from warmstart.experiment.fit import check_labels
-from warmstart.experiment.fit_result import FitResult
+from warmstart.experiment.fit_result import MOST_LINES, FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.finetuning.calibration import confidence_and_correct
 from warmstart.model.files import save
 from warmstart.runs.state import RunState
+from warmstart.runs.steps import TaskPlace
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature
 from warmstart.stats.formatting import of_100
@@ -169,10 +170,10 @@ def test_several_columns_are_one_text(tmp_path: Path) -> None:
 
 
 def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitted: tuple[Path, FitResult, str]) -> None:
-    """In at most twelve lines and without a statistician's words; the headline has at most 25 words."""
+    """In at most sixteen lines and without a statistician's words; the headline has at most 25 words."""
     place, found, said = fitted
-    lines = found.lines(place / "run", place / "run" / "report.html", "texts.csv")
-    assert len(lines) <= 12
+    lines = found.lines(place / "run", place / "run" / "report.html", TaskPlace(str(place / "texts.csv")))
+    assert len(lines) <= MOST_LINES
     assert said.splitlines()[-len(lines) :] == lines
     assert "seed 0" not in said, "nothing of each trial"
     assert len(found.headline.split()) <= 25
@@ -181,7 +182,7 @@ def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitte
         f"Use {found.best.name}: right on 100 of 100 new texts (likely 90 to 100)",
         'always "',
         "best with",
-        "next: warmstart predict",
+        "  warmstart predict ",
     ):
         assert part in said, part
     sure = replace(found, tested=Estimate(0.86, 0.81, 0.9))
@@ -307,7 +308,7 @@ def test_a_few_texts_without_labels_teach_nothing(tmp_path: Path, monkeypatch: p
     for count in (1, 20):
         found = ws.fit(texts, labels, unlabelled=task.train.texts[20 : 20 + count])
         assert ("naive Bayes + EM" in {one.name for one in found.candidates}) == (count == 20)
-        assert ("too few to learn from" in found.lines(None, None, "x")[0]) == (count == 1)
+        assert ("too few to learn from" in found.lines(None, None, None)[0]) == (count == 1)
 
 
 def test_more_texts_are_read_as_the_table_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +372,8 @@ def test_labels_that_say_nothing_make_no_model(tmp_path: Path, monkeypatch: pyte
     assert not found.learned
     assert found.model is None
     assert found.headline == "Label more texts first: no method does better than always saying a."
-    assert found.lines(None, None, "texts.csv")[-1] == "next: warmstart label NEW.csv --task texts.csv --out labels"
+    place = TaskPlace("texts.csv", ("--label-column", "topic"))
+    assert found.lines(None, None, place)[-2:] == ["Next", "  warmstart fit texts.csv --label-column topic"]
 
 
 def test_a_folder_keeps_no_model_of_other_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +402,7 @@ def test_a_figure_that_is_not_known_well_is_nowhere_said(tmp_path: Path) -> None
     assert labels.headline == f"Use {few.best.name}; 8 labels are too few to say how often it is right."
     assert few.how == labels.how == ""
     assert (few.rows[0].score, few.rows[0].ends) == ("too few texts to say", None)
-    assert "80 of 100" not in " ".join([*few.lines(tmp_path, tmp_path, "texts.csv"), *few.findings])
+    assert "80 of 100" not in " ".join([*few.lines(tmp_path, tmp_path, None), *few.findings])
 
 
 def test_the_best_without_pretraining_is_named_so_only_beside_pretraining() -> None:
@@ -423,7 +425,7 @@ def test_a_rival_that_may_be_as_good_is_said_to_be_so() -> None:
         for right in (almost, np.zeros_like(almost))
     )
     figures = f"right on {of_100(best.right.mean())} and {of_100(almost.mean())}."
-    assert any(line.startswith("Not yet clear") and line.endswith(figures) for line in close.lines(None, None, "texts.csv"))
+    assert any(line.startswith("Not yet clear") and line.endswith(figures) for line in close.lines(None, None, None))
     assert worse.unclear == ""
 
 

@@ -96,7 +96,8 @@ def test_an_import_alone_ends_without_a_server(
     assert main(["label", *words]) == 0
     said = capsys.readouterr().err
     assert "13 answers of 2 people are imported; 1 texts are new; new labels: a, b." in said
-    assert f"To label on: warmstart label --out {tmp_path / 'p'}; to write a task: the same with --export FOLDER." in said
+    assert said.splitlines()[-1] == f"  warmstart label --out {tmp_path / 'p'}"
+    assert f"  warmstart label --out {tmp_path / 'p'} --export {tmp_path / 'p' / 'task'}" in said.splitlines()
     assert run(tmp_path) == 0
     assert "1 texts or labels begin with =, +, -, @ or a tab" in capsys.readouterr().err
     assert run(tmp_path, "--safe-csv") == 0

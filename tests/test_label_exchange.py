@@ -114,7 +114,8 @@ def test_fit_learns_from_all_that_is_exported(tmp_path: Path) -> None:
         assert training.status() is None
         again = after_labelling(project)
     assert written["command"] == f"warmstart fit {written['task']}"
-    assert again == f"next: warmstart label --out {tmp_path}/p --export {tmp_path}/p/task && {written['command']}"
+    write, go_on = f"warmstart label --out {tmp_path}/p --export {tmp_path}/p/task", f"warmstart label --out {tmp_path}/p"
+    assert again == ["Next", f"  {write}", f"  {written['command']}", f"  {go_on}"]
     task = read_labelled(FitConfig(data=written["task"]))
     assert (len(task.train), len(task.validation), len(task.test)) == (30, 0, 0)
     assert {*task_pool(task).texts} - {*map(str, task.train.texts)} == {f"text {number}" for number in range(30, 40)}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import shlex
 from pathlib import Path
 
 import pytest
 
 from helpers.bundles import classifier, language_bundle
+from helpers.workbook import workbook
 from warmstart.cli import main, read_command
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -30,28 +29,40 @@ def test_every_stage_has_its_next_command(tmp_path: Path, tokenizer: Tokenizer) 
     assert commands(tmp_path) == ["warmstart quickstart"]
     (tmp_path / "my mails").mkdir()
     (tmp_path / "my mails" / "one.txt").write_text("A text.")
-    assert commands(tmp_path)[0].startswith("warmstart pretrain 'my mails' ")
+    pretrain, label = commands(tmp_path)
+    assert pretrain == "warmstart pretrain 'my mails' --objective masked --minutes 10 --out runs/lm"
+    assert label == "warmstart label 'my mails' --labels yes no --out labels"
     (tmp_path / "labelled.csv").write_text("text,label\na,b\n")
     assert commands(tmp_path) == ["warmstart fit labelled.csv --unlabelled 'my mails'"]
-    (tmp_path / "task.yaml").write_text("name: mails\ntrain: labelled.csv\ntest: 0.2\n")
-    pretrain, race = commands(tmp_path)
-    assert pretrain.startswith("warmstart pretrain 'my mails' --for task.yaml")
-    assert race.startswith("warmstart race task.yaml --backbones pool")
     save(language_bundle(tokenizer), tmp_path / "runs" / "lm" / "bundle")
-    assert [one.split()[:4] for one in commands(tmp_path)] == [["warmstart", "race", "task.yaml", "--backbones"]]
-    assert "--backbones runs/lm" in commands(tmp_path)[0]
+    assert [one.split()[1] for one in commands(tmp_path)] == ["serve", "fit", "race"]
+    assert "--backbones runs/lm" in commands(tmp_path)[-1]
     save(Bundle(classifier(tokenizer), tokenizer, ("no", "yes")), tmp_path / "runs" / "topics" / "bundle")
-    assert commands(tmp_path)[0].startswith("warmstart predict runs/topics")
+    assert commands(tmp_path)[0] == "warmstart predict runs/topics 'A new text.'"
 
 
-def test_minimal_pairs_are_for_a_model_that_has_read_text(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """BLiMP's folder is recognised, also compressed, but leads nowhere without a language model."""
-    (tmp_path / "blimp").mkdir()
-    pair = json.dumps({"sentence_good": "He sleeps.", "sentence_bad": "He sleep."})
-    (tmp_path / "blimp" / "agreement.jsonl.gz").write_bytes(gzip.compress(pair.encode()))
-    assert commands(tmp_path) == ["warmstart quickstart"]
-    save(language_bundle(tokenizer), tmp_path / "runs" / "lm" / "bundle")
-    assert commands(tmp_path)[0] == "warmstart evaluate runs/lm --pairs blimp"
+def test_what_has_no_labels_is_not_learned_from(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """New rows beside labelled ones, what predict wrote, and a test split; a sheet is read, too."""
+    columns = "id,customer,subject,body"
+    for name, header in (
+        ("a new.csv", columns),
+        ("labelled.csv", f"{columns},label,probability"),
+        ("my_test.csv", f"{columns},queue"),
+    ):
+        (tmp_path / name).write_text(f"{header}\n1,Ann,Hello,I wait.,x,0.9\n")
+    assert commands(tmp_path) == ["warmstart label 'a new.csv' --text-column body --labels yes no --out labels"]
+    (tmp_path / "tickets.xlsx").write_bytes(workbook([[*columns.split(","), "category"], ["1", "Ann", "Hello", "I wait.", "mail"]]))
+    assert commands(tmp_path) == ["warmstart fit tickets.xlsx"]
+    save(Bundle(classifier(tokenizer), tokenizer, ("no", "yes")), tmp_path / "runs" / "topics" / "bundle")
+    assert commands(tmp_path)[0] == "warmstart predict runs/topics 'a new.csv' --out labelled.csv"
+
+
+def test_lines_are_texts_of_their_own(tmp_path: Path) -> None:
+    """Where no line of a file is blank."""
+    (tmp_path / "reviews.txt").write_text("Good.\nBad.\n")
+    assert "--document line" in commands(tmp_path)[0]
+    (tmp_path / "reviews.txt").write_text("Good,\nvery good.\n\nBad.\n")
+    assert "--document" not in commands(tmp_path)[0]
 
 
 def test_what_a_fit_saved_labels_texts(tmp_path: Path) -> None:
@@ -69,13 +80,13 @@ def test_a_project_of_labels_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    """A damaged model, a file that is no Unicode, a link that leads nowhere, other YAML."""
+    """A damaged model, a file that is no Unicode, a link that leads nowhere."""
     (tmp_path / "runs" / "broken" / "bundle").mkdir(parents=True)
     (tmp_path / "runs" / "broken" / "bundle" / "bundle.json").write_text("[1")
-    (tmp_path / "other.yaml").write_bytes(b"train: \xff\n")
-    (tmp_path / "settings.yaml").write_text("model: lm\n")
-    (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "a.jsonl.gz").write_bytes(b"no gzip")
+    (tmp_path / "a.jsonl.gz").write_bytes(b"no gzip")
+    (tmp_path / "b.jsonl").write_text("[1, 2]\n")
+    (tmp_path / "c.xlsx").write_bytes(b"PK")
+    (tmp_path / "d.csv").touch()
     (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
     assert commands(tmp_path) == ["warmstart quickstart"]
     assert commands(tmp_path / "missing") == ["warmstart quickstart"]

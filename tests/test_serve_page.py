@@ -22,6 +22,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'ser
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
 
 from helpers.served_page import opened_page, page_models, page_task, serving, submit  # noqa: E402
+from warmstart.runs.steps import TaskPlace  # noqa: E402
 from warmstart.serve.app import Server  # noqa: E402
 from warmstart.serve.guard import AccessRules  # noqa: E402
 from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
@@ -215,7 +216,7 @@ def test_the_evidence_of_a_model_is_shown(page: Any) -> None:
 
 def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first screen of its run, with the form that tries it in place of a command; several models have none."""
-    found = fit_result().verdict(Path("runs/mails"), "mails.csv")
+    found = fit_result().verdict(Path("runs/mails"), TaskPlace("mails.csv"))
     monkeypatch.setattr("warmstart.serve.served.read_verdict", lambda path: found)
     assert ServedModels(models).verdict is None
     with serving(Server(ServedModels(models[:1]), 1024, 0.005, 64)) as address, opened_page(browser, address) as page:

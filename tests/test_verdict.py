@@ -19,9 +19,12 @@ from warmstart.commands.fit.page import write_fit_page
 from warmstart.config import Config
 from warmstart.data.audit import audit
 from warmstart.data.source import Source
+from warmstart.data.task import Task
+from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.report.templates import verdict_html
-from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, label_command, read_verdict, row_of, steps_after, use_sentence
+from warmstart.runs.steps import TaskPlace, label_step, own_text, steps_after
+from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, read_verdict, row_of, use_sentence
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
@@ -32,7 +35,8 @@ BANNED = re.compile(r"\b(p|power|seeds?|draws?|significant\w*|null|confidence in
 def verdicts(folder: Path = Path("runs/some where")) -> dict[str, Verdict]:
     """One of each command."""
     race = race_result(LADDER, families=FAMILIES)
-    return {"fit": fit_result().verdict(folder, "mails.csv"), "race": race_verdict(race, folder)}
+    fit = replace(fit_result(), task=replace(cats(), unlabelled_texts=("a boat",)))
+    return {"fit": fit.verdict(folder, TaskPlace("mails.csv")), "race": race_verdict(race, folder)}
 
 
 @pytest.mark.parametrize("name", verdicts())
@@ -58,7 +62,7 @@ def test_a_race_shows_the_scores_of_the_methods_that_it_names() -> None:
     assert found.rows[0].score in found.headline
 
 
-def test_a_model_that_loses_is_not_recommended() -> None:
+def test_a_model_that_loses_is_not_recommended(tmp_path: Path) -> None:
     """The rival is named first, both scores stand beside each other, and the next step keeps the better method."""
     rows = (MethodResult("pretrained", (0.2, 0.26)), MethodResult("TF-IDF", (0.3, 0.38)), MethodResult("majority", (0.2,)))
     table, task = MethodTable("accuracy", rows), cats()
@@ -71,19 +75,43 @@ def test_a_model_that_loses_is_not_recommended() -> None:
         test_predictions=None,
         audit=audit(task),
     )
-    found = adapt_verdict(result, None, "mails.csv")  # type: ignore[arg-type]
+    found = adapt_verdict(result, tmp_path, AdaptConfig(model="lm", task="mails.csv"))  # type: ignore[arg-type]
     assert found.headline.startswith("Use TF-IDF")
     assert [row.name for row in found.rows] == ["TF-IDF", "this model", "always the most frequent label"]
-    assert found.steps[0].command == "warmstart race mails.csv --save recommended"
+    assert [step.command for step in found.steps] == ["warmstart race mails.csv --backbones lm --budget 30m --save recommended"], (
+        "nothing that uses the model"
+    )
     assert NOT_CLEAR in found.use
 
 
-def test_a_table_is_labelled_on_only_if_some_of_its_texts_have_no_label() -> None:
-    """Else new texts are, beside it; those of another file that was read (``--unlabelled``) are not its own."""
-    some, none = replace(cats(), unlabelled_texts=("a boat",)), replace(cats(), unlabelled=(Source(path="pool.txt"),))
-    assert label_command("t.csv", some) == f"warmstart label t.csv --labels {' '.join(cats().labels)} --out labels"
-    assert label_command("t.csv", none) == "warmstart label NEW.csv --task t.csv --out labels"
-    assert label_command("t.yaml", some) == "warmstart label --task t.yaml --out labels"
+def test_only_texts_without_labels_are_labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the table or of the file that was given beside it, in a new folder; those of a project go on in it."""
+    monkeypatch.chdir(tmp_path)
+    some, other = replace(cats(), unlabelled_texts=("a boat",)), replace(cats(), unlabelled=(Source(path="my pool.txt"),))
+    table, flags = TaskPlace("t.csv"), TaskPlace("t.csv", ("--text-column", "a+b"))
+
+    def labels(place: TaskPlace | None, task: Task) -> str | None:
+        step = label_step(place, task, "Label more")
+        return step.command if step else None
+
+    assert labels(table, some) == "warmstart label --task t.csv --out labels"
+    assert labels(flags, some) == "warmstart label --task t.csv --text-column a+b --out labels"
+    assert labels(table, other) == "warmstart label 'my pool.txt' --task t.csv --out labels"
+    assert labels(TaskPlace("t.yaml"), other) == "warmstart label --task t.yaml --out labels"
+    for place, task in ((table, cats()), (None, some), (TaskPlace("t.csv", None), some)):
+        assert labels(place, task) is None, "nothing to label, nowhere, or read as no flags say"
+    (tmp_path / "labels").mkdir()
+    assert labels(table, some) == "warmstart label --task t.csv --out labels-2"
+    (tmp_path / "labels" / "project.sqlite").touch()
+    assert labels(TaskPlace("labels/task/task.yaml"), some) == "warmstart label --out labels"
+
+
+def test_a_model_is_tried_on_a_text_of_its_user() -> None:
+    """One that needs no escapes, is no flag and is short; of long ones the beginning."""
+    assert own_text(["-x y", "it's his", "word", "a  plain\ntext"]) == "a plain text"
+    assert own_text(["it's his"]) == "it's his"
+    assert own_text(["so " * 40]) == "so " * 15 + "so"
+    assert own_text(["word", ("a", "pair")]) is None
 
 
 def test_the_run_keeps_what_its_page_shows(tmp_path: Path) -> None:
@@ -147,4 +175,4 @@ def test_what_is_saved_goes_into_one_file_if_a_page_can_hold_it(tmp_path: Path) 
         file = tmp_path / str(number) / "bundle" / name
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps(saved))
-        assert f"--to {form}" in steps_after(tmp_path / str(number))[-1].command
+        assert f"--to {form}" in steps_after(tmp_path / str(number), cats(), None)[-1].command

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import shlex
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,23 +11,31 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from warmstart.data.files import without_compression
+from warmstart.data.files import open_bytes, without_compression
+from warmstart.runs.steps import PROJECT_FILE, command, free_name, out_words
 
-_TABLES = (".csv", ".tsv", ".ndjson", ".jsonl", ".parquet")
+_DELIMITED, _LINES = (".csv", ".tsv", ".tab"), (".ndjson", ".jsonl")
+_WHOLE = (".xlsx", ".parquet")
+"""tables that are read as a whole, to know their columns"""
 _TEXTS = (".txt", ".md", ".text", ".eml")
-_MANIFESTS = (".yaml", ".yml")
+_NO_DATA = ("readme", "license", "requirements", "changelog")
+_HELD_OUT = ("test", "dev", "valid")
+"""in the names of tables from which nothing is learned"""
 _MOST_ENTRIES = 2000
 """of one folder that are looked at"""
 _MOST_BYTES = 1 << 20
-"""of a manifest, or of the description of a saved model"""
+"""of a text, a line, or the description of a saved model"""
+_MOST_TABLE_BYTES = 20 << 20
 
 
 @dataclass
 class Found:
     """What lies in a folder and in the folders of it."""
 
-    manifests: list[str] = field(default_factory=list)
-    tables: list[str] = field(default_factory=list)
+    labelled: dict[str, list[str]] = field(default_factory=dict)
+    """tables with a column that is named as labels are, and the columns of each"""
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    """other tables"""
     texts: list[str] = field(default_factory=list)
     """folders with text files, or such files"""
     adapted: list[str] = field(default_factory=list)
@@ -39,47 +44,78 @@ class Found:
     """runs whose model has read text alone"""
     projects: list[str] = field(default_factory=list)
     """folders in which texts are labelled"""
-    pairs: list[str] = field(default_factory=list)
-    """files of minimal pairs, or folders with such files"""
+
+    @property
+    def new(self) -> str | None:
+        """A table like a labelled one, but for the labels."""
+        known = [{*columns} for columns in self.labelled.values()]
+        return next((name for name, columns in self.tables.items() if any({*columns} <= one for one in known)), None)
 
 
 def next_steps(folder: Path) -> list[tuple[str, str]]:
     """``(what for, command)`` of at most four next steps in a folder, the likeliest first."""
     found = look(folder)
-    backbone = _quoted(found.pretrained) or "pool"
-    steps: list[tuple[str, str]] = []
-    if model := _quoted(found.adapted):
-        steps += [
-            ("label new texts", f'warmstart predict {model} "A new text."'),
-            ("use it in the browser", f"warmstart serve {model}"),
+    steps = [*_of_models(found), *_of_texts(found, folder)]
+    if found.projects:
+        steps.append(("go on labelling", command("label", "--out", found.projects[0])))
+    return steps[:4] or [("try everything, without data or network", command("quickstart"))]
+
+
+def _of_models(found: Found) -> Iterator[tuple[str, str]]:
+    """To use a model that has learned a task, else to look at one that has read text."""
+    if found.adapted:
+        out = ["--out", free_name("labelled.csv")] if found.new else []
+        yield "label new texts", command("predict", found.adapted[0], found.new or "A new text.", *out)
+        yield "use it in the browser", command("serve", found.adapted[0])
+    elif found.pretrained:
+        yield "look at what it writes", command("serve", found.pretrained[0])
+
+
+def _of_texts(found: Found, folder: Path) -> Iterator[tuple[str, str]]:
+    """To learn from labels, else to give some, and to pretrain on text that has none."""
+    text, table = next(iter(found.texts), None), next(iter(found.labelled), None)
+    if table:
+        yield "make the best model of your labels", command("fit", table, *(["--unlabelled", text] if text else []))
+        if found.pretrained:
+            words = ["race", table, "--backbones", found.pretrained[0], "--budget", "30m", *out_words("runs/race")]
+            yield "does your model help?", command(*words, "--save", "recommended")
+        return
+    if text and not found.pretrained:
+        how = ["--document", "line"] if _has_lines(folder / text) else []
+        words = ["pretrain", text, "--objective", "masked", *how, "--minutes", "10", "--out", free_name("runs/lm")]
+        yield "pretrain on your text", command(*words)
+    pool, column = (text, None) if text else _first_texts(found)
+    if pool and not found.projects:
+        words = [
+            "label",
+            pool,
+            *(["--text-column", column] if column else []),
+            "--labels",
+            "yes",
+            "no",
+            "--out",
+            free_name("labels"),
         ]
-    if manifest := _quoted(found.manifests):
-        if backbone == "pool" and (text := _quoted(found.texts)):
-            steps.append(("read the task's kind of text first", f"warmstart pretrain {text} --for {manifest} --out runs/own"))
-        steps.append(
-            ("which method should I use?", f"warmstart race {manifest} --backbones {backbone} --budget 30m --save recommended")
-        )
-    elif table := _quoted(found.tables):
-        more = f" --unlabelled {text}" if (text := _quoted(found.texts)) else ""
-        steps.append(("make the best model of your labels", f"warmstart fit {table}{more}"))
-    elif text := _quoted(found.texts):
-        if not found.pretrained:
-            steps.append(("pretrain on your text", f"warmstart pretrain {text} --objective masked --minutes 10 --out runs/lm"))
-        steps.append(("label some of it", f"warmstart label {text} --out labels"))
-    if project := _quoted(found.projects):
-        steps.append(("go on labelling", f"warmstart label --out {project}"))
-    if found.pretrained and (pairs := _quoted(found.pairs)):
-        steps.insert(0, ("does the right sentence of each pair score higher?", f"warmstart evaluate {backbone} --pairs {pairs}"))
-    if found.pretrained and not steps:
-        steps.append(("look inside", f"warmstart study attention {backbone} 'A sentence.'"))
-    return steps[:4] or [("try everything, without data or network", "warmstart quickstart")]
+        yield "label some of it; the page renames labels", command(*words)
+
+
+def _first_texts(found: Found) -> tuple[str | None, str | None]:
+    """A table without labels, and its column of texts, unless that is called so."""
+    if not found.tables:
+        return None, None
+    from warmstart.tasks.guess import TEXT_NAMES
+
+    for name, columns in found.tables.items():
+        folded = {column.strip().lower(): column for column in columns}
+        if column := next((folded[one] for one in TEXT_NAMES if one in folded), None):
+            return name, None if column == "text" else column
+    return None, None
 
 
 def look(folder: Path) -> Found:
     """What lies in a folder, in its folders, and in those of ``runs``; what cannot be read is left out."""
     found = Found()
-    inside = [*_entries(folder)]
-    for entry in inside:
+    for entry in _entries(folder):
         if entry.is_file():
             _file(found, entry, folder)
         elif entry.name == "runs":
@@ -99,16 +135,47 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _file(found: Found, file: Path, start: Path) -> None:
-    bare = without_compression(file)
-    ending, name = bare.suffix.lower(), os.path.relpath(file, start)
-    if ending in _MANIFESTS and _is_manifest(file):
-        found.manifests.append(name)
-    elif _has_pairs(file):
-        found.pairs.append(name)
-    elif ending in _TABLES:
-        found.tables.append(name)
-    elif ending in _TEXTS and not bare.name.lower().startswith(("readme", "license", "requirements", "changelog")):
+    bare, name = without_compression(file), os.path.relpath(file, start)
+    if bare.suffix.lower() in _TEXTS and not bare.name.lower().startswith(_NO_DATA):
         found.texts.append(name)
+    columns = _columns(file)
+    folded = [column.strip().lower() for column in columns]
+    if len(folded) < 2 or "probability" in folded:  # of predictions nothing is learned
+        if folded and "probability" not in folded:
+            found.tables[name] = columns
+        return
+    from warmstart.tasks.guess import LABEL_NAMES
+
+    labelled = any(one in LABEL_NAMES for one in folded) and not any(one in bare.name.lower() for one in _HELD_OUT)
+    (found.labelled if labelled else found.tables)[name] = columns
+
+
+def _columns(file: Path) -> list[str]:
+    """The columns of a table; none of what is no table, or cannot be read."""
+    ending = without_compression(file).suffix.lower()
+    with suppress(Exception):  # whatever lies there, this command suggests something
+        if ending in (*_DELIMITED, *_LINES):
+            with open_bytes(file) as opened:
+                line = opened.readline(_MOST_BYTES).decode("utf-8-sig", errors="replace")
+            if ending in _LINES:
+                row = json.loads(line)
+                return [*row] if isinstance(row, dict) else []
+            delimiter = max("\t,;|", key=line.count) if ending == ".csv" else "\t"
+            return [name.strip().strip('"') for name in line.split(delimiter)] if line.strip() else []
+        if ending in _WHOLE and file.stat().st_size <= _MOST_TABLE_BYTES:
+            from warmstart.data.source import Source
+            from warmstart.data.tables import read_table
+
+            return read_table(Source(path=str(file)), file, "xlsx" if ending == ".xlsx" else "parquet").columns
+    return []
+
+
+def _has_lines(file: Path) -> bool:
+    """Whether a file has lines, but none of them is blank: each is a text of its own."""
+    with suppress(Exception), open_bytes(file) as opened:
+        lines = opened.read(_MOST_BYTES).splitlines()
+        return len(lines) > 1 and all(line.strip() for line in lines)
+    return False
 
 
 def _folder(found: Found, folder: Path, start: Path) -> None:
@@ -118,24 +185,10 @@ def _folder(found: Found, folder: Path, start: Path) -> None:
         found.adapted.append(name)
     elif kind:
         (found.pretrained if kind == "language-modeling" else found.adapted).append(name)
-    elif (folder / "project.sqlite").is_file():
+    elif (folder / PROJECT_FILE).is_file():
         found.projects.append(name)
-    elif (folder / "task.yaml").is_file():
-        found.manifests.append(os.path.join(name, "task.yaml"))
-    else:
-        inside = [file for file in _entries(folder) if file.is_file()]
-        if any(without_compression(file).suffix.lower() in _TEXTS for file in inside):
-            found.texts.append(name)
-        elif inside and _has_pairs(inside[0]):
-            found.pairs.append(name)
-
-
-def _has_pairs(file: Path) -> bool:
-    """Whether its first line is a minimal pair in BLiMP's form."""
-    if without_compression(file).suffix.lower() in (".jsonl", ".ndjson"):
-        with suppress(OSError, EOFError, zlib.error), gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-            return b'"sentence_good"' in lines.readline(_MOST_BYTES)
-    return False
+    elif any(without_compression(file).suffix.lower() in _TEXTS for file in _entries(folder) if file.is_file()):
+        found.texts.append(name)
 
 
 def _head(file: Path) -> str | None:
@@ -145,17 +198,3 @@ def _head(file: Path) -> str | None:
             saved: Any = json.loads(file.read_bytes())
             return str(saved["head"]["kind"])
     return None
-
-
-def _is_manifest(file: Path) -> bool:
-    """Whether a YAML file has the keys of a task's manifest at the beginning of lines."""
-    with suppress(OSError, UnicodeDecodeError):
-        if file.stat().st_size <= _MOST_BYTES:
-            keys = {line.partition(":")[0] for line in file.read_text(encoding="utf-8").splitlines()}
-            return {"train", "test"} <= keys
-    return False
-
-
-def _quoted(names: list[str]) -> str:
-    """The first of them as a word of the shell; empty if there is none."""
-    return shlex.quote(names[0]) if names else ""

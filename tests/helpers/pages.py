@@ -9,7 +9,7 @@ from warmstart.report.page import Report
 
 def repeated(report: Report) -> list[str]:
     """The sentences and captions that occur more than once on a page."""
-    texts = [report.sentence, report.next_step, *(text for section in report.sections for text in section.text)]
+    texts = [report.sentence, *(text for section in report.sections for text in section.text)]
     # "They differ …" goes on about the pair that the sentence before it names; two pairs may have the same figures
     sentences = [one for text in texts for one in re.split(r"(?<=[.!?])\s+(?=[A-Z])(?!They )", text) if one]
     sentences += [figure.caption for figure in report.figures()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -17,12 +16,13 @@ from warmstart.config import Effectless, read_yaml
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, nearest_path
+from warmstart.runs.steps import NextStep, command, learning_step, terminal_lines
 from warmstart.system.console import console, print_table
 from warmstart.system.outputs import free_output, write_output
 from warmstart.system.storage import make_folder
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import Guess, guess_task, path_from
-from warmstart.tasks.load import TaskSpec, build_task, learning_command
+from warmstart.tasks.load import TaskSpec, build_task
 
 SHOWN_ROWS, SHOWN_LABELS, SHOWN_CHARACTERS = 3, 20, 50
 
@@ -72,7 +72,10 @@ def write_manifest(config: InitConfig) -> Task:
     _show(task)
     write_output(out, _commented(manifest, task).encode())
     console.print(f"manifest: {out}")
-    console.print(f"next: warmstart audit {shlex.quote(str(out))}\n      {learning_command(task.type, out)}")
+    pairs = any(not isinstance(text, str) for text in task.train.texts)
+    audit = NextStep("audit", "Look for what is wrong with it", command("audit", out))
+    for line in terminal_lines([audit, learning_step(task.type, out, pairs=pairs)]):
+        console.print(line)
     return task
 
 

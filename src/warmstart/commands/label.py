@@ -15,7 +15,7 @@ from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Effectless
 from warmstart.data.files import open_text
-from warmstart.data.source import TableFlags
+from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError, StorageError
 from warmstart.serve.access import AccessSettings, missing_extra
 from warmstart.system.console import console
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from warmstart.labelling.reading import PoolTexts
 
 
-class LabelConfig(AccessSettings, TableFlags):
+class LabelConfig(AccessSettings, LabelledTableFlags):
     """Label texts in the browser; run again with the same --out to go on, with the settings of before."""
 
     pool: Positional[tuple[str, ...]] = ()
@@ -112,7 +112,9 @@ def label(config: LabelConfig) -> None:
         if config.export is not None:
             _export(project, config)
         elif config.imports:
-            console.print(f"To label on: warmstart label --out {config.out}; to write a task: the same with --export FOLDER.")
+            from warmstart.labelling.training import after_labelling
+
+            console.print(*after_labelling(project), sep="\n")
         if config.export is not None or config.imports:
             return
         with (  # an address that is taken is said before the vectors are made
@@ -122,7 +124,7 @@ def label(config: LabelConfig) -> None:
             try:
                 run(make_label_app(session, rules), listening, config.host)
             finally:
-                console.print(*filter(None, [session.status()["sentence"], after_labelling(project)]), sep="\n")
+                console.print(*filter(None, [session.status()["sentence"], *after_labelling(project)]), sep="\n")
 
 
 def _project(config: LabelConfig) -> Project:
@@ -140,13 +142,16 @@ def _project(config: LabelConfig) -> Project:
     project = Project.open(config.out) if there else None
     try:
         manifest = config.task or (project.task if project and config.pool else None)
-        task = task_to_label(manifest) if manifest else None
+        table = _table(config) or dict(project.table if project else {})
+        task = task_to_label(manifest, table) if manifest else None
         rows = task_answers(task) if task and config.task else []
         found = read_pool(config.pool, task, config.reading) if config.pool or not project else None
         if found:
             console.print("".join(pool_sentences(found)), end="")
         if project is None:
             project = _made(config, found.texts if found else (), task)
+            if task and (held_out := sum(map(len, task.held_out().values()))):
+                console.print(f"{held_out:,} labelled texts of '{task.name}' are held out for test, and never shown.")
             project.change_settings(**_settings(config))
         else:
             _check_settings(project, config, task)
@@ -192,7 +197,13 @@ def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Proje
         guidelines=_guidelines(config.guidelines) or "",
         price=config.price,
         task=str(task.manifest.resolve()) if task and task.manifest else "",
+        table=_table(config) if task else {},
     )
+
+
+def _table(config: LabelConfig) -> dict[str, Any]:
+    """The flags that say how a table is read."""
+    return {name: value for name in LabelledTableFlags.model_fields if (value := getattr(config, name)) not in (None, True)}
 
 
 def _settings(config: LabelConfig) -> dict[str, Any]:
@@ -216,7 +227,7 @@ def _held_out(project: Project) -> list[str]:
 
     if not project.task:
         return []
-    return [plain_text(text) for split in task_to_label(project.task).held_out().values() for text in split.texts]
+    return [plain_text(text) for split in task_to_label(project.task, project.table).held_out().values() for text in split.texts]
 
 
 def _check_settings(project: Project, config: LabelConfig, task: Task | None) -> None:
@@ -276,7 +287,7 @@ def _shares(mixture: Sequence[str]) -> dict[str, float]:
 
 def _export(project: Project, config: LabelConfig) -> None:
     from warmstart.labelling.exporting import export, formula_texts
-    from warmstart.tasks.load import learning_command
+    from warmstart.runs.steps import learning_step, terminal_lines
 
     form = config.form or ("ndjson" if project.type == "tagging" else "csv")
     written = export(project, config.export or "", form, config.export_test, safe_csv=config.safe_csv)
@@ -303,7 +314,7 @@ def _export(project: Project, config: LabelConfig) -> None:
                 "Some were chosen because the model was unsure of them or they are unlike others, so scores are not those of new "
                 "texts; --export-test random writes a test split of texts that were drawn at random."
             )
-    console.print(f"next: {learning_command(project.type, written['task'])}")
+    console.print(*terminal_lines([learning_step(project.type, written["task"])]), sep="\n")
 
 
 # ------------------------------------------------------------------------------------------------ sentences

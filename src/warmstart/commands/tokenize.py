@@ -20,6 +20,7 @@ from warmstart.data.text_overlap import SHORTEST_FOUND
 from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError, DataError
 from warmstart.runs.record import end_record, read_record_of, write_record
+from warmstart.runs.steps import NextStep, command, free_name, terminal_lines
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console, print_table
@@ -95,7 +96,8 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     print_table(f"{folder}: token shards", shard_table(index), HEADER)
     for sentence in left_out_sentences(index.left_out, filters):
         console.print(sentence)
-    console.print(f"train on them: warmstart pretrain {folder}")
+    for line in terminal_lines([NextStep("pretrain", "Train on them", command("pretrain", folder, "--out", free_name("runs/lm")))]):
+        console.print(line)
     return index
 
 

@@ -14,20 +14,18 @@ import numpy as np
 from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.notebook import Shown
+from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after, terminal_lines
 from warmstart.runs.verdict import (
     ACCURACY,
     SHOWN_METHODS,
     Mistake,
-    NextStep,
     ScoreRow,
     Verdict,
     about_task,
     failures,
-    label_command,
     metric_words,
     row_of,
     score_words,
-    steps_after,
     use_sentence,
 )
 from warmstart.stats.choice import worse_out_of_fold
@@ -45,8 +43,10 @@ if TYPE_CHECKING:
     from warmstart.stack.stack import Stack
     from warmstart.stats.abstention import Threshold
 
-MOST_LINES = 12
+MOST_LINES = 16
 """on a terminal"""
+ON_TERMINAL = ("serve", "try", "label", "fit")
+"""next steps that a terminal shows, in this order"""
 SHOWN_MISSING = 4
 ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
@@ -280,11 +280,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         short += ["to say what more labels would add"] if self.late else []
         return f"The time was too short {' and '.join(short)}; --minutes gives more." if short else ""
 
-    def verdict(self, folder: Path | None = None, data: str = "TABLE") -> Verdict:
-        """The first screen; ``folder`` is that of the run, if the model was saved, and ``data`` names the labelled texts."""
+    def verdict(self, folder: Path | None = None, place: TaskPlace | None = None) -> Verdict:
+        """The first screen; ``folder`` is that of the run, if the model was saved, and ``place`` is that of the labelled texts."""
         mistakes, fails = self.failures if self.learned else ((), ())
-        title = f"Label {self.outlook.replace('more labels:', 'more:').rstrip('.') or 'more'}"
-        label = [NextStep("label", title, label_command(data, self.task))] if self.task.single_label else []
         rows = self.rows
         return Verdict(
             about_task(self.task.name, self.task.labels),
@@ -296,7 +294,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             tuple(filter(None, [*self.label_sentences, self.unclear, self.answers_alone, self.how, self.no_time])),
             mistakes,
             fails,
-            steps_after(folder if self.learned else None, *label),
+            self.steps(folder if self.learned else None, place),
             tuple(self.warnings),
         )
 
@@ -377,8 +375,17 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
                 rows.append((right, (name, f"{int(mine.sum()):,}", percent_value(right), taken)))
         return [row for _, row in sorted(rows, key=lambda row: row[0])]
 
-    def lines(self, saved: Path | None, report: Path | None, data: str) -> list[str]:
-        """What a terminal shows, at most twelve lines."""
+    def steps(self, folder: Path | None, place: TaskPlace | None) -> tuple[NextStep, ...]:
+        """What to do next; without labels that are still to be given, and without a model, the same again with more of them."""
+        title = f"Label {self.outlook.replace('more labels:', 'more:').rstrip('.') or 'more'}"
+        label = label_step(place, self.task, title)
+        if not (folder or label) and place and place.flags is not None:
+            again = command("fit", place.path, *place.flags)
+            return (NextStep("fit", "Once it has more labels", again),)
+        return steps_after(folder, self.task, place, label)
+
+    def lines(self, saved: Path | None, report: Path | None, place: TaskPlace | None) -> list[str]:
+        """What a terminal shows, at most sixteen lines."""
         more = f", {self.unlabelled:,} text{'s' * (self.unlabelled != 1)} without labels" if self.unlabelled else ""
         more += ", too few to learn from" if 0 < self.unlabelled < least_unlabelled(self.task) else ""
         first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
@@ -386,17 +393,15 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         width = max(len(row.name) for row in rows)
         others = [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in rows]
         said = (*self.label_sentences, self.unclear, self.answers_alone, self.outlook, self.how, self.no_time)
-        lines = [self.headline, *others, *filter(None, said)]
-        lines += self.next_lines(saved, report, data)
+        lines = [self.headline, *others, *filter(None, said), *self.last_lines(saved, report, place)]
         minds = [*self.warnings, *self.audit.copies]
         return [first, *(f"mind: {sentence}" for sentence in minds[: max(0, MOST_LINES - 1 - len(lines))]), *lines]
 
-    def next_lines(self, saved: Path | None, report: Path | None, data: str) -> list[str]:
+    def last_lines(self, saved: Path | None, report: Path | None, place: TaskPlace | None) -> list[str]:
         """The last of them: where the model is, and what to do next."""
-        if not saved:
-            single = self.task.single_label
-            return [f"next: {label_command(data, self.task) if single else f'label more, then warmstart fit {data}'}"]
-        return [f"saved in {saved}, report {report}", f"next: warmstart predict {saved} FILE · warmstart serve {saved}"]
+        steps = {step.name: step for step in self.steps(saved, place)}
+        shown = terminal_lines(steps[name] for name in ON_TERMINAL if name in steps)
+        return [f"saved in {saved}, report {report}", *shown] if saved else shown
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,18 +13,16 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.recommendation import RECOMMENDED
+from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
 from warmstart.runs.verdict import (
     NOT_CLEAR,
     SHOWN_METHODS,
     Mistake,
-    NextStep,
     ScoreRow,
     Verdict,
     about_task,
     failures,
-    label_command,
     row_of,
-    steps_after,
     use_sentence,
 )
 from warmstart.stats.comparison import SIGNIFICANT
@@ -53,7 +50,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
         tuple(filter(None, [NOT_CLEAR * unclear, *_no_time(result), other])),
         mistakes,
         fails,
-        steps_after(saved, *_steps(result, folder, config, kept=bool(saved))),
+        steps_after(saved, result.task, TaskPlace.of(config), *_steps(result, folder, config, kept=bool(saved))),
         result.audit.warnings,
         of_saved=kept == RECOMMENDED,
     )
@@ -130,13 +127,11 @@ def _no_time(result: Comparison) -> Iterator[str]:
         yield f"The time was too short for {first_of(missing, SHOWN_METHODS)}."
 
 
-def _steps(result: Comparison, folder: Path | None, config: Config | None, *, kept: bool) -> Iterator[NextStep]:
-    """To go on with what is missing, to keep the model, and to label more."""
-    task = shlex.quote(str(getattr(config, "task", "TASK")))
-    again = f"warmstart race --config {shlex.quote(str(folder / 'config.yaml'))}" if folder else f"warmstart race {task}"
-    if result.ranking.missing:
-        yield NextStep("race", "Go on with the methods that had no time", again)
-    if result.recommended.name != MAJORITY_LABEL and not kept:
-        yield NextStep("race", "Keep it as a model", f"{again} --save recommended")
-    if result.task.single_label:
-        yield NextStep("label", "Label more", label_command(str(getattr(config, "task", "task.yaml")), result.task))
+def _steps(result: Comparison, folder: Path | None, config: Config | None, *, kept: bool) -> Iterator[NextStep | None]:
+    """To go on with what is missing, to keep the model, and to label more; the folder of the run has the settings of the race."""
+    again = ("race", "--config", folder / "config.yaml") if folder else None
+    if again and result.ranking.missing:
+        yield NextStep("race", "Go on with the methods that had no time", command(*again))
+    if again and result.recommended.name != MAJORITY_LABEL and not kept:
+        yield NextStep("race", "Keep it as a model", command(*again, "--save", RECOMMENDED))
+    yield label_step(TaskPlace.of(config), result.task, "Label more")

@@ -165,13 +165,18 @@ class Explanation:
         return area_between(self.deletion, self.insertion)[len(self.values) :]
 
 
+def is_explainable(bundle: Bundle) -> bool:
+    """Whether a model labels texts, or was trained to generate text from left to right."""
+    head = bundle.model.head
+    untrained = isinstance(head, LMHead) and bundle.model.causal and not bundle.history
+    return isinstance(head, ClassificationHead) or bundle.generates or untrained
+
+
 def check_explainable(bundle: Bundle) -> None:
-    """Raise ``ModelError`` for a model that neither labels texts nor was trained to generate text from left to right."""
+    """Raise ``ModelError`` for a model whose predictions cannot be explained."""
+    if is_explainable(bundle):
+        return
     head, causal = bundle.model.head, bundle.model.causal
-    if isinstance(head, ClassificationHead) or bundle.generates:
-        return
-    if isinstance(head, LMHead) and causal and not bundle.history:
-        return
     why = f"has a head of type '{head.config.kind}'"
     if isinstance(head, LMHead):
         why += " and was not trained to generate: it was pretrained to fill gaps" if causal else " and is bidirectional"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -68,7 +69,7 @@ def export(
     if project.type == "tagging" and form == "csv":
         raise ConfigError("tags are lists, which csv cannot hold; give --form ndjson")
     require_task_folder(target)
-    given = task_splits(project.task) if project.task else {}
+    given = task_splits(project) if project.task else {}
     with project.unchanged:  # people may label, undo and merge meanwhile
         tested = random_texts(project) if test == "random" and not given else []
         train = sorted(project.labelled().keys() - set(tested))
@@ -105,6 +106,19 @@ def export(
     return {"task": str(target / "task.yaml"), **{name: len(rows) for name, rows in written.items()}}
 
 
+def suffices(project: Project) -> bool:
+    """Whether ``export`` writes a task from which something can be learned: two labels on two texts each, at least."""
+    rows = _rows(project, sorted(project.labelled()))
+    counts = Counter(name for row in rows for name in {*_names(row)})
+    if sum(count > 1 for count in counts.values()) < 2:
+        return False
+    try:
+        _check_labels({"train": rows, **(task_splits(project) if project.task else {})})
+    except (ConfigError, DataError):
+        return False
+    return True
+
+
 def random_texts(project: Project) -> list[int]:
     """Labelled texts that the component ``random`` drew: each a random one of those that had no answer at that time.
 
@@ -116,9 +130,9 @@ def random_texts(project: Project) -> list[int]:
     return sorted(drawn & project.labelled().keys())
 
 
-def task_splits(manifest: str) -> dict[str, list[dict[str, Any]]]:
-    """The rows of the test and validation texts of a task. Raises ``DataError`` or ``ConfigError`` if it cannot be read."""
-    task = task_to_label(manifest)
+def task_splits(project: Project) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the test and validation texts of its task. Raises ``DataError`` or ``ConfigError`` if it cannot be read."""
+    task = task_to_label(project.task, project.table)
     rows = {}
     for name, split in task.held_out().items():
         rows[name] = [

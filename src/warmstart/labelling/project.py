@@ -134,6 +134,11 @@ class Project:
         return self._state.task
 
     @property
+    def table(self) -> Mapping[str, Any]:
+        """How that is read, if it is a table: the flags that were given."""
+        return self._state.table
+
+    @property
     def settings(self) -> ProjectSettings:
         """How it goes on."""
         return self._state.settings

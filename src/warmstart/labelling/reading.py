@@ -10,7 +10,7 @@ from typing import Any
 from warmstart.data.annotation_values import Annotation
 from warmstart.data.pool import pool_unlike
 from warmstart.data.read import open_prose, read_examples, source_files, source_format
-from warmstart.data.source import PROSE, Source
+from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import label_column, read_table, reading_alike, reading_of, text_column
 from warmstart.data.task import Task, plain_text
 from warmstart.errors import ConfigError
@@ -37,17 +37,23 @@ class PoolTexts:
     """texts that are equal to a test or validation text of the task, or nearly the same"""
 
 
-def task_to_label(path: str | Path) -> Task:
-    """The task of a manifest or a table; rows of a table that have no label are its pool, texts that are still to be labelled."""
+def task_to_label(path: str | Path, flags: Mapping[str, Any] | None = None) -> Task:
+    """The task of a manifest or a table; rows of a table that have no label are its pool, texts that are still to be labelled.
+
+    ``flags`` say how a table is read; a manifest says that itself.
+    """
     place = Path(path)
-    guess = guess_task(place) if place.is_file() and place.suffix not in (".yaml", ".yml") else None
-    if guess is None or guess.type != "classification" or not guess.columns or "second" in guess.source or guess.validation:
+    if place.suffix in (".yaml", ".yml") or (place / "task.yaml").is_file():
         return load_task(place)
+    how = LabelledTableFlags.build({**(flags or {})})
+    guess = guess_task(place, how) if place.is_file() else None
+    if guess is None or guess.type != "classification" or not guess.columns or "second" in guess.source or guess.validation:
+        return load_task(place, flags=how)
     source = Source(path=str(place), **guess.source)
     table = task_table(source, place)
     rows = list(zip(text_column(table, source, place), label_column(table, source, place, gaps=True), strict=True))
     if all(label for _, label in rows):
-        return load_task(place)
+        return load_task(place, flags=how)
     given = [row for row in rows if row[1]]
     test = read_examples(source.model_copy(update={"path": str(guess.test)})) if guess.test else TEST_FRACTION
     left = [text for text, label in rows if not label]

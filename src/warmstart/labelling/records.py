@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 Value = int | tuple[int, ...]
 """a label id, or one for each word"""
@@ -73,6 +73,8 @@ class AboutProject(TypedDict, total=False):
     price: float | None
     task: str
     """the manifest that it belongs to"""
+    table: Mapping[str, Any]
+    """how that is read, if it is a table"""
 
 
 @dataclass(frozen=True)

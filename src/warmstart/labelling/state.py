@@ -35,6 +35,8 @@ class ProjectState:
     guidelines: str = ""
     price: float | None = None
     task: str = ""
+    table: Mapping[str, Any] = field(default_factory=dict)
+    """how the task is read, if it is a table: the flags that were given"""
     settings: ProjectSettings = field(default_factory=ProjectSettings)
     labels: dict[int, LabelName] = field(default_factory=dict)
     """that stand, in order"""

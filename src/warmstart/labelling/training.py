@@ -6,7 +6,6 @@ First a quick one, then one for which every method has time. An old model stays 
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 import threading
@@ -14,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from warmstart.labelling.exporting import export
+from warmstart.labelling.exporting import export, suffices
 from warmstart.labelling.project import Project
+from warmstart.runs.steps import NextStep, command, learning_step, terminal_lines
 from warmstart.runs.verdict import Verdict, read_verdict
 from warmstart.system.processes import isolated_children
-from warmstart.tasks.load import learning_command
 
 EXPORTED, LEARNED, TRAINED = "task", "model-task", "model"
 """folders in that of the project: its task, which people may edit, the task of the last training, and the run of that"""
@@ -38,11 +37,13 @@ class TrainedModel(NamedTuple):
     """another for each training"""
 
 
-def after_labelling(project: Project) -> str:
-    """What comes after labelling, as a line of a terminal."""
-    folder, task = shlex.quote(str(project.folder)), project.folder / EXPORTED
-    writes = f"warmstart label --out {folder} --export {shlex.quote(str(task))}"
-    return f"next: {writes} && {learning_command(project.type, task / 'task.yaml')}"
+def after_labelling(project: Project) -> list[str]:
+    """What comes after labelling, as lines of a terminal: to learn from the labels if they suffice, and to go on."""
+    steps, task = [NextStep("label", "Go on", command("label", "--out", project.folder))], project.folder / EXPORTED
+    if suffices(project):
+        write = NextStep("export", "Write the labels", command("label", "--out", project.folder, "--export", task))
+        steps = [write, learning_step(project.type, task / "task.yaml"), *steps]
+    return terminal_lines(steps)
 
 
 class Training:
@@ -63,7 +64,7 @@ class Training:
         form = "ndjson" if self.project.type == "tagging" else "csv"
         with self._lock:
             manifest = export(self.project, self._folder / name, form)["task"]  # type: ignore[arg-type]
-        return {"task": manifest, "command": learning_command(self.project.type, manifest)}
+        return {"task": manifest, "command": learning_step(self.project.type, manifest).command}
 
     def start(self, *, thorough: bool = False) -> None:
         """Train, unless a training is under way. Raises ``DataError`` as ``export``."""

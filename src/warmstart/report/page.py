@@ -27,6 +27,7 @@ from warmstart.report.study_links import insert_links, read_links
 from warmstart.report.templates import page_template, verdict_html
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.runs.record import end_record
+from warmstart.runs.steps import NextStep
 from warmstart.runs.verdict import VERDICT_FILE, Verdict, write_verdict
 from warmstart.system.console import console
 from warmstart.system.storage import PAGE_FILE, atomic_folder, atomic_write
@@ -141,8 +142,8 @@ class Report:
     sections: Sequence[Section]
     footer: str = ""
     """where the figures come from"""
-    next_step: str = ""
-    """what to do next, as complete sentences"""
+    next_step: NextStep | None = None
+    """what to do next"""
     verdict: Verdict | None = None
     """the first screen, in the place of sentence, tiles and next step; the sections are folded below it"""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from warmstart.notebook import Shown
+from warmstart.runs.steps import NextStep
 
 if TYPE_CHECKING:
     from warmstart.report.page import Section
@@ -37,8 +38,8 @@ class StudyResult(Shown, view="report.notebook:study_view"):
     """the table for the terminal"""
     details: Any = None
     """the study's own typed result, for programs that need more than tables"""
-    next_step: str = ""
-    """what to do next, as a complete sentence"""
+    next_step: NextStep | None = None
+    """what to do next"""
     sections: Sequence[Section] = ()
     """what the page shows below the findings, once it has been written; a notebook shows the same"""
 

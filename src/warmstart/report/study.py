@@ -14,6 +14,7 @@ from warmstart.report.result import StudyResult
 from warmstart.report.sections import closing_sections, footer
 from warmstart.report.study_links import StudyLink, add_link
 from warmstart.runs.run import ThreadsConfig
+from warmstart.runs.steps import terminal_lines
 from warmstart.system.console import console, print_table
 from warmstart.system.storage import PAGE_FILE
 
@@ -61,6 +62,8 @@ def finish_study(
         if os.access(run, os.W_OK) and os.access(run / PAGE_FILE, os.W_OK):
             _print(f"writing a link to it into {run / PAGE_FILE}")
             add_link(run, StudyLink(result.title, result.findings[:LINKED_FINDINGS], Path(os.path.relpath(page, run)).as_posix()))
+    for line in terminal_lines(filter(None, [result.next_step])):
+        _print(line)
     return replace(result, sections=tuple(sections))
 
 

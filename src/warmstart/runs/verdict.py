@@ -13,22 +13,19 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from warmstart.runs.steps import NextStep
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
 from warmstart.system.limits import MANIFEST_BYTES
 from warmstart.system.storage import atomic_write, json_or_none
-
-if TYPE_CHECKING:
-    from warmstart.data.task import Task
 
 VERDICT_FILE = "verdict.json"
 ACCURACY = "accuracy"
@@ -36,12 +33,6 @@ SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
 MISTAKE_CHARACTERS = 300
 """of a text"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
-NO_PAGE = ("regression",)
-"""task types that no page can hold"""
-NO_PAGE_TOKENIZER = b'"Precompiled"'
-"""a step of tokenizers that no page can take, in the beginning of their file: that of SentencePiece"""
-_TOKENIZER_STEPS = 1 << 14
-"""bytes of a tokenizer's file that hold its first steps"""
 NAMED_LABELS = 3
 """labels that are named beside the task"""
 
@@ -65,16 +56,6 @@ class Mistake(NamedTuple):
     label: str
     predicted: str
     confidence: float
-
-
-class NextStep(NamedTuple):
-    """Something to do next."""
-
-    name: str
-    """``"try"``, ``"label"``, ``"serve"``, ``"save"``, ``"race"`` or ``"fit"``: a page with a server makes it a button by this"""
-    title: str
-    """what it brings: ``"Label 50 more: about 3 more of 100 right"``"""
-    command: str
 
 
 @dataclass(frozen=True)
@@ -198,41 +179,3 @@ def failures(
     if len(names) == 2:
         return tuple(mistakes), (f"{right}.",)
     return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
-
-
-def label_command(data: str, task: Task) -> str:
-    """The command that labels more texts: of a manifest, of a table of which some have no label, or else new ones."""
-    if (manifest := Path(data).suffix in (".yaml", ".yml")) or not task.unlabelled_texts:
-        return f"warmstart label {'' if manifest else 'NEW.csv '}--task {shlex.quote(data)} --out labels"
-    return f"warmstart label {shlex.quote(data)} --labels {shlex.join(task.labels)} --out labels"
-
-
-def steps_after(folder: Path | None, *first: NextStep) -> tuple[NextStep, ...]:
-    """To try the model that a run saved in a folder, then ``first``, then to serve it and to save it; ``first`` alone without one.
-
-    What labels texts or writes can be saved as one page, anything else for other programs.
-    """
-    if folder is None:
-        return first
-    model = shlex.quote(str(folder))
-    save = NextStep("save", "Save it as one file", f"warmstart export {model} --to page")
-    if not _fits_a_page(folder / "bundle"):
-        save = NextStep("save", "Save it for other programs", f"warmstart export {model} --to onnx --out {model}/onnx")
-    return (
-        NextStep("try", "A text, or a file in its place", f'warmstart predict {model} "A new text."'),
-        *first,
-        NextStep("serve", "Use it in the browser", f"warmstart serve {model}"),
-        save,
-    )
-
-
-def _fits_a_page(bundle: Path) -> bool:
-    """Whether a page can hold what is saved there, by its task and its tokenizers."""
-    stack, network = (json_or_none(bundle / name) or {} for name in ("stack.json", "bundle.json"))
-    if (stack.get("type") or network.get("head", {}).get("kind")) in NO_PAGE:
-        return False
-    for file in bundle.rglob("tokenizer.json"):
-        with file.open("rb") as opened:
-            if NO_PAGE_TOKENIZER in opened.read(_TOKENIZER_STEPS):
-                return False
-    return True

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -262,11 +261,6 @@ def _descriptions(found: Mapping[str, str], labels: Sequence[str], where: str) -
     if blank := sorted(name for name, words in found.items() if not words.strip()):
         raise ConfigError(f"each of {where} must have words, but that of '{blank[0]}' is empty; remove it")
     return dict(found)
-
-
-def learning_command(task_type: str, manifest: str | Path) -> str:
-    """What learns from a manifest, as a line of a terminal; ``fit`` is for one label per text."""
-    return f"warmstart {'fit' if task_type == 'classification' else 'race'} {shlex.quote(str(manifest))}"
 
 
 def save_task(task: Task, folder: str | Path) -> Path:

@@ -28,6 +28,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
+from warmstart.runs.steps import terminal_lines
 from warmstart.stack.files import save_model
 from warmstart.system.console import console, print_comparison
 from warmstart.tasks import task_type_of
@@ -100,7 +101,10 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
             confidence = ConfidenceResult(adapted.calibration, result.test_predictions, *texts, config.chosen_selection)
             result = replace(result, confidence=confidence)
         network = adapted if isinstance(adapted, Bundle) else adapted.networks[0]
-        _tell(result, "texts", folder, adapt_verdict(result).headline, lambda: write_adapt_page(result, network, config, folder))
+        verdict = adapt_verdict(result, folder, config)
+        _tell(result, "texts", folder, verdict.headline, lambda: write_adapt_page(result, network, config, folder))
+        for line in terminal_lines(verdict.steps):
+            console.print(line)
     return result.confidence
 
 

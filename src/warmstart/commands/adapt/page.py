@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,19 +27,17 @@ from warmstart.report.sections import (
     size_section,
     verdict_report,
 )
+from warmstart.runs.steps import RACE_FOLDER, NextStep, TaskPlace, command, label_step, out_words, steps_after
 from warmstart.runs.verdict import (
     ACCURACY,
     NOT_CLEAR,
     SHOWN_METHODS,
     Mistake,
-    NextStep,
     Verdict,
     about_task,
     failures,
-    label_command,
     row_of,
     score_words,
-    steps_after,
     use_sentence,
 )
 from warmstart.stats.comparison import MethodResult
@@ -62,7 +59,7 @@ EXAMPLES = 40
 
 def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder: Path) -> Path:
     """Write the report of an adaptation run; returns its path. ``bundle`` is the network that is saved, or one of several."""
-    shown = adapt_view(result, folder, str(getattr(config, "task", "TASK")))
+    shown = adapt_view(result, folder, config)
     sections = (
         *shown.sections,
         *([_ensemble_section(result)] if result.ensemble else []),
@@ -75,13 +72,13 @@ def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder
     return write_report(replace(shown, sections=sections, footer=footer()), folder)
 
 
-def adapt_view(result: AdaptResult, folder: Path | None = None, task: str = "TASK") -> Report:
+def adapt_view(result: AdaptResult, folder: Path | None = None, config: Config | None = None) -> Report:
     """What a notebook shows: which model to use, the comparison, the scores of each label, and what the labels were for."""
     sections = (*comparison_sections(result), _labels_section(result))
-    return verdict_report(f"Adaptation: {result.task.name}", adapt_verdict(result, folder, task), sections)
+    return verdict_report(f"Adaptation: {result.task.name}", adapt_verdict(result, folder, config), sections)
 
 
-def adapt_verdict(result: AdaptResult, folder: Path | None = None, task: str = "TASK") -> Verdict:
+def adapt_verdict(result: AdaptResult, folder: Path | None = None, config: Config | None = None) -> Verdict:
     """The first screen: the adapted model beside its strongest rival; whichever scores higher on the test texts is named."""
     metric, gain = result.task.metric, result.transfer
     texts = len(np.unique(result.task.test.units))
@@ -98,11 +95,6 @@ def adapt_verdict(result: AdaptResult, folder: Path | None = None, task: str = "
     if loses:
         headline = f"{headline[:-1]}, not this model: {score_words(metric, scores[PRETRAINED].value)}."
     mistakes, fails = _failures(result)
-    race = f"warmstart race {shlex.quote(task)}"
-    steps = (
-        NextStep("race", f"Compare every method{' and keep the best' * loses}", f"{race}{' --save recommended' * loses}"),
-        *([NextStep("label", "Label more", label_command(task, result.task))] if result.task.single_label else []),
-    )
     return Verdict(
         about_task(result.task.name, result.task.labels),
         f"{result.labels:,} labels",
@@ -113,9 +105,21 @@ def adapt_verdict(result: AdaptResult, folder: Path | None = None, task: str = "
         (NOT_CLEAR,) if gain and not gain.significant else (),
         mistakes,
         fails,
-        steps_after(folder, *steps),
+        _steps(result, folder, config, loses=loses),
         result.audit.warnings,
     )
+
+
+def _steps(result: AdaptResult, folder: Path | None, config: Config | None, *, loses: bool) -> tuple[NextStep, ...]:
+    """To compare every method and to label more; a model that loses is neither tried, nor served, nor saved as a file."""
+    place = TaskPlace.of(config)
+    first = [label_step(place, result.task, "Label more")]
+    if place and (model := getattr(config, "model", None)):
+        labels = ["--labels", str(count)] if (count := getattr(config, "labels", None)) else []
+        words = ["race", place.path, "--backbones", model, *labels, "--budget", "30m", *out_words(RACE_FOLDER)]
+        race = command(*words, "--save", "recommended")
+        first = [NextStep("race", "Compare every method and keep the best", race), *first]
+    return steps_after(None if loses else folder, result.task, place, *first)
 
 
 def _score(row: MethodResult, metric: str, texts: int) -> Estimate:

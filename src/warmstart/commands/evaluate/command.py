@@ -33,6 +33,7 @@ from warmstart.model.files import model_digest
 from warmstart.report.result import StudyResult
 from warmstart.report.study import LinkedConfig, finish_study
 from warmstart.runs.run import Run
+from warmstart.runs.steps import attention_step
 from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import model_name, percent, percent_range
@@ -154,7 +155,8 @@ def _judge(config: EvaluateConfig, path: str) -> StudyResult:
     result = pairs_result(Path(path).name, measured, name)
     accuracy, low, high = (result.figures[name] for name in ("accuracy", "low", "high"))
     tiles = [("accuracy", percent(accuracy)), ("95% interval", percent_range(low, high))]
-    return finish_study(result, [pairs_section(measured)], config, folder, models=models, tiles=tiles)
+    step = attention_step(config.model, [pair.good for pair in pairs])
+    return finish_study(replace(result, next_step=step), [pairs_section(measured)], config, folder, models=models, tiles=tiles)
 
 
 def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigures:

@@ -29,6 +29,7 @@ from warmstart.interop.encoders import encoders_at_hand
 from warmstart.model.files import remove_model
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
+from warmstart.runs.steps import TaskPlace
 from warmstart.stack.files import save_model
 from warmstart.stats.formatting import first_of
 from warmstart.system.console import console, quietly
@@ -91,7 +92,7 @@ def fit_data(config: FitConfig) -> FitResult:
         found = fit_task(task, _settings(config.data, encoders, config.minutes, **how), config)
     folder = Path(config.out)
     saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder))
-    for line in [*found.lines(folder if saved else None, page, config.data), *note]:
+    for line in [*note, *found.lines(folder if saved else None, page, TaskPlace.of(config))]:
         console.print(line)
     return found
 

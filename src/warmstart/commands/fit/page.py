@@ -13,6 +13,7 @@ from warmstart.experiment.fit_result import FitResult
 from warmstart.report.page import Figure, Report, Section, Table, write_report
 from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
+from warmstart.runs.steps import TaskPlace
 from warmstart.runs.verdict import ACCURACY, metric_words
 from warmstart.stats.formatting import percent, percent_value
 from warmstart.stats.intervals import Estimate
@@ -22,15 +23,15 @@ from warmstart.stats.selected import SelectedScore
 
 def write_fit_page(result: FitResult, config: Config, folder: Path, view: Report | None = None) -> Path:
     """Write the report, with what ``view`` shows if it is given; returns its path."""
-    report = view or fit_view(result, folder, str(getattr(config, "data", "TABLE")))
+    report = view or fit_view(result, folder, TaskPlace.of(config))
     sections = (*report.sections, audit_section(result.audit), *closing_sections(config))
     return write_report(replace(report, sections=sections, footer=footer()), folder)
 
 
-def fit_view(result: FitResult, folder: Path | None = None, data: str = "TABLE") -> Report:
+def fit_view(result: FitResult, folder: Path | None = None, place: TaskPlace | None = None) -> Report:
     """What a notebook shows: the method, its rival, and where it fails; with commands once the run has a folder."""
     sections = (*([_labels_section(result)] if result.learned else []), _methods_section(result))
-    return verdict_report(f"Fit: {result.task.name}", result.verdict(folder, data), sections)
+    return verdict_report(f"Fit: {result.task.name}", result.verdict(folder, place), sections)
 
 
 def _labels_section(result: FitResult) -> Section:

@@ -11,9 +11,6 @@ from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.report.page import Figure, Report, Section, Table
 from warmstart.report.score_charts import label_counts_chart
 from warmstart.report.sections import size_section, verdict_report
-from warmstart.runs.verdict import NextStep
-
-YOURS = NextStep("fit", "Your own texts and labels, with more methods", "warmstart fit TABLE")
 
 
 def quickstart_view(result: QuickstartResult, folder: Path | None = None) -> Report:
@@ -22,8 +19,7 @@ def quickstart_view(result: QuickstartResult, folder: Path | None = None) -> Rep
     own = (*pretraining_sections(pretraining), size_section(pretraining.bundle, pretraining.training.seconds))
     small = [replace(one, title=f"The small network: {one.title.lower()}", folded=True) for one in own]
     found = result.fit.verdict(folder)
-    steps = (*(one for one in found.steps if one.name != "label"), YOURS)
-    found = replace(found, rows=result.rows, use=(*filter(None, [result.bought]), *found.use), steps=steps)
+    found = replace(found, rows=result.rows, use=(*filter(None, [result.bought]), *found.use))
     more = [_labels_section(result)] if result.curves else []
     return verdict_report("What transfer bought: documentation areas", found, (*more, *fit_view(result.fit).sections, *small))
 

@@ -96,7 +96,7 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
             *filter(None, [self.bought]),
             *(f"  {line}" for line in table),
             *more,
-            *self.fit.next_lines(saved, report, "TABLE"),
+            *self.fit.last_lines(saved, report, None),
         ]
 
     def to_dict(self) -> dict[str, Any]:

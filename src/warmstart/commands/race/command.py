@@ -17,11 +17,12 @@ from warmstart.experiment.compare import finish_comparison, with_frozen
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.estimate import SweepEstimate
-from warmstart.experiment.race_verdict import headline_of
+from warmstart.experiment.race_verdict import headline_of, race_verdict
 from warmstart.experiment.store import write_runs_table
 from warmstart.experiment.sweep import estimate_only
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
+from warmstart.runs.steps import terminal_lines
 from warmstart.system.console import console, print_table
 from warmstart.system.storage import CURVE_FILE, RACE_FILE, atomic_write
 
@@ -62,6 +63,8 @@ def race_task(config: RaceConfig) -> Comparison:
         write_record(folder, score=(result.best.name, result.score_of_best.mean))
         page = write_race_page(result, config, folder)
     console.print(f"all runs: {folder / 'runs.csv'}\nreport: {page}\n{headline_of(result)}")
+    for line in terminal_lines(race_verdict(result, folder, config).steps):
+        console.print(line)
     if refused:
         raise refused
     return result

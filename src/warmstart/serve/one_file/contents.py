@@ -29,7 +29,8 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.model import Model
 from warmstart.model.selftest import SELFTEST_TEXTS
-from warmstart.runs.verdict import NextStep, read_verdict
+from warmstart.runs.steps import NextStep
+from warmstart.runs.verdict import read_verdict
 from warmstart.serve.evidence import evidence_of
 from warmstart.serve.one_file.characters import word_characters
 from warmstart.serve.one_file.parts import Parts, member_network, taken_apart

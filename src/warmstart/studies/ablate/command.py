@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.data.source import Source
 from warmstart.data.test_ledger import ScoringRun
+from warmstart.data.token_store import documents_of
 from warmstart.errors import ModelError
 from warmstart.interop.load import load_model
 from warmstart.model.files import model_digest
 from warmstart.report.result import StudyResult
 from warmstart.report.study import LinkedConfig, finish_study
 from warmstart.runs.run import Run
+from warmstart.runs.steps import attention_step
 from warmstart.stats.formatting import model_name
 from warmstart.studies.ablate.measure import (
     Ablation,
@@ -74,4 +78,6 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     measured = AblationMeasurement(metric, full, effects, passes + 1, time.perf_counter() - start)
     result = ablation_result(measured, model_name(config.model))
     sections = ablation_sections(result, config.ablation)
-    return finish_study(result, sections, config, folder, models=[config.model], tiles=ablation_tiles(result))
+    texts = metric.task.test.texts if metric.task else documents_of([Source(path=path) for path in config.text])
+    tiles, step = ablation_tiles(result), attention_step(config.model, texts)
+    return finish_study(replace(result, next_step=step), sections, config, folder, models=[config.model], tiles=tiles)

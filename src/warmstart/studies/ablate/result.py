@@ -31,8 +31,8 @@ def ablation_result(measured: AblationMeasurement, model: str) -> StudyResult:
     """The result of ``study ablate`` for a model by its name."""
     header, rows = effect_cells(measured)
     tables = {"components": pl.DataFrame([_effect_row(one) for one in measured.effects])}
-    figures = {"score": measured.full.scores[0]}
-    return StudyResult(f"Ablation: {model}", ablation_findings(measured), tables, figures, Summary(header, rows[:_SHOWN]), measured)
+    figures, findings = {"score": measured.full.scores[0]}, ablation_findings(measured)
+    return StudyResult(f"Ablation: {model}", findings, tables, figures, Summary(header, rows[:_SHOWN]), measured)
 
 
 def _effect_row(one: ComponentEffect) -> dict[str, Any]:

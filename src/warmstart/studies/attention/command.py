@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
@@ -13,11 +14,15 @@ from warmstart.data.read import given_file
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
+from warmstart.heads.language_modeling import LMHead
+from warmstart.inspection.explanations import is_explainable
 from warmstart.inspection.tokens import sample_passages
 from warmstart.interop.load import load_model
+from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import LinkedConfig, finish_study
 from warmstart.runs.run import Run
+from warmstart.runs.steps import NextStep, own_text, study_step
 from warmstart.stats.formatting import model_name
 from warmstart.studies.attention.measure import AttentionMeasured, measure_text_and_corpus
 from warmstart.studies.attention.page import all_heads_section, one_text_section
@@ -63,9 +68,19 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
         ("attention", "causal" if measured.causal else "bidirectional"),
         ("passages", f"{len(measured.tests.attention.sums):,}"),
     ]
-    return finish_study(
-        result, [one_text_section(measured), all_heads_section(measured.tests)], config, folder, models=[config.model], tiles=tiles
-    )
+    sections = [one_text_section(measured), all_heads_section(measured.tests)]
+    step = _next_step(bundle, config)
+    return finish_study(replace(result, next_step=step), sections, config, folder, models=[config.model], tiles=tiles)
+
+
+def _next_step(bundle: Bundle, config: StudyAttentionConfig) -> NextStep | None:
+    """How much a language model needs each head, or which words a prediction depends on."""
+    if config.text and isinstance(bundle.model.head, LMHead):
+        return study_step("ablate", "How much the model needs each head", config.model, "--text", *config.text)
+    text = own_text([config.sentence])
+    if text and is_explainable(bundle):
+        return study_step("explain", "Which words its prediction depends on", config.model, text)
+    return None
 
 
 def _write_weights(measured: AttentionMeasured, folder: Path) -> None:

@@ -44,7 +44,6 @@ def attention_result(model: str, measured: AttentionMeasured) -> StudyResult:
         figures,
         Summary(HEADS_HEADER, relation_rows(tests)),
         measured,
-        "`warmstart study ablate` measures how much the model needs each head.",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 from tyro.conf import Positional
 
@@ -15,6 +17,7 @@ from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import LinkedConfig, finish_study
 from warmstart.runs.run import Run
+from warmstart.runs.steps import attention_step
 from warmstart.seeding import rng
 from warmstart.stats.formatting import model_name
 from warmstart.studies.explain.page import explain_sections, heat_text
@@ -65,7 +68,8 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
             console.print(heat_text(explanation.words, values).append(f"  {method}", style="dim"))
     gaps = explain_texts(bundle, texts, config.random_orders, config.seed, config.removal) if texts else {}
     result = explain_result(model_name(config.model), explanation, gaps, len(texts), config.seed)
-    return finish_study(result, explain_sections(result), config, folder, models=[config.model])
+    step = attention_step(config.model, [config.text] if config.text else texts)
+    return finish_study(replace(result, next_step=step), explain_sections(result), config, folder, models=[config.model])
 
 
 def _texts(config: StudyExplainConfig) -> list[str]:

@@ -49,9 +49,7 @@ def explain_result(
         tables["faithfulness"] = pl.DataFrame(rows)
         figures |= {f"faithfulness of {method}": interval.mean for method, interval in faithfulness.items()}
     details = ExplainDetails(explanation, faithfulness)
-    measure = "the same command with --file TEXTS measures over many texts how faithful each method is to the model."
-    next_step = "" if faithfulness else measure
-    return StudyResult(f"Explanation: {model}", findings, tables, figures, details=details, next_step=next_step)
+    return StudyResult(f"Explanation: {model}", findings, tables, figures, details=details)
 
 
 def printed(word: str) -> str:

@@ -45,7 +45,6 @@ def lab_result(experiments: Sequence[Experiment]) -> StudyResult:
         {f"largest difference, {experiment.name}": largest_difference(experiment) for experiment in experiments},
         Summary(CHECK_HEADER, cells),
         experiments,
-        "under Learn, the page of `warmstart serve MODEL` lets you move the keys and queries yourself.",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 from tyro.conf import Positional
 
@@ -11,12 +13,14 @@ from warmstart.data.encode import Encoded, encode
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
+from warmstart.heads.language_modeling import LMHead
 from warmstart.inspection.tokens import sample_passages
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
 from warmstart.report.study import LinkedConfig, finish_study
 from warmstart.runs.run import Run
+from warmstart.runs.steps import study_step
 from warmstart.stats.formatting import model_name
 from warmstart.studies.neurons.measure import (
     NeuronOptions,
@@ -70,7 +74,11 @@ def study_neurons(config: StudyNeuronsConfig) -> StudyResult:
     options = NeuronOptions(config.units, config.shifts, config.control, columns, own_text, config.top)
     result = neurons_result(measure_neurons(bundle, properties, options, config.seed), model_name(config.model))
     sections = neurons_sections(result, config.shifts, config.top)
-    return finish_study(result, sections, config, folder, models=[config.model], tiles=neurons_tiles(result))
+    step = None
+    if isinstance(bundle.model.head, LMHead) and not any(map(is_conllu, config.text)):
+        step = study_step("ablate", "How much the model needs each part", config.model, "--text", *config.text)
+    tiles = neurons_tiles(result)
+    return finish_study(replace(result, next_step=step), sections, config, folder, models=[config.model], tiles=tiles)
 
 
 def _properties(bundle: Bundle, config: StudyNeuronsConfig) -> TokenProperties:

@@ -27,8 +27,7 @@ def neurons_result(measured: NeuronMeasurement, model: str) -> StudyResult:
     tables = {"correlations": _correlation_table(measured), "passages": pl.DataFrame([asdict(one) for one in measured.tokens])}
     counts = {"neurons": len(measured.q), "passages": len(measured.properties.values), "tokens": measured.correlations.n}
     figures = {name: float(count) for name, count in counts.items()}
-    next_step = "the same command with --show TEXT colours a text of your own by the activations."
-    return StudyResult(f"Neurons of {model}", neuron_findings(measured), tables, figures, _summary(measured), measured, next_step)
+    return StudyResult(f"Neurons of {model}", neuron_findings(measured), tables, figures, _summary(measured), measured)
 
 
 def neuron_findings(measured: NeuronMeasurement) -> list[str]:

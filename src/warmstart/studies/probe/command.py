@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from pydantic import Field
 from tyro.conf import Positional
@@ -17,6 +18,7 @@ from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
 from warmstart.report.study import LinkedConfig, finish_study
 from warmstart.runs.run import Run
+from warmstart.runs.steps import attention_step
 from warmstart.stats.formatting import model_name, percent
 from warmstart.studies.probe.measure import TaskProbes, probe_models
 from warmstart.studies.probe.page import all_scores_section, compression_section, layers_section
@@ -67,7 +69,8 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
     result = probe_result(probes)
     tiles = [(name, percent(accuracy)) for name, accuracy in result.figures.items()]
     sections = [layers_section(probes, layers), compression_section(probes, layers), all_scores_section(probes)]
-    return finish_study(result, sections, config, folder, models=config.models, tiles=tiles)
+    step = attention_step(config.models[0], [" ".join(words) for words in tasks[0].test.texts])
+    return finish_study(replace(result, next_step=step), sections, config, folder, models=config.models, tiles=tiles)
 
 
 def distinct_names(paths: tuple[str, ...]) -> list[str]:

@@ -42,7 +42,6 @@ def probe_result(probes: Sequence[TaskProbes]) -> StudyResult:
         {f"{one.task.name}, {one.model}": one.best.accuracy.value for one in probes},
         Summary(_SHORT_HEADER, [(*row[:3], row[3].split(" (")[0], *row[4:]) for row in rows]),
         list(probes),
-        "`warmstart study ablate` measures what a model uses of what its layers encode.",
     )
 
 

@@ -1,0 +1,148 @@
+"""What a command prints below "Next" runs as it is printed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.bundles import language_bundle
+from helpers.fits import quickstart_result
+from warmstart.cli import main, read_command
+from warmstart.config import NAMES_FILES, NAMES_TASKS
+from warmstart.model.files import save
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+NO_FILES = ("pool", "rest", "none")
+"""what stands for files in settings"""
+CHEAP = ("predict", "export", "study", "audit")
+"""commands that end in a second; besides, label with --export"""
+TOPICS = {"sport": ("goal", "match", "coach"), "tech": ("phone", "chip", "laptop")}
+
+
+@pytest.fixture
+def place(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a table of which some rows have no label, a file of texts with a blank in its name, and a language model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+    for name, labelled in (("my tickets.csv", 40), ("all.csv", 52)):
+        with Path(name).open("w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(("customer", "subject", "body", "category"))
+            for number in range(52):
+                topic = ("sport", "tech")[number % 2]
+                said = f"It's the {TOPICS[topic][number % 3]} of {number}."
+                table.writerow(("Ann", f"The {topic} news", said, topic if number < labelled else ""))
+    Path("my pool.txt").write_text("".join(f"She holds the cat in {number}.\n\n" for number in range(40)))
+    pair = json.dumps({"sentence_good": "He can hold it.", "sentence_bad": "He can holds it.", "linguistics_term": "a", "UID": "b"})
+    Path("pairs.jsonl").write_text(f"{pair}\n" * 4)
+    save(language_bundle(tokenizer, "causal"), Path("runs/lm/bundle"))
+    save(replace(language_bundle(tokenizer, "causal"), history=()), Path("runs/writer/bundle"))
+    Path("none.csv").write_text("text,label\nHe can hold it.,\nShe can hold it.,\n")
+    Path("some.csv").write_text("text,label\n" + "".join(f"He holds {number}.,{'ab'[number % 2]}\n" for number in range(8)))
+    return tmp_path
+
+
+def printed_steps(said: str) -> list[str]:
+    """The lines below the last "Next"."""
+    below = said.split("\nNext\n")[-1].splitlines() if "\nNext\n" in said else []
+    assert below, f"no next step: {said}"
+    assert all(line.startswith("  warmstart ") for line in below), below
+    return [line.strip() for line in below]
+
+
+def check(step: str) -> None:
+    """It can be read, its inputs are there, and its output is not, unless it goes on with it."""
+    assert "·" not in step
+    _, settings = read_command(shlex.split(step)[1:])
+    for name, field in type(settings).model_fields.items():
+        if {NAMES_FILES, NAMES_TASKS} & {mark for mark in field.metadata if isinstance(mark, str)} and (
+            value := getattr(settings, name)
+        ):
+            for word in (value,) if isinstance(value, str) else value:
+                assert word in NO_FILES or word[0].isdigit() or " " in word or Path(word).exists(), f"{name} of {step}"
+    assert not {"FILE", "TABLE", "MODEL", "TASK", "NEW.csv"} & set(shlex.split(step))
+    if step.split()[1] not in ("fit", "label") and getattr(settings, "out", None):
+        assert not Path(settings.out).exists(), step
+
+
+def follow(steps: list[str], exported: bool = False) -> None:
+    """Check each in order, and run those that are cheap."""
+    for step in steps:
+        words = shlex.split(step)[1:]
+        if not (exported and words[0] in ("fit", "race")):  # of what the step before it writes
+            check(step)
+        if words[0] in CHEAP or "--export" in words:
+            assert main(words) == 0, step
+
+
+COMMANDS: dict[str, tuple[str, list[str]]] = {
+    "rows without a label": ("fit 'my tickets.csv' --minutes 0.05", ["serve", "predict", "label"]),
+    "named columns": ("fit 'my tickets.csv' --minutes 0.05 --text-column subject+body", ["serve", "predict", "label"]),
+    "a file of texts": ("fit all.csv --minutes 0.05 --unlabelled 'my pool.txt'", ["serve", "predict", "label"]),
+    "nothing to label": ("fit all.csv --minutes 0.05", ["serve", "predict"]),
+    "a manifest": ("init all.csv --no-ask", ["audit", "fit"]),
+    "tokens": ("tokenize 'my pool.txt' --out tokens --tokenizer.vocab-size 300", ["pretrain"]),
+    "no labels yet": ("label none.csv --out labels --labels a b --import none.csv", ["label"]),
+    "labels": ("label some.csv --out labels --import some.csv", ["label", "fit", "label"]),
+    "attention": ("study attention runs/lm 'He can hold it.' --text 'my pool.txt'", ["study ablate"]),
+    "attention to one text": ("study attention runs/writer 'He can hold it.'", ["study explain"]),
+    "explanation": ("study explain runs/writer 'He can hold it.'", ["study attention"]),
+    "ablation": ("study ablate runs/lm --text 'my pool.txt'", ["study attention"]),
+    "neurons": ("study neurons runs/lm --text 'my pool.txt' --no-control --shifts 2", ["study ablate"]),
+    "pairs": ("evaluate runs/lm --pairs pairs.jsonl", ["study attention"]),
+}
+"""a command, and those that it prints"""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_next_steps_run_as_printed(name: str, place: Path, capsys: pytest.CaptureFixture[str], few_baselines: Any) -> None:
+    """One command a line, with the user's own files, and no output that is there already."""
+    command, following = COMMANDS[name]
+    assert main(shlex.split(command)) == 0
+    steps = printed_steps(capsys.readouterr().err)
+    assert [step.removeprefix("warmstart ")[: len(one)] for step, one in zip(steps, following, strict=True)] == following
+    follow(steps, exported=name == "labels")
+
+
+def test_texts_are_labelled_by_the_columns_that_fit_read(place: Path) -> None:
+    """Also when the project is opened again, and when its task is written."""
+    assert (
+        main(shlex.split("label --task 'my tickets.csv' --text-column subject+body --label-column category --out p --export t"))
+        == 0
+    )
+    assert "The sport news" in Path("t/test.csv").read_text()
+    assert main(shlex.split("label --out p --export t")) == 0
+    assert "The sport news" in Path("t/test.csv").read_text()
+
+
+def test_the_quickstart_names_only_what_it_made(place: Path) -> None:
+    """It has no table of its user's."""
+    lines = quickstart_result().lines(Path("runs/quickstart"), Path("report.html"))
+    steps = printed_steps("\n".join(lines))
+    assert [step.split()[1] for step in steps] == ["serve", "predict"]
+
+
+@pytest.mark.journeys
+@pytest.mark.parametrize(
+    "command", ["race all.csv --backbones runs/lm --budget 20s --no-scratch --schemes full", "adapt runs/lm all.csv"]
+)
+def test_a_comparison_of_methods_says_how_to_go_on(
+    command: str, place: Path, capsys: pytest.CaptureFixture[str], few_baselines: Callable[[], None]
+) -> None:
+    """In commands that run; the race that keeps its recommendation goes on with the trials that it has."""
+    assert main([*shlex.split(command), "--steps", "2"]) == 0
+    steps = printed_steps(capsys.readouterr().err)
+    for step in steps:
+        if "--config" not in step:
+            check(step)
+    follow([step for step in steps if step.split()[1] in CHEAP])
+    if kept := next((step for step in steps if "--config" in step), None):
+        assert main(shlex.split(kept)[1:]) == 0
+        check(printed_steps(capsys.readouterr().err)[0])
