@@ -35,7 +35,7 @@ SWITCHES = [
     {"norm": "post", "positions": "learned", "embedding_norm": True, "token_types": 2, "position_offset": 2},
     {"bias": False, "activation": "geglu", "embedding_norm": True, "first_norm": False, "window": 4, "global_every": 3},
 ]
-SCHEMES = ("full", "probe", "bitfit", "lora", "houlsby", "scalar-mix")
+SCHEMES = ("full", "probe", "lora", "houlsby", "scalar-mix")
 
 
 def make(head: ClassificationHeadConfig | LMHeadConfig, scheme: str = "full", **switches: object) -> Model:
