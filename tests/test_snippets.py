@@ -194,6 +194,7 @@ def test_every_flag_that_a_document_names_exists() -> None:
     known = FREE | TORCHRUN | {flag.name for flag in flags}
     known |= {re.sub(r"(--|\.)(?=[^.]+$)", r"\1no-", flag.name) for flag in flags if flag.switch}
     for page, text in PAGES.items():
-        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL).split("\n## 0.")[0]  # what a release had, its section says
+        gone = r"\n### Removed\n.*?(?=\n##)|\n## 0\..*"  # a changelog names what is no longer there
+        prose = re.sub(rf"```.*?```|{gone}", "", text, flags=re.DOTALL)
         named = {flag for code in re.findall(r"`([^`]+)`", prose) for flag in re.findall(r"(?<!\S)--[a-z][a-z0-9.-]*", code)}
         assert named <= known, f"{page}: {sorted(named - known)}"
