@@ -36,10 +36,10 @@ from warmstart.corpora.index import SHARD_INDEX, read_index
 from warmstart.data import files
 from warmstart.data.label_cells import names_in
 from warmstart.data.read import given_file, read_documents, read_examples
+from warmstart.data.scorings import read_ledger
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import grouped_split
 from warmstart.data.task import independent_units
-from warmstart.data.test_ledger import read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.estimators import TextClassifier
 from warmstart.interop.convert import from_huggingface

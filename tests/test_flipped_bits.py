@@ -18,7 +18,7 @@ import torch
 
 from helpers.bundles import language_bundle
 from helpers.tasks import cats
-from warmstart.data.test_ledger import ScoringRun, read_ledger
+from warmstart.data.scorings import ScoringRun, read_ledger
 from warmstart.errors import WarmstartError
 from warmstart.model.files import load_bundle, save
 from warmstart.system.console import console

@@ -14,8 +14,8 @@ import pytest
 
 from helpers.tasks import cats, write_task
 from warmstart.config import Config
+from warmstart.data.scorings import SUFFIX, ScoringRun, read_ledger
 from warmstart.data.task import Split, Task
-from warmstart.data.test_ledger import SUFFIX, ScoringRun, read_ledger
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.scoring import score_test
@@ -108,7 +108,7 @@ def test_every_task_type_has_a_ledger(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from warmstart.data.test_ledger import ScoringRun
+from warmstart.data.scorings import ScoringRun
 from warmstart.tasks.load import load_task
 task, run = load_task(sys.argv[1]), ScoringRun(command="race")
 for seed in range(100):
@@ -127,7 +127,7 @@ def test_two_processes_append_at_once(task: Task) -> None:
 KILLED = """
 import os, signal, sys
 import numpy as np
-from warmstart.data.test_ledger import ScoringRun
+from warmstart.data.scorings import ScoringRun
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
 from warmstart.tasks.scoring import score_test

@@ -16,7 +16,7 @@ from warmstart.commands.adapt.command import adapt
 from warmstart.commands.continual import ContinualConfig, continual
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.race.command import race
-from warmstart.data.test_ledger import LedgerSummary, read_ledger
+from warmstart.data.scorings import LedgerSummary, read_ledger
 from warmstart.experiment import execution
 from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.model.files import load_bundle, save

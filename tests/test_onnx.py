@@ -25,7 +25,7 @@ from warmstart.commands.adapt.command import adapt
 from warmstart.commands.export import ExportConfig, compare_forms, export_model, export_onnx
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
-from warmstart.data.test_ledger import ScoringRun
+from warmstart.data.scorings import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.finetuning.config import FineTuneConfig

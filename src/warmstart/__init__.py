@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmstart.commands import COMMANDS as _COMMANDS
 from warmstart.system.cores import choose_waiting as _choose_waiting
-
-__version__ = "0.2.0"
+from warmstart.version import __version__
 
 _HOMES = {
     "AdaptConfig": "experiment.adaptation",

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from warmstart import __version__
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
 from warmstart.explained import EXPLAIN, explained
@@ -27,6 +26,7 @@ from warmstart.system.cores import choose_waiting
 from warmstart.system.processes import isolated_children, wanted_processes
 from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.system.trouble import explain_trouble, more_of, on_one_line
+from warmstart.version import __version__
 
 PRINT_COMPLETION, PRINT_CONFIG = "--print-completion", "--print-config"
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from warmstart import __version__
 from warmstart.errors import ConfigError, WarmstartError
 from warmstart.system.trouble import more_of
+from warmstart.version import __version__
 
 JSON_FLAG = "--json"
 WITHOUT_RESULT = ("serve", "label")

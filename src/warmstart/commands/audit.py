@@ -9,9 +9,9 @@ from tyro.conf import Positional
 
 from warmstart.config import FileInput, TaskInput
 from warmstart.data.audit import Audit, audit, drop_leaks
+from warmstart.data.scorings import ledger_file, read_ledger
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import ledger_file, read_ledger
 from warmstart.data.token_store import documents_of
 from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError

@@ -17,8 +17,8 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from warmstart.config import Config, Effectless, FileInput
+from warmstart.data.scorings import LedgerSummary, findings_by_task
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import LedgerSummary, findings_by_task
 from warmstart.finetuning.continual import PretrainingLoss, learn_tasks
 from warmstart.finetuning.strategies import STRATEGIES
 from warmstart.finetuning.task_suite import MultitaskModel, TasksConfig, TaskSuite, load_tasks

@@ -14,8 +14,8 @@ from warmstart.adapters.insertion import inserted_adapters, merge_adapters
 from warmstart.adapters.lora import LoraConfig
 from warmstart.config import Config, Effectless, FileInput, TaskInput
 from warmstart.data.encode import Encoded
+from warmstart.data.scorings import ScoringRun
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import ConfigError, DataError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import embedding_bundle, output_difference, to_huggingface

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from warmstart.data.test_ledger import SUFFIX, copy_ledgers
+from warmstart.data.scorings import SUFFIX, copy_ledgers
 from warmstart.errors import ConfigError
 from warmstart.system.storage import STANDARD_OUTPUT, atomic_folder, file_sha256, json_or_none
 

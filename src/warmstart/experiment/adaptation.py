@@ -20,8 +20,8 @@ from warmstart.baselines.simple import collapsed
 from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
 from warmstart.data.audit import audit
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
+from warmstart.data.scorings import ScoringRun, read_ledger
 from warmstart.data.task import Split, Task
-from warmstart.data.test_ledger import ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
 from warmstart.experiment.estimate import cost_sentence, estimate_sweep

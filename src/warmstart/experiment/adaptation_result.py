@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warmstart.data.budget import LabelBudget, SelectionName, labels_sentence
-from warmstart.data.test_ledger import LedgerSummary
+from warmstart.data.scorings import LedgerSummary
 from warmstart.experiment.confidence_result import CONFIDENCE_LEVEL, ConfidenceResult
 from warmstart.finetuning.runs import PRETRAINED, best_run
 from warmstart.notebook import Shown

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from warmstart.config import setting_paths
+from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.splits import calibration_split
-from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.text_key import TextHashes, key_of, text_hashes_wanted
 from warmstart.errors import ConfigError, ModelError
 from warmstart.experiment.adaptation import AdaptConfig

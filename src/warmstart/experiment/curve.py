@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from warmstart.data.test_ledger import LedgerSummary
+from warmstart.data.scorings import LedgerSummary
 from warmstart.experiment.choice import (
     TRANSFER,
     WITHOUT_PRETRAINING,

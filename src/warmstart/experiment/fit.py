@@ -15,9 +15,9 @@ import numpy as np
 
 from warmstart.config import Config
 from warmstart.data.pool import task_pool
+from warmstart.data.scorings import ScoringRun
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
-from warmstart.data.test_ledger import ScoringRun
 from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.fit_result import FitResult, OutOfFold, least_unlabelled

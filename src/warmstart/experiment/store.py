@@ -21,8 +21,8 @@ from pydantic import Field
 from warmstart.baselines import BASELINES
 from warmstart.config import Config, Effectless, result_key
 from warmstart.data.audit import drop_leaks
+from warmstart.data.scorings import ScoredMethod, ScoringRun
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import ScoredMethod, ScoringRun
 from warmstart.errors import ConfigError
 from warmstart.experiment.backends import PROCESSES
 from warmstart.experiment.trial import SweepRuns, Trial, TrialResult, described_settings

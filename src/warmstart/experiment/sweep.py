@@ -22,8 +22,8 @@ from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.encode import cut_sentence
 from warmstart.data.pool import NO_POOL, REST, pool_digest, pool_note, task_pool
+from warmstart.data.scorings import LedgerSummary, ScoringRun, read_ledger
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import LedgerSummary, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.backends import check_backend
 from warmstart.experiment.config import CHEAP_SEEDS, FEW_LABELS, SEEDS, RaceConfig, duration_seconds

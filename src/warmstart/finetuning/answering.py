@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.backbone.backbone import Backbone
-from warmstart.data.test_ledger import ScoredMethod
+from warmstart.data.scorings import ScoredMethod
 from warmstart.finetuning.finetune import DEFAULT_EPOCHS
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head

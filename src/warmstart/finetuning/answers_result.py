@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warmstart.data.test_ledger import LedgerSummary
+from warmstart.data.scorings import LedgerSummary
 from warmstart.finetuning.runs import PRETRAINED, best_run
 from warmstart.notebook import Shown
 from warmstart.stats.abstention import area_under_risk_coverage, risk_coverage

@@ -20,8 +20,8 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.config import Config, Effectless, FileInput, InFile, TaskInput
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
+from warmstart.data.scorings import LedgerSummary, ScoringRun, read_ledger
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import LedgerSummary, ScoringRun, read_ledger
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for

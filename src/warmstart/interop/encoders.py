@@ -13,11 +13,11 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warmstart import __version__
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.files import find_bundle, save
 from warmstart.registry import Registry
 from warmstart.system.storage import FORMAT, cache_folder, file_sha256
+from warmstart.version import __version__
 
 if TYPE_CHECKING:
     from warmstart.interop.convert import Imported

@@ -27,7 +27,6 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from warmstart import __version__
 from warmstart.errors import BundleError, UncheckedWarning, nearest_path
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.checks import faults, run_checks
@@ -55,6 +54,7 @@ from warmstart.system.storage import (
     unsealed,
 )
 from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.version import __version__
 
 STACK_MANIFEST = MANIFESTS[1]
 FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")

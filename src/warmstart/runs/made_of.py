@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from glob import has_magic
 from pathlib import Path
 
-from warmstart import __version__
 from warmstart.config import EFFECTLESS, NAMES_FILES, NAMES_TASKS, Config, command_name
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
@@ -16,6 +15,7 @@ from warmstart.interop.encoders import ENCODER_PREFIX, ENCODERS
 from warmstart.model.files import find_bundle, model_digest, saved_as
 from warmstart.system.storage import FORMAT, file_sha256, sha256
 from warmstart.tasks.load import read_spec
+from warmstart.version import __version__
 
 
 def made_of(settings: Config) -> dict[str, str]:

@@ -32,7 +32,6 @@ import torch
 import yaml
 from pydantic import Field
 
-from warmstart import __version__
 from warmstart.config import Advanced, Config, Effectless, command_name, read_yaml, result_key
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.model.history import Provenance
@@ -45,6 +44,7 @@ from warmstart.system.locks import LOCK, hold
 from warmstart.system.machine import describe_machine
 from warmstart.system.storage import RUN_FILE, SETTINGS, STEPS_FOLDER, atomic_write, is_leftover, make_folder, sweep
 from warmstart.training.distributed import world
+from warmstart.version import __version__
 
 LONGEST_SETTING = 60
 """characters of a setting in an error message"""

@@ -36,7 +36,6 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from warmstart import __version__
 from warmstart.errors import WarmstartError
 from warmstart.serve.answers import add_errors
 from warmstart.serve.bodies import (
@@ -66,6 +65,7 @@ from warmstart.serve.replies import (
 )
 from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.tasks.predict import Unread
+from warmstart.version import __version__
 
 ModelName = Annotated[str | None, Query(max_length=1_000)]
 """in the address of a request; none: the first"""

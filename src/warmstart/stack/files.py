@@ -22,7 +22,6 @@ from pydantic import Field
 from safetensors.numpy import load as parse_arrays
 from safetensors.numpy import save as serialise
 
-from warmstart import __version__
 from warmstart.config import Config
 from warmstart.errors import BundleError, ConfigError, ModelError
 from warmstart.model.bundle import Bundle, Calibration
@@ -50,6 +49,7 @@ from warmstart.stack.selftest import outputs_gap, predictions_gap, stack_predict
 from warmstart.stack.stack import Member, Stack
 from warmstart.system.limits import MANIFEST_BYTES, TOKENIZER_VALUES, check_tensor_header, parse_json, refused_if_malformed
 from warmstart.system.storage import FORMAT, atomic_folder, sha256
+from warmstart.version import __version__
 
 SELFTEST = "selftest"
 """array of what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved"""

@@ -1,4 +1,4 @@
-"""The one place where a test split is scored. Every scoring stands in the ledger before it happens (``data/test_ledger.py``).
+"""The one place where a test split is scored. Every scoring stands in the ledger before it happens (``data/scorings.py``).
 
 A test holds that no other file reads the labels of a test split to score predictions.
 """
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from warmstart.data.scorings import ScoredMethod
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import ScoredMethod
 from warmstart.stats.scores import Scores
 from warmstart.tasks import task_type_of
 from warmstart.tasks.answers import Answer, AnswerTask, exact_matches

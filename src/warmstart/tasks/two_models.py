@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from warmstart.data.scorings import ScoredMethod
 from warmstart.data.task import Task
-from warmstart.data.test_ledger import ScoredMethod
 from warmstart.errors import DataError, ModelError
 from warmstart.heads.head import TaskHeadConfig
 from warmstart.model.bundle import Bundle

@@ -11,8 +11,8 @@ from warmstart.commands.adapt.page import adapt_verdict, answers_view, write_ada
 from warmstart.data.audit import drop_leaks
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
+from warmstart.data.scorings import ScoringRun, ledger_file
 from warmstart.data.task import Split, Task
-from warmstart.data.test_ledger import ScoringRun, ledger_file
 from warmstart.experiment.adaptation import AdaptConfig, adapted_bundle, compare_methods, draw_budgets
 from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.answers import adapt_to_answers

@@ -18,10 +18,10 @@ from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_resu
 from warmstart.config import Advanced, Effectless, FileInput, TaskInput
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
+from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.source import Document, Source
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task, joined_splits
-from warmstart.data.test_ledger import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError
 from warmstart.heads.language_modeling import LMHead

@@ -12,7 +12,6 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 from tyro.conf import Positional, arg
 
-from warmstart import __version__
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.block import Block
 from warmstart.backbone.config import BackboneConfig
@@ -54,6 +53,7 @@ from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, TrainOutput, train
 from warmstart.training.tensorboard import events_folder, shown
 from warmstart.types import Batch
+from warmstart.version import __version__
 
 NOTHING = "none"
 """the value of ``held_out`` that holds out nothing; there are no held-out metrics then"""

@@ -37,7 +37,6 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
-from warmstart import __version__
 from warmstart.errors import ConfigError
 from warmstart.labelling.answered import AnsweredQuery, Kind
 from warmstart.labelling.exporting import as_bytes
@@ -49,6 +48,7 @@ from warmstart.serve.guard import AccessRules, App, Guard
 from warmstart.serve.labelling.guidelines import guidelines_html
 from warmstart.serve.labelling.model import NewestModel
 from warmstart.serve.openapi import describe_answers
+from warmstart.version import __version__
 
 if TYPE_CHECKING:
     from warmstart.labelling.session import LabelSession

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmstart import __version__
 from warmstart.adapters.bottleneck import BottleneckConfig
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.lora import LoraConfig
@@ -43,6 +42,7 @@ from warmstart.stack.stack import Stack
 from warmstart.system.storage import FORMAT, sha256
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.thresholds import thresholds_of
+from warmstart.version import __version__
 
 ABLE = {"predict", "explain", "generate", "card"}
 """what a model can be asked for in a page"""

@@ -15,7 +15,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from warmstart import __version__
 from warmstart.errors import BundleError
 from warmstart.model.bundle import Bundle
 from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template
@@ -32,6 +31,7 @@ from warmstart.stack.stack import Stack
 from warmstart.system.limits import refused_if_malformed
 from warmstart.system.outputs import remember_output
 from warmstart.system.storage import atomic_file, require_format, sealed, sha256, unsealed
+from warmstart.version import __version__
 
 _SERVED = Path(__file__).parents[1] / "page"
 """files of the server's page"""

@@ -9,8 +9,8 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.data.scorings import ScoringRun
 from warmstart.data.source import Source
-from warmstart.data.test_ledger import ScoringRun
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ModelError
 from warmstart.interop.load import load_model
