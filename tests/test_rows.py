@@ -1,4 +1,7 @@
-"""What a row gives depends on its own tokens alone, of every kind of backbone, with one head after the other."""
+"""What a row gives depends on its own tokens alone, of every kind of backbone, with one head after the other.
+
+Nor on a draw, on rounding beyond that of bfloat16, or on a length that the settings do not say.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,15 @@ from torch import Tensor
 from helpers.bundles import HEAD_CASES
 from helpers.models import BACKBONE_CASES, SENTENCES, make_backbone
 from warmstart.backbone.attention import KVCache
-from warmstart.backbone.backbone import BackboneOutput
+from warmstart.backbone.backbone import Backbone, BackboneOutput
 from warmstart.data.encode import encode
+from warmstart.errors import ModelError
+from warmstart.model.bundle import Bundle
 from warmstart.model.inference import inference_weights, run_in_batches
 from warmstart.model.model import Model, fresh_head
-from warmstart.model.selftest import outputs_of
+from warmstart.model.selftest import longest_row, outputs_of
 from warmstart.seeding import rng
+from warmstart.system.device import autocast
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 assert_close = partial(torch.testing.assert_close, atol=1e-4, rtol=1e-4)
@@ -96,3 +102,27 @@ def test_the_order_of_texts_and_the_layout_of_weights_change_no_output(tokenizer
                 for place, output in zip(places, batch, strict=True):
                     row = torch.from_numpy(encoded.rows[place])
                     assert_close(output[len(row) - 1] if model.head.per_token else output, outputs_of(model, row[None])[0])
+
+
+def test_two_readings_are_the_same_in_float32_and_nearly_so_in_bfloat16(tokenizer: Tokenizer) -> None:
+    """No module is left in training mode by ``eval``, whatever its dropout was."""
+    for model, (row, *_) in models(tokenizer):
+        model.train().eval()
+        assert {weight.dtype for weight in model.weights().values()} == {torch.float32}
+        assert torch.equal(outputs_of(model, row[None]), outputs_of(model, row[None]))
+        exact = model.backbone(row[None]).last_hidden_state
+        with autocast("bfloat16", exact.device):
+            rough = model.backbone(row[None]).last_hidden_state.float()
+        assert (rough - exact).norm() < 0.2 * exact.norm()
+
+
+def test_a_row_is_as_long_as_the_settings_say(tokenizer: Tokenizer) -> None:
+    """A longer one is refused, a text that is too long is cut there, and the positions are made again from the settings."""
+    for model, _ in models(tokenizer):
+        backbone, length = model.backbone, model.backbone.config.max_length
+        assert backbone(torch.zeros(1, length, dtype=torch.int64)).last_hidden_state.shape[1] == length
+        with pytest.raises(ModelError, match=f"at most max_length={length} "):
+            backbone(torch.zeros(1, length + 1, dtype=torch.int64))
+        assert longest_row(Bundle(model, tokenizer, tuple("abc") if hasattr(model.head.config, "classes") else ())) <= length
+        again = Backbone(backbone.config, backbone.vocab_size)
+        assert_close(dict(again.named_buffers()), dict(backbone.named_buffers()), atol=0, rtol=0)

@@ -28,8 +28,9 @@ from warmstart.model.checks import faults
 from warmstart.model.files import load_bundle, saved_as
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
+from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.stack import files as stack_files
-from warmstart.stack.checks import BASELINE_CHECKS, BaselineSubject, run_stack_checks
+from warmstart.stack.checks import BASELINE_CHECK, run_stack_checks
 from warmstart.stack.files import load_stack, save_stack
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import LinearReadout
@@ -270,7 +271,7 @@ def test_the_doctor_names_a_baseline_whose_predictions_are_no_numbers(monkeypatc
     """A sound one passes."""
     baseline = make_stack(1.0).members[0].model
     assert isinstance(baseline, FittedBaseline)
-    check = partial(BASELINE_CHECKS["finite"], "finite", BaselineSubject(baseline, None))
+    check = partial(BASELINE_CHECK, "stored outputs", (baseline, baseline.predict(SELFTEST_TEXTS)))
     assert check().status == "pass"
     monkeypatch.setattr(FittedBaseline, "predict", lambda self, texts: np.full((len(texts), 2), np.nan))
     assert check().status == "fail"
@@ -283,7 +284,7 @@ def test_commands_use_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["predict", str(folder.parent), "a cat"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["label"] == "cat"
     assert main(["doctor", str(folder.parent)]) == 0
-    assert "is sound: every file and tensor matches its hash, and it passes 5 checks" in capsys.readouterr().err
+    assert "is sound: every file and tensor matches its hash, and it passes 3 checks" in capsys.readouterr().err
     rows = "text,label\n" + "a cat,cat\na dog,dog\ndog,dog\ncat,cat\n"
     for name in ("train", "validation", "test"):
         (tmp_path / f"{name}.csv").write_text(rows)

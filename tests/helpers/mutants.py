@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from helpers.models import make_backbone, make_language_model
+from helpers.models import make_backbone
 from warmstart.adapters import insert_adapter
 from warmstart.adapters.lora import LoraConfig
 from warmstart.backbone.attention import AttentionMask
 from warmstart.backbone.positions import Rotary
+from warmstart.dropout import Dropout
 from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, RegressionHeadConfig
@@ -137,7 +138,7 @@ def only_itself(mask: AttentionMask) -> AttentionMask:
     return replace(mask, window=0)
 
 
-class Stubborn(nn.Dropout):
+class Stubborn(Dropout):
     """Dropout that ``eval`` does not turn off."""
 
     def train(self, mode: bool = True) -> Stubborn:
@@ -145,19 +146,8 @@ class Stubborn(nn.Dropout):
         return super().train(True)
 
 
-def settings(bundle: Bundle, **changes: Any) -> None:
-    """The settings of the backbone say something else than its modules do."""
-    bundle.model.backbone.config = bundle.model.backbone.config.model_copy(update=changes)
-
-
 def with_labels(bundle: Bundle, *names: str) -> Bundle:
     return replace(bundle, labels=names)
-
-
-def with_tokenizer(bundle: Bundle, change: Callable[[dict[str, Any]], None]) -> Bundle:
-    spec = json.loads(bundle.tokenizer.to_json())
-    change(spec)
-    return replace(bundle, tokenizer=Tokenizer(json.dumps(spec)))
 
 
 def with_specials(bundle: Bundle, **ids: int) -> Bundle:
@@ -173,16 +163,6 @@ def with_record(bundle: Bundle, **changes: Any) -> Bundle:
 def fill(tensor: Tensor, value: float) -> None:
     with torch.no_grad():
         tensor.fill_(value)
-
-
-def heavy(bundle: Bundle) -> None:
-    """Large weights that cancel each other, but not when their products are rounded."""
-    layer = bundle.model.backbone.blocks[0].feedforward
-    with torch.no_grad():
-        layer.inner.weight[1], layer.inner.bias[:2] = layer.inner.weight[0], 10.0
-        layer.inner.weight[0] *= 1.002
-        large = torch.linspace(-1e3, 1e3, len(layer.out.weight))
-        layer.out.weight[:, 0], layer.out.weight[:, 1] = large, -large
 
 
 def block(bundle: Bundle, depth: int = 0) -> Any:
@@ -205,39 +185,26 @@ IN_CODE = [
     CodeMutant("LoRA is scaled twice", "lora", RELOAD,
          lambda b: [setattr(one, "scale", 2 * one.scale) for one in b.model.modules() if hasattr(one, "lora_A")]),
     CodeMutant("the norm comes after the branch", "causal", RELOAD, lambda b: setattr(block(b), "norm_first", False)),
-    CodeMutant("dropout is on when the head predicts", "labels", "evaluation mode",
-         lambda b: setattr(b.model.head.dropout, "forward", lambda x: F.dropout(x, 0.3, True))),
-    CodeMutant("a dropout layer ignores `eval`", "labels", "evaluation mode",
+    CodeMutant("dropout is on when the head predicts", "labels", RELOAD,
+         lambda b: setattr(b.model.head.dropout, "forward", lambda x, **_: F.dropout(x, 0.3, True))),
+    CodeMutant("a dropout layer ignores `eval`", "labels", RELOAD,
          lambda b: setattr(b.model.head, "dropout", Stubborn(0.3))),
-    CodeMutant("noise is added to the embedding", "masked", "evaluation mode",
+    CodeMutant("noise is added to the embedding", "masked", RELOAD,
          lambda b: output(b.model.backbone.embedding, lambda x: x + 0.01 * torch.rand_like(x))),
-    CodeMutant("the temperature is five times the fitted one", "labels", "temperature",
-         lambda b: replace(b, calibration=b.calibration.model_copy(update={"temperature": 7.5}))),
-    CodeMutant("twice the maximum length in the settings", "learned", "maximum length", lambda b: settings(b, max_length=64)),
-    CodeMutant("half the maximum length in the settings", "causal", "maximum length", lambda b: settings(b, max_length=16)),
-    CodeMutant("another rotary base", "causal", "position table",
+    CodeMutant("another rotary base", "causal", RELOAD,
          lambda b: setattr(b.model.backbone, "positions", Rotary(32, 8, 500.0))),
-    CodeMutant("rotary positions turn the other way", "causal", "position table", lambda b: b.model.backbone.positions.sin.neg_()),
-    CodeMutant("the sinusoidal table is shifted by one", "sinusoidal", "position table",
+    CodeMutant("rotary positions turn the other way", "causal", RELOAD, lambda b: b.model.backbone.positions.sin.neg_()),
+    CodeMutant("the sinusoidal table is shifted by one", "sinusoidal", RELOAD,
          lambda b: b.model.backbone.positions.table.copy_(b.model.backbone.positions.table.roll(1, 0))),
-    CodeMutant("an untied head with other values", "causal", "tied weights",
+    CodeMutant("an untied head with other values", "causal", RELOAD,
          lambda b: setattr(b.model.head, "weight", nn.Parameter(b.model.backbone.embedding.weight.detach() + 0.01))),
     CodeMutant("two label names are swapped", "labels", "label names", lambda b: with_labels(b, "milk", "tea", "water")),
-    CodeMutant("a label name is repeated", "labels", "label names", lambda b: with_labels(b, "tea", "tea", "water")),
     CodeMutant("special ids are swapped", "causal", RELOAD, lambda b: with_specials(b, pad=3, mask=0)),
     CodeMutant("two special tokens share an id", "masked", RELOAD, lambda b: with_specials(b, pad=2)),
-    CodeMutant("the tokenizer has a decoder too few", "causal", "tokenizer round trip",
-         lambda b: with_tokenizer(b, lambda spec: spec.update(decoder={"type": "Fuse"}))),
-    CodeMutant("the embedding has three times as many rows as tokens", "learned", "vocabulary size",
-         lambda b: replace(b, model=make_language_model(vocab_size=990, causal=False))),
     CodeMutant("nan in one row of the embedding", "causal", "finite",
          lambda b: fill(b.model.backbone.embedding.weight[7], float("nan"))),
     CodeMutant("one infinite bias", "labels", "finite", lambda b: fill(b.model.head.score.bias[1:2], float("inf"))),
-    CodeMutant("one layer in half precision", "causal", "one dtype", lambda b: block(b).feedforward.half()),
-    CodeMutant("weights that cancel each other until they are rounded", "masked", "bfloat16", lambda b: heavy(b)),
-    CodeMutant("a dead feed-forward layer", "causal", "dead units", lambda b: fill(block(b).feedforward.out.weight, 0)),
-    CodeMutant("a dead attention layer", "causal", "dead units", lambda b: fill(block(b).attention.out.weight, 0)),
-    CodeMutant("a dead head", "labels", "dead units", lambda b: fill(b.model.head.score.weight, 0)),
+    CodeMutant("one layer in half precision", "causal", "finite", lambda b: block(b).feedforward.half()),
     CodeMutant("embeddings that overflow", "causal", RELOAD,
          lambda b: output(b.model.backbone.embedding, lambda x: x * 1e38)),
 ]  # fmt: skip
@@ -259,6 +226,12 @@ def untie(manifest: dict[str, Any], tensors: dict[str, Tensor], factor: float) -
     """The head has a weight of its own: the embedding times a factor."""
     manifest["head"]["tied"] = False
     tensors["head.weight"] = tensors["backbone.embedding.weight"] * factor
+
+
+def widen(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """The embedding, which the head shares, has each of its rows three times."""
+    manifest["vocab_size"] *= 3
+    tensors["backbone.embedding.weight"] = tensors["backbone.embedding.weight"].repeat(3, 1)
 
 
 def rename_token(spec: dict[str, Any], one: str, other: str) -> None:
@@ -316,6 +289,13 @@ IN_FILES = [
     FileMutant("a normaliser is added to the tokenizer", "causal", "stored tokens",
                lambda m, t, s: s.update(normalizer={"type": "Lowercase"})),
     FileMutant("nan in one row", "masked", "finite", lambda m, t, s: t["backbone.embedding.weight"][7].fill_(float("nan"))),
+    FileMutant("a label name is repeated", "labels", "label names", lambda m, t, s: m.update(labels=["tea", "tea", "water"])),
+    FileMutant("the tokenizer has a decoder too few", "causal", "tokenizer round trip",
+               lambda m, t, s: s.update(decoder={"type": "Fuse"})),
+    FileMutant("the embedding has three times as many rows as tokens", "learned", "vocabulary size", lambda m, t, s: widen(m, t)),
+    *(FileMutant(f"{name} is overwritten with zeros", base, "dead units", lambda m, t, s, name=name: t[name].zero_())
+      for base, name in (("causal", "backbone.blocks.0.feedforward.out.weight"),
+                         ("causal", "backbone.blocks.0.attention.out.weight"), ("labels", "head.score.weight"))),
     FileMutant("LoRA has twice the strength", "lora", "stored outputs", lambda m, t, s: m["adapters"][0].update(alpha=32.0)),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""``doctor``: check that a saved model is complete, reproduces itself and keeps what every model promises."""
+"""``doctor``: check that a saved model is complete and undamaged, and reproduces itself."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from warmstart.config import Config
 from warmstart.errors import BundleError, ConfigError
 from warmstart.interop.encoders import ENCODER_PREFIX, converted, is_encoder
 from warmstart.interop.load import load
-from warmstart.model.checks import faults
-from warmstart.model.checks.check import CheckResult, CheckResults
+from warmstart.model.checks import CheckResult, CheckResults, faults
 from warmstart.stack.checks import examine
 from warmstart.stats.scores import NamedFigures
 from warmstart.system.console import console, print_table

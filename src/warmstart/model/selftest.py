@@ -1,4 +1,4 @@
-"""The self-test of a bundle: rows and texts, stored with the outputs for them when it is saved; ``checks/measures.py`` compares.
+"""The self-test of a bundle: rows and texts, stored with the outputs for them when it is saved; ``checks.py`` compares.
 
 The rows and texts are made here, never taken from the user's, so a bundle reveals nothing private.
 

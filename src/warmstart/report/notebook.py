@@ -34,7 +34,7 @@ from warmstart.tokenizer.pieces import visible
 if TYPE_CHECKING:
     from warmstart.corpora.index import ShardIndex
     from warmstart.experiment.estimate import SweepEstimate
-    from warmstart.model.checks.check import CheckResults
+    from warmstart.model.checks import CheckResults
 
 MOST_LABELS = 30
 """a task with more labels is shown with its most frequent ones"""

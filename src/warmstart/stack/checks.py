@@ -1,105 +1,55 @@
-"""Checks of a saved stack: of all members together, those of a model for every network, and a few for every baseline."""
+"""Checks of a saved stack: all members together, every network among them as a model, and every baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from warmstart.model.bundle import Bundle
-from warmstart.model.checks import EDITED, run_checks
-from warmstart.model.checks.check import CheckResult, ModelCheck
+from warmstart.model.checks import EDITED, OUTPUT_TOLERANCE, CheckResult, ModelCheck, run_checks
 from warmstart.model.files import find_bundle, read_selftest
 from warmstart.model.selftest import SELFTEST_TEXTS
-from warmstart.registry import Registry
 from warmstart.stack.files import stored_baseline_outputs, stored_stack_predictions
 from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.selftest import outputs_gap, predictions_gap, stack_predictions
+from warmstart.stack.selftest import ByName, outputs_gap, predictions_gap, stack_predictions
 from warmstart.stack.stack import Stack
 
-FIT_AGAIN = "fit the baseline again with `warmstart race --save`"
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineSubject:
-    """A baseline to be checked."""
-
-    baseline: FittedBaseline
-    stored: np.ndarray | None
-    """(4, C) what it predicted when it was saved"""
-
-
-def _finite(subject: BaselineSubject) -> float:
-    return float((~np.isfinite(subject.baseline.predict(SELFTEST_TEXTS))).sum())
-
-
-BASELINE_CHECKS: Registry[ModelCheck[BaselineSubject]] = Registry(
-    "check of a baseline",
-    {
-        "stored outputs": ModelCheck(
-            lambda subject: outputs_gap(subject.baseline.predict(SELFTEST_TEXTS), subject.stored),
-            "Predictions for the test texts are those of the day it was saved.",
-            "outputs differ from the stored ones by {value}",
-            EDITED,
-        ),
-        "finite": ModelCheck(
-            _finite,
-            "Every prediction is finite.",
-            "{value} predictions for the test texts are nan or infinite",
-            FIT_AGAIN,
-            limit=0,
-        ),
-    },
+STACK_CHECK: ModelCheck[tuple[Stack, ByName]] = ModelCheck(
+    lambda pair: predictions_gap(stack_predictions(pair[0]), pair[1]),
+    "All members together give each label, found by its name, the probabilities that it had when the stack was saved.",
+    "predictions, found by label name, differ from the stored ones by {value}",
+    EDITED,
+    OUTPUT_TOLERANCE,
 )
-"""The checks of a fitted baseline."""
-
-
-@dataclass(frozen=True, eq=False)
-class StackSubject:
-    """A whole stack to be checked."""
-
-    stack: Stack
-    stored: Mapping[str, Sequence[float]]
-    """what it predicted when it was saved, by label name"""
-
-
-def _stored(subject: StackSubject) -> float:
-    return predictions_gap(stack_predictions(subject.stack), subject.stored)
-
-
-STACK_CHECKS: Registry[ModelCheck[StackSubject]] = Registry(
-    "check of a stack",
-    {
-        "stored predictions": ModelCheck(
-            _stored,
-            "All members together give each label, found by its name, the probabilities that it had when the stack was saved.",
-            "predictions, found by label name, differ from the stored ones by {value}",
-            EDITED,
-        ),
-    },
+"""of weights, temperatures and label names: a stack, and what it predicted when it was saved"""
+BASELINE_CHECK: ModelCheck[tuple[FittedBaseline, np.ndarray | None]] = ModelCheck(
+    lambda pair: outputs_gap(pair[0].predict(SELFTEST_TEXTS), pair[1]),
+    "Predictions for the test texts are those of the day it was saved.",
+    "outputs differ from the stored ones by {value}",
+    EDITED,
+    OUTPUT_TOLERANCE,
 )
-"""The checks of all members together: of weights, temperatures and label names."""
+"""of a fitted baseline, and what it predicted when it was saved; a prediction that is nan differs"""
 
 
 def run_stack_checks(stack: Stack, folder: Path) -> list[CheckResult]:
     """Every check of a stack that was loaded from a folder, then of every member; a result names the member as its part."""
-    whole = StackSubject(stack, stored_stack_predictions(folder))
     members = [
         replace(result, part=member.name)
         for number, member in enumerate(stack.members, 1)
         for result in _member(member.model, folder / "members" / str(number))
     ]
-    return [*(check(name, whole) for name, check in STACK_CHECKS.items()), *members]
+    return [STACK_CHECK("stored predictions", (stack, stored_stack_predictions(folder))), *members]
 
 
 def _member(model: Bundle | FittedBaseline, folder: Path) -> Iterator[CheckResult]:
     if isinstance(model, Bundle):
         yield from run_checks(model, read_selftest(folder))
         return
-    subject = BaselineSubject(model, stored_baseline_outputs(folder))
-    yield from (check(name, subject) for name, check in BASELINE_CHECKS.items())
+    yield BASELINE_CHECK("stored outputs", (model, stored_baseline_outputs(folder)))
     if backbone := model.backbone:
         yield from run_checks(backbone, read_selftest(folder / "backbone"))
 

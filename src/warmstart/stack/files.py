@@ -25,7 +25,7 @@ from safetensors.numpy import save as serialise
 from warmstart.config import Config
 from warmstart.errors import BundleError, ConfigError, ModelError
 from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.checks.check import OUTPUT_TOLERANCE
+from warmstart.model.checks import OUTPUT_TOLERANCE
 from warmstart.model.files import (
     DIFFERS,
     STACK_MANIFEST,
