@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from helpers.refusals import refused
 from warmstart.data.budget import label_budget
-from warmstart.data.pool import pool_note, task_pool
+from warmstart.data.pool import task_pool
+from warmstart.data.read import LINES, by_lines
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key
-from warmstart.data.unbroken import LINES, by_lines, by_lines_note
 from warmstart.errors import DataError
 
 LONG = "the quick brown fox jumps over the lazy dog near the river bank"
@@ -77,11 +77,8 @@ def test_lines_of_an_unbroken_file_are_texts(tmp_path: Path) -> None:
     source = Source(path=str(file))
     task = replace(task_of("new"), unlabelled=(source,))
     assert task_pool(task).texts == ("first", "second", "new")
-    assert str(file) in str(pool_note(task))
-    assert pool_note(task, "none") is None
     whole = replace(task, unlabelled=(source.model_copy(update={"document": "file"}),))
     refused(DataError, "must have texts that are not in test or validation", task_pool, whole)
-    assert pool_note(whole) is None
 
 
 def test_paragraphs_short_files_of_a_folder_and_single_lines_stay_as_they_are(tmp_path: Path) -> None:
@@ -95,7 +92,6 @@ def test_paragraphs_short_files_of_a_folder_and_single_lines_stay_as_they_are(tm
             (folder / name).write_text("".join(f"{name} {number}\n" for number in range(lines)))
     sources = tuple(Source(path=str(tmp_path / name)) for name in ("one.txt", "line.txt", "mails", "lists"))
     assert [one.document for one in by_lines(sources)] == ["paragraph", "paragraph", "paragraph", "line"]
-    assert by_lines_note(sources[:3]) is None
 
 
 def test_unlabelled_sources_come_first_and_a_file_takes_the_place_of_the_rest(tmp_path: Path) -> None:

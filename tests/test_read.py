@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from helpers.refusals import refused
 from warmstart.data.read import MAX_CHARACTERS, count_documents, read_documents, read_examples, source_files
 from warmstart.data.source import Source
-from warmstart.data.unbroken import LINES, unbroken_note
 from warmstart.errors import ConfigError, DataError
 
 TREC = r"^(?P<label>[A-Z]+):\S+ (?P<text>.*)$"
@@ -276,16 +275,3 @@ def test_only_the_first_texts(tmp_path: Path) -> None:
     source = Source(path=str(tmp_path / "a.tsv"), limit=2)
     assert list(read_documents(source)) == ["t0", "t1"]
     assert read_examples(source) == (["t0", "t1"], ["l0", "l1"])
-
-
-def test_lines_that_look_like_documents_are_noticed(tmp_path: Path) -> None:
-    """Many lines without a blank one, read by paragraphs; not short files, not paragraphs, not tables."""
-    lines = "A document on a line.\n" * LINES
-    for name in ("a.txt", "a.txt.xz"):
-        path = written(tmp_path, name, packed(name, lines.encode()))
-        note = str(unbroken_note([Source(path=path)]))
-        assert path in note
-        assert "--document line" in note
-        assert unbroken_note([Source(path=path, document="line")]) is None
-    for name, text in (("b.txt", lines.replace("\n", "\n\n", 1)), ("c.txt", lines[:-30]), ("d.csv", "text\n" + lines)):
-        assert unbroken_note([Source(path=written(tmp_path, name, text))]) is None, name

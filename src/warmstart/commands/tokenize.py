@@ -17,7 +17,6 @@ from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.task import plain_text
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
-from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError, DataError
 from warmstart.runs.record import end_record, read_record_of, write_record
 from warmstart.runs.steps import NextStep, command, free_name, terminal_lines
@@ -84,8 +83,6 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     folder = Path(config.out)
     texts, filters = _test_texts(config)
     pieces = tuple(pieces_of(config.text, config.how))
-    if note := unbroken_note(config.how.model_copy(update={"path": path}) for path in config.text):
-        console.print(note)
     _refuse_text_inside(folder, pieces)
     given = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
     _begin(folder, config, pieces, texts, given)

@@ -6,7 +6,7 @@
 
 Test and validation texts are never in it, nor texts that are equal to one, nearly the same, or contain one: a model that read them
 would have seen what it is scored on. Texts of the budget are not repeated in it. A plain text file whose lines are not separated by
-blank ones has a text on each line (``unbroken.py``).
+blank ones has a text on each line.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 
 from warmstart.data.budget import LabelBudget
 from warmstart.data.near_duplicates import near_duplicates
+from warmstart.data.read import by_lines
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task, plain_text
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_NEAR, documents_with
 from warmstart.data.token_store import documents_of
-from warmstart.data.unbroken import by_lines, by_lines_note
 from warmstart.errors import DataError
 from warmstart.system.storage import sha256
 
@@ -101,11 +101,6 @@ def texts_to_read(budget: LabelBudget, source: str = REST, excluded: Split | Non
 def pool_digest(task: Task, source: str = REST) -> str:
     """Identifies a pool with a task's own digest, of which its ``unlabelled`` text is no part; empty for ``none``."""
     return "" if source == NO_POOL else sha256(json.dumps([POOL_FORMAT, source == REST, *_given(task, source)]).encode())
-
-
-def pool_note(task: Task, source: str = REST) -> str | None:
-    """What to tell somebody whose manifest does not say that the lines of its ``unlabelled`` text are its texts; or None."""
-    return by_lines_note(task.unlabelled) if source == REST else None
 
 
 def _given(task: Task, source: str) -> tuple[str, ...]:

@@ -62,6 +62,10 @@ UNREAD = {
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".mp3", ".mp4", ".wav", ".exe"), "it holds no text; name another file"),
 }
 """endings of files that would be taken for plain text but are not, and what to do"""
+LINES = 200
+"""a file with fewer lines may be a single text, unless it is all that there is; more are not looked at"""
+FILES_READ = 20
+"""only so many files of a source are looked at: a folder of ten thousand mails is not read twice"""
 
 
 def read_documents(source: Source) -> Iterator[str]:
@@ -250,6 +254,28 @@ def source_format(source: Source, file: Path) -> Format:
 
 
 # ------------------------------------------------------------------------------------------------ plain text
+
+
+def by_lines(sources: Iterable[Source]) -> tuple[Source, ...]:
+    """The sources of a pool; one of paragraphs that has many lines and no blank one is read by lines: one text would be no pool."""
+    return tuple(one.model_copy(update={"document": "line"}) if _unbroken(one) else one for one in sources)
+
+
+def _unbroken(source: Source) -> bool:
+    """Whether all plain text files of a source, as far as they are looked at, have many lines and no blank one between them."""
+    if source.document != "paragraph" or is_url(source.path):
+        return False
+    files = [*islice((file for file in source_files(source) if source_format(source, file) == "text"), FILES_READ)]
+    return bool(files) and all(_has_no_blank_line(source, file, 2 if len(files) == 1 else LINES) for file in files)
+
+
+def _has_no_blank_line(source: Source, file: Path, least: int) -> bool:
+    """By the first lines, of which there must be at least so many; one that is too long to be a line counts as several."""
+    with open_text(file, source.encoding) as lines:
+        first = [*islice(iter(lambda: lines.readline(1 << 16), ""), LINES)]
+    while first and len(first) < LINES and not first[-1].strip():
+        first.pop()  # blank lines at the end separate nothing
+    return len(first) >= least and all(map(str.strip, first))
 
 
 @contextmanager

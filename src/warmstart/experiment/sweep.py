@@ -21,7 +21,7 @@ from warmstart.config import Config
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.encode import cut_sentence
-from warmstart.data.pool import NO_POOL, REST, pool_digest, pool_note, task_pool
+from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
 from warmstart.data.scorings import LedgerSummary, ScoringRun, read_ledger
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
@@ -114,7 +114,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
         context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
-    _print_pool_notes(config, task, methods)
+    _print_unread_pool(config, task, methods)
     audited = _audit(task, completed)
     _print_read_before(config, methods, context)
     (folder / TRIALS).mkdir(exist_ok=True)
@@ -228,10 +228,8 @@ def _has_pool(config: RaceConfig, task: Task) -> bool:
     return len(task_pool(task, config.pool)) > 0
 
 
-def _print_pool_notes(config: RaceConfig, task: Task, methods: Sequence[Method]) -> None:
-    """What somebody should know of the texts without labels that they gave."""
-    if note := pool_note(task, config.pool):
-        console.print(note)
+def _print_unread_pool(config: RaceConfig, task: Task, methods: Sequence[Method]) -> None:
+    """Says that no method reads the file of ``--pool``."""
     if config.pool not in (REST, NO_POOL) and not any(reads_pool(method) for method in methods):
         console.print(f"No method for a {task.type} task reads --pool {config.pool}.")
 

@@ -21,7 +21,7 @@ from warmstart.config import Config
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, DomainSource, DomainText
 from warmstart.data.files import text_lines
-from warmstart.data.pool import Pool, pool_note
+from warmstart.data.pool import Pool
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
@@ -270,8 +270,6 @@ def domain_source(
     if settings.for_task is None:
         return None, None
     task = load_task(settings.for_task)
-    if note := pool_note(task, settings.pool):
-        console.print(note)
     if settings.labels is None:
         return DomainSource.of(settings, task, None, text, fraction), None
     try:

@@ -24,7 +24,6 @@ from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.read import source_files
 from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
-from warmstart.data.unbroken import unbroken_note
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.domain import DomainRun, JointTask, LabelledBatch, WithTask, domain_source
 from warmstart.heads.language_modeling import LMHead, LMHeadConfig
@@ -191,8 +190,6 @@ def _tokenize(
     shards = _shards(config, cache, origin)
     if not shards:
         sources = [text_here(source, cache) for source in sources]
-        if note := unbroken_note(sources):
-            console.print(note)
     if chosen_from is not None:
         chosen_from = replace(chosen_from, text=tuple(sources))
         text, sources, held_out = domain_text(chosen_from, folder)
