@@ -8,19 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from warmstart.stats import (
-    benjamini_hochberg,
-    bootstrap_interval,
-    clopper_pearson_bound,
-    cluster_bootstrap,
-    expected_calibration_error,
-    holm,
-    jackknife,
-    log_loss,
-    reliability_bins,
-    sign_test,
-    wilson_interval,
-)
+from warmstart.stats.calibration import expected_calibration_error, log_loss, reliability_bins
+from warmstart.stats.intervals import bootstrap_interval
+from warmstart.stats.multiple_testing import benjamini_hochberg, holm
+from warmstart.stats.proportions import clopper_pearson_bound, sign_test, wilson_interval
+from warmstart.stats.resampling import cluster_bootstrap, jackknife
 
 
 def test_intervals_of_proportions_are_those_of_scipy() -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
 import warmstart
-import warmstart.stats
 from warmstart.commands import COMMANDS
 from warmstart.config import Config
 from warmstart.flags import Flag, all_flags, file_settings
 
 FOLDER = "reference/generated"
-MODULES = {"python": warmstart, "python-statistics": warmstart.stats}
+STATISTICS = Path(__file__).parents[1] / "reference" / "statistics.md"
+"""lists every public statistic beside its module"""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -37,7 +38,11 @@ def _write(app: Sphinx) -> None:
     pages["commands.rst"] = "\n".join(
         [*_title("Every command and its flags"), ".. toctree::", "", *(f"   {one}" for one in entries), ""]
     )
-    pages |= {f"{name}.rst": _module_page(module) for name, module in MODULES.items()}
+    public = {name: f"warmstart.{name}" for name in warmstart.__all__ if not name.startswith("__")}
+    pages |= {
+        "python.rst": _names_page("warmstart", public),
+        "python-statistics.rst": _names_page("warmstart.stats", _statistics()),
+    }
     for file in {*folder.glob("*.rst")} - {folder / name for name in pages}:
         file.unlink()
     for name, text in pages.items():
@@ -78,19 +83,31 @@ def _table(flags: Sequence[Flag]) -> Iterator[str]:
     yield ""
 
 
-def _module_page(module: Any) -> str:
-    """Every public name of a module, functions first."""
-    names = [name for name in module.__all__ if not name.startswith("__")]
-    lines = _title(module.__name__)
-    for kind, title in ((inspect.isroutine, "Functions"), (inspect.isclass, "Classes")):
-        lines += [title, "-" * len(title), ""]
+def _statistics() -> dict[str, str]:
+    """Every public statistic, and the dotted name of where it is defined."""
+    rows = re.findall(r"^\| (`.+?`) \| (`.+?`) \|", STATISTICS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    cells = [(_words(names), [import_module(f"warmstart.stats.{one}") for one in _words(modules)]) for names, modules in rows]
+    found = [getattr(module, name, None) for names, modules in cells for name in names for module in modules]
+    return {one.__name__: f"{one.__module__}.{one.__name__}" for one in found if one is not None}
+
+
+def _words(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell)
+
+
+def _names_page(title: str, names: Mapping[str, str]) -> str:
+    """Every public name by its dotted name, functions first."""
+    lines = _title(title)
+    for kind, heading in ((inspect.isroutine, "Functions"), (inspect.isclass, "Classes")):
+        lines += [heading, "-" * len(heading), ""]
         for name in sorted(names, key=str.lower):
-            found = getattr(module, name)
+            module, _, attribute = names[name].rpartition(".")
+            found = getattr(import_module(module), attribute)
             if kind(found):
                 settings = inspect.isclass(found) and issubclass(found, Config)
                 directive = "autofunction" if kind is inspect.isroutine else "autoclass"
                 lines += [
-                    f".. {directive}:: {module.__name__}.{name}",
+                    f".. {directive}:: {names[name]}",
                     *([] if directive == "autofunction" or settings else ["   :members:"]),
                     "",
                 ]
