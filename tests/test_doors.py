@@ -387,7 +387,7 @@ def test_a_thousand_classes(
         ["audit", task],
         ["adapt", model, task, "--out", run, "--no-scratch", *quick],
         [*race, "--out", str(tmp_path / "race"), *quick],
-        ["export", run, "--to", "page", "--out", str(tmp_path / "page")],
+        ["export", run, "--to", "page", "--out", str(tmp_path / "page.html")],
         ["predict", run, "intent 5 please 5"],
     ):
         assert main(words) == 0, words

@@ -79,6 +79,7 @@ def test_the_ledger_lies_beside_the_manifest_and_nowhere_else(task: Task, tmp_pa
     twin.write_text(task.manifest.read_text())
     places = (task.manifest, task.manifest.parent / "task.yaml", twin)
     assert [counts(load_task(place)) for place in places] == [(1, 1)] * 3
+    twin.unlink()
     save_task(task, task.manifest.parent)
     assert beside.exists(), "writing the task anew keeps the ledger"
     record(cats(1))

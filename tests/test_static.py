@@ -114,7 +114,7 @@ def test_what_cannot_be_word_vectors_is_refused(tokenizer: Tokenizer) -> None:
 
 
 def test_the_command_reads_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On import, for the column of a table; it says how many tokens stay. An empty file, and two flags at once, are refused."""
+    """On import, for the column of a table; it says how many tokens stay. An empty file is refused."""
     folder_of("bert-bare", tmp_path / "theirs")
     known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "dog", "river"]
     backend = Backend(models.WordLevel({word: id_ for id_, word in enumerate(known)}, unk_token="[UNK]"))
@@ -126,7 +126,6 @@ def test_the_command_reads_texts(tmp_path: Path, capsys: pytest.CaptureFixture[s
     texts, empty = str(tmp_path / "texts.csv"), str(tmp_path / "empty.txt")
     for flags, said in (
         (["--static", texts, "--text-column", "body"], "static: 7 of 300 tokens stay"),
-        (["--static", texts, "--label-names", "a", "b"], "only one of"),
         (["--static", empty], "there is none"),
     ):
         out = tmp_path / f"ours{flags[0]}"

@@ -25,7 +25,7 @@ ENDS = {
     "race": (["race", "t.yaml", "--backbones", "lm"], "; the same command goes on where it stopped"),
     "recipe": (["recipe", "r.yaml"], "; the same command goes on where it stopped"),
     "adapt": (["adapt", "lm", "t.yaml"], "; the same command goes on where it stopped"),
-    "import": (["import", "lm", "--task", "t.yaml", "--out", "o"], "; the same command starts again"),
+    "import": (["import", "lm", "--out", "o"], "; the same command starts again"),
     "predict": (["audit", "t.yaml"], ""),
 }
 
@@ -78,7 +78,7 @@ def work(folder, i):
         os.kill(os.getpid(), 9)
     time.sleep(600)
 folder = sys.argv[1]
-list(backends.spread_calls(work, [(folder, 0), (folder, 1)], "processes", jobs=2, threads=1))
+list(backends.spread_calls(work, [(folder, 0), (folder, 1)], "processes", jobs=2))
 """
 
 

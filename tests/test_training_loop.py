@@ -285,8 +285,7 @@ def test_what_cannot_be_compiled_is_refused_before_the_run(monkeypatch: pytest.M
     monkeypatch.setenv("CXX", "/nowhere/c++")
     from torch._inductor import config
 
-    monkeypatch.setattr(config.cpp, "cxx", (None, "/nowhere/c++"))
-    with pytest.raises(ConfigError, match=r"install g\+\+"):
+    with config.patch({"cpp.cxx": (None, "/nowhere/c++")}), pytest.raises(ConfigError, match=r"install g\+\+"):
         check_compiler(torch.device("cpu"))
     with pytest.raises(ConfigError, match="name a budget in tokens"):
         PretrainConfig.build({"text": ["x"], "train": {"compile": True, "minutes": 1}})

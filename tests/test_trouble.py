@@ -186,7 +186,8 @@ def test_a_finished_model_is_not_lost_to_its_report(
     words = _command(name, tmp_path, tokenizer)
     out = {"race": tmp_path / "race", "recipe": tmp_path / "run" / "tuned"}.get(name, tmp_path / "run")
     page = "adapt" if name == "recipe" else name
-    monkeypatch.setattr(f"warmstart.commands.{page}.command.write_{page}_page", fail)
+    module = page if page == "continual" else f"{page}.command"
+    monkeypatch.setattr(f"warmstart.commands.{module}.write_{page}_page", fail)
     assert main([*words, *([] if name == "race" else ["--out", str(tmp_path / "run")])]) == 2
     said = capsys.readouterr().err
     assert f"the model is complete in {out}" in said

@@ -162,7 +162,7 @@ def serve() -> None:
     for name in ("adapt", "race", "recipe"):
         COMMANDS[name].load()
     # all baselines, charts, and a fresh process for each save, cost seconds
-    BASELINES._rows = {name: BASELINES[name] for name in ("majority", "naive Bayes", "naive Bayes + EM")}
+    BASELINES._rows = {name: BASELINES[name] for name in ("majority", "NBSVM", "naive Bayes + EM")}
     files._verify_in_fresh_process = lambda place: files.load_bundle(place) and None
     page.svg, page._script = lambda spec: "<svg/>", lambda: ""
     for line in sys.stdin:

@@ -37,7 +37,7 @@ _RUN = """async ({ script, facts, weights, work, given }) => {
 
 def contents_of(model: Bundle | Stack) -> PageContents:
     """What the scripts compute with, of a model that is nowhere saved."""
-    layout, packed = pack_tensors((parts := taken_apart(model)).tensors, parts.exact)
+    layout, packed = pack_tensors((parts := taken_apart(model)).tensors)
     return PageContents(model_facts(model, parts) | {"weights": layout, "replies": {}}, packed)
 
 

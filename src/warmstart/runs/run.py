@@ -22,8 +22,8 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,8 @@ class Run:
     """all that it depends on: names and hashes"""
     prefix: str = ""
     """before the name of every step"""
+    found: frozenset[str] = frozenset()
+    """names in the folder before it was opened"""
 
     @property
     def folder(self) -> Path:
@@ -88,6 +90,7 @@ class Run:
         see the folder.
         """
         path, made = Path(out), made_of(config)
+        found = frozenset(file.name for file in path.iterdir()) if path.is_dir() else frozenset()
         if world().leads:
             _open(path, config, made, extend=extend)
         elif not (path / SETTINGS).is_file():
@@ -95,16 +98,19 @@ class Run:
                 f"{path} must lie on a file system that all machines share, but {platform.node()} does not see what rank 0 wrote "
                 "there; choose another --out"
             )
-        return cls(path, made)
+        return cls(path, made, found=found)
 
     @contextmanager
     def emptied_if_refused(self) -> Iterator[None]:
-        """If a text or a setting is refused before there is a checkpoint, remove what was made, so that --out may be used again."""
+        """If a text or a setting is refused before there is a checkpoint, remove what was made since the run was opened.
+
+        So --out may be used again; whatever lay there stays.
+        """
         try:
             yield
         except (ConfigError, DataError):
             if world().leads and not any((self.folder / name).exists() for name in ("checkpoints", "bundle")):
-                for made in [one for one in self.folder.iterdir() if one.name not in _NO_RESULTS]:
+                for made in [one for one in self.folder.iterdir() if one.name not in (*_NO_RESULTS, *self.found)]:
                     shutil.rmtree(made) if made.is_dir() else made.unlink()
             raise
 
@@ -151,7 +157,9 @@ def _finished(steps: Path) -> list[Path]:
 
 
 def _open(path: Path, config: Config, made: Mapping[str, str], *, extend: bool) -> None:
-    if not extend:
+    if extend:
+        _check_command(path, config)
+    else:
         _goes_on(path, config)
     make_folder(path)
     hold(path / LOCK, str(path))
@@ -161,9 +169,9 @@ def _open(path: Path, config: Config, made: Mapping[str, str], *, extend: bool) 
         config = _with_threads(config, read_yaml(path / SETTINGS).get("threads") if begun else None)
     console.print(f"computing on {describe_machine(pick_device())}")
     text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
-    atomic_write(path / SETTINGS, f"# {command_name(config)}\n{text}".encode())  # its first line names the command
     about = {"command": command_name(config), "settings": SETTINGS, "state": "running", "headline": "", "made_of": dict(made)}
     write_record(path, **about, provenance=provenance().to_dict())
+    atomic_write(path / SETTINGS, f"# {command_name(config)}\n{text}".encode())  # its first line names the command
     kept, own = _finished(path / STEPS_FOLDER), _finished(_steps(path, made))
     if own:
         steps = "1 finished step of this run is" if len(own) == 1 else f"{len(own)} finished steps of this run are"
@@ -176,13 +184,38 @@ def _open(path: Path, config: Config, made: Mapping[str, str], *, extend: bool) 
 
 def _goes_on(path: Path, config: Config) -> bool:
     """Whether a path holds this very run, unfinished. Raises ``ConfigError`` if it holds anything else."""
-    complete, kept = is_complete(path), _kept_settings(path, config)
-    if not complete and kept is not None and result_key(kept) == result_key(config):
+    complete, kept, opened = is_complete(path), _kept_settings(path, config), _opened_by(path, config)
+    if opened and not complete and kept is not None and result_key(kept) == result_key(config):
         return True
-    if path.exists() and not (path.is_dir() and all(file.name in _NO_RESULTS or is_leftover(file.name) for file in path.iterdir())):
+    if not _holds_only(path, _NO_RESULTS if opened else (LOCK,)):
         advice = "" if complete else _advice(path, config, kept)
         raise ConfigError(f"{path} exists and is not empty; choose another --out, or remove it{advice}")
     return False
+
+
+def _check_command(path: Path, config: Config) -> None:
+    """Raise ``ConfigError`` if a path that may be extended holds anything but a run of the same command."""
+    if _opened_by(path, config) != command_name(config) and not _holds_only(path, (LOCK,)):
+        raise ConfigError(f"{path} exists and is not empty; choose another --out, or remove it")
+
+
+def _holds_only(path: Path, names: Sequence[str]) -> bool:
+    """Whether nothing is at a path but, at most, a folder with these files and what killed processes left."""
+    return not path.exists() or (path.is_dir() and all(file.name in names or is_leftover(file.name) for file in path.iterdir()))
+
+
+def _opened_by(path: Path, config: Config) -> str | None:
+    """The command of the run that was opened in a folder; None: there is none, and files of its names are somebody else's.
+
+    Where damage has taken the record, the first line of the settings names the command.
+    """
+    record, name = read_record_of(path), command_name(config)
+    if record.get("settings") == SETTINGS:
+        return str(record.get("command"))
+    with suppress(OSError, UnicodeDecodeError):
+        if (path / SETTINGS).read_text(encoding="utf-8").startswith(f"# {name}\n"):
+            return name
+    return None
 
 
 def _advice(path: Path, config: Config, kept: Config | None) -> str:

@@ -136,9 +136,9 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
         {f"the setting {name}": value for name, value in setting_paths(config.model_copy(update={"cache": None}).to_dict())}
     )
     ready = here.in_turns(lambda: _prepare(config))
-    with Run(ready.folder).emptied_if_refused():
-        result = pretrain_on(ready.stores, ready.tokenizer, config, ready.folder, ready.origin, ready.domain)
-    here.first_alone(lambda: _finish(result, config, ready.folder))
+    with ready.run.emptied_if_refused():
+        result = pretrain_on(ready.stores, ready.tokenizer, config, ready.run.folder, ready.origin, ready.domain)
+    here.first_alone(lambda: _finish(result, config, ready.run.folder))
     return result
 
 
@@ -146,7 +146,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
 class _Ready:
     """What training needs."""
 
-    folder: Path
+    run: Run
     stores: TokenStores
     tokenizer: Tokenizer
     origin: Bundle | None
@@ -174,17 +174,18 @@ def _prepare(config: PretrainConfig) -> _Ready:
         console.print(_learning_rates(config.train))
     run = Run.open(config.out, config.model_copy(update={"resume": None}), extend=bool(config.resume))
     with run.emptied_if_refused():
-        return _tokenize(config, sources, run.folder, origin, (chosen_from, joint))
+        return _tokenize(config, sources, run, origin, (chosen_from, joint))
 
 
 def _tokenize(
     config: PretrainConfig,
     sources: list[Source],
-    folder: Path,
+    run: Run,
     origin: Bundle | None,
     of_task: tuple[DomainSource | None, JointTask | None],
 ) -> _Ready:
     """The tokenizer and the tokens of the text, which with --for is chosen first."""
+    folder = run.folder
     cache = Path(config.cache) if config.cache else folder / "text"
     plain, domain, (chosen_from, joint) = config, None, of_task
     shards = _shards(config, cache, origin)
@@ -199,7 +200,7 @@ def _tokenize(
         for sentence in domain_sentences(text):
             console.print(sentence)
     tokenizer, stores = shards or tokenized(plain, sources, folder, origin)
-    return _Ready(folder, stores, tokenizer, origin, domain)
+    return _Ready(run, stores, tokenizer, origin, domain)
 
 
 def _finish(result: PretrainResult, config: PretrainConfig, folder: Path) -> None:
