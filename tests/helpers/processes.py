@@ -34,15 +34,16 @@ def run_processes(
     Results are exchanged by files in ``folder``. One that raises fails the test; so do processes that hang, which say where. By
     "fork" they start with all that is imported here; by "spawn" anew, for work that reads tables: polars hangs in a fork.
     """
-    limit = timedelta(seconds=seconds)
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=limit, use_libuv=False)
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
+    port = store.port
+    del store  # its thread: a process that is forked while that works may wait for ever; rank 0 opens one on the same port
     context = multiprocessing.get_context(start)
     files = [folder / f"result-{rank}-of-{count}.pt" for rank in range(count)]
     until = time.monotonic() + seconds
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads: the store has one
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
         workers = [
-            context.Process(target=_worker, args=(rank, count, store.port, file, seconds, work, arguments))
+            context.Process(target=_worker, args=(rank, count, port, file, seconds, work, arguments))
             for rank, file in enumerate(files)
         ]
         for worker in workers:
@@ -64,7 +65,7 @@ def _worker(
 ) -> None:
     os.environ |= {
         "RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "USE_LIBUV": "0",
     }  # fmt: skip
     torch.set_num_threads(1)
     distributed.PATIENCE = timedelta(seconds=seconds - 5)  # of a collective
