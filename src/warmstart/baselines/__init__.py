@@ -45,19 +45,27 @@ BASELINES: Registry[Baseline] = Registry(
     "baseline",
     {
         "majority": MAJORITY,
-        "TF-IDF + logistic regression": Baseline(tfidf, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3]),
+        "TF-IDF + logistic regression": Baseline(tfidf, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], linear=True),
         "TF-IDF of characters + logistic regression": Baseline(
-            tfidf_characters, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], race_only=True
+            tfidf_characters, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], linear=True, race_only=True
         ),
         "NBSVM": Baseline(present_word_pairs, nbsvm, _LABELS, "C", NBSVM_MARGINS, race_only=True),
         "naive Bayes + EM": Baseline(
             present_words, naive_bayes_em, _LABELS, "alpha", EM_SMOOTHING, race_only=True, reads_pool=True
         ),
         "LSA + logistic regression": Baseline(
-            latent_semantic_analysis, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], race_only=True, reads_pool=True
+            latent_semantic_analysis,
+            logistic_regression,
+            _LABELS,
+            "C",
+            STRENGTHS,
+            STRENGTHS[:3],
+            linear=True,
+            race_only=True,
+            reads_pool=True,
         ),
         "frozen vectors + logistic regression": Baseline(
-            standardised, logistic_regression, _LABELS, "C", VECTOR_STRENGTHS, race_only=True, needs_vectors=True
+            standardised, logistic_regression, _LABELS, "C", VECTOR_STRENGTHS, linear=True, race_only=True, needs_vectors=True
         ),
         "frozen vectors + class means": Baseline(
             standardised,
@@ -98,9 +106,16 @@ BASELINES: Registry[Baseline] = Registry(
             limited_because="each is read by the network",
             needs_vectors=True,
         ),
-        "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, ("regression",), "alpha", PENALTIES),
+        "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, ("regression",), "alpha", PENALTIES, linear=True),
         "frozen vectors + ridge regression": Baseline(
-            standardised, ridge_regression, ("regression",), "alpha", VECTOR_PENALTIES, race_only=True, needs_vectors=True
+            standardised,
+            ridge_regression,
+            ("regression",),
+            "alpha",
+            VECTOR_PENALTIES,
+            linear=True,
+            race_only=True,
+            needs_vectors=True,
         ),
         "commonest tag of each word": Baseline(
             inputs_themselves, most_frequent_tags, ("tagging",), note="unknown words get the most frequent tag of all"

@@ -82,6 +82,8 @@ class Sample:
     seed: int
     names: Any = None
     """(C, ·) rows of what the labels mean, or None"""
+    in_span: bool = False
+    """rows are turned into their span (``span.py``)"""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ class Baseline:
     """those with several labels per text, if they are others"""
     note: str = ""
     """what it does, if nothing is chosen; empty: what the task type's constant prediction does"""
+    linear: bool = False
+    """it learns weights with a penalty on their squares from rows alone: it may learn in their span (``span.py``)"""
     race_only: bool = False
     """a race runs it, but an adaptation leaves it out"""
     reads_pool: bool = False

@@ -16,6 +16,7 @@ import numpy as np
 
 from warmstart.baselines.baseline import NO_WORDS, Baseline, NoWordsError, Predict, Readable, Reading, Sample, Vectors
 from warmstart.baselines.simple import MAJORITY
+from warmstart.baselines.span import span_of
 from warmstart.data.budget import LabelBudget
 from warmstart.errors import ModelError
 from warmstart.model.bundle import Bundle
@@ -100,20 +101,27 @@ class _Learner:
         self.train = budget.whole.train.take(budget.train)
         self.rows = reading.rows(self.train.texts)
         self.held_out = None if budget.cross_validated else reading.rows(budget.choosing.texts)
+        self.span = span_of(self.rows) if baseline.linear else None
+        self.learned = self.rows if self.span is None else self.span.rows
 
     def fit(self, indices: np.ndarray, setting: float) -> Predict:
-        """Learn from the texts at ``indices`` of those of the budget that learn."""
-        labels, pool = self.train.labels[indices], self.reading.pool
-        rows, names = self.rows[indices], self.reading.names
-        return self.baseline.fit(Sample(rows, labels, pool, self.budget.whole, self.budget.seed, names), setting)
+        """Learn from the texts at ``indices`` of those of the budget that learn; the model reads rows of any texts."""
+        predict = self._learn(indices, setting)
+        return predict if self.span is None else self.span.on_columns(predict)
+
+    def _learn(self, indices: np.ndarray, setting: float) -> Predict:
+        """The same model, of rows as in ``learned``."""
+        labels, task, seed = self.train.labels[indices], self.budget.whole, self.budget.seed
+        sample = Sample(self.learned[indices], labels, self.reading.pool, task, seed, self.reading.names, self.span is not None)
+        return self.baseline.fit(sample, setting)
 
     def choose(self, setting: float) -> tuple[Any, Predict]:
         """Predictions for the texts that choose, and the model of the last fold."""
         parts = []
         for fold in self.budget.folds:
-            predict = self.fit(np.searchsorted(self.budget.train, fold.learn), setting)
-            chosen = self.rows[np.searchsorted(self.budget.train, fold.choose)] if self.held_out is None else self.held_out
-            parts.append(predict(chosen))
+            learn, choose = (np.searchsorted(self.budget.train, part) for part in (fold.learn, fold.choose))
+            predict = self._learn(learn, setting) if self.held_out is None else self.fit(learn, setting)
+            parts.append(predict(self.learned[choose] if self.held_out is None else self.held_out))
         return self.budget.joined(parts), predict
 
 

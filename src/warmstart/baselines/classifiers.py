@@ -31,6 +31,8 @@ class ClassSample:
     seed: int
     balanced: bool = False
     """every class counts equally, however many texts it has"""
+    in_span: bool = False
+    """rows are turned into their span, where a step costs next to nothing"""
 
 
 ClassFit = Callable[[ClassSample, float], LinearReadout]
@@ -58,7 +60,9 @@ def _in_classes(fit: ClassFit, sample: Sample, labels: np.ndarray, classes: int,
     if len(present) == 1:
         return ConstantReadout(np.eye(classes)[present[0]])
     balanced = sample.task.metric == "macro_f1" and sample.labels.ndim == 1
-    return fit(ClassSample(sample.rows, dense, sample.pool, sample.seed, balanced), setting).spread(present, classes)
+    return fit(ClassSample(sample.rows, dense, sample.pool, sample.seed, balanced, sample.in_span), setting).spread(
+        present, classes
+    )
 
 
 def from_margins(weights: np.ndarray, bias: np.ndarray, side: float = 1.0) -> LinearReadout:
@@ -78,6 +82,8 @@ STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
 """values of C (inverse strength of the penalty) of a logistic regression on TF-IDF"""
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 """values of alpha (strength of the penalty) of a ridge regression"""
+GRADIENT, GRADIENT_IN_SPAN = 1e-4, 1e-8
+"""the largest entry of the gradient of the mean loss at which a logistic regression has converged"""
 
 
 @for_labels
@@ -85,8 +91,9 @@ def logistic_regression(sample: ClassSample, strength: float) -> LinearReadout:
     """Logistic regression, until it has converged; where macro-F1 counts every class equally, its loss does too."""
     from sklearn.linear_model import LogisticRegression
 
-    weights = "balanced" if sample.balanced else None
-    return logistic(LogisticRegression(C=strength, max_iter=10_000, class_weight=weights).fit(sample.rows, sample.labels))
+    weights, until = "balanced" if sample.balanced else None, GRADIENT_IN_SPAN if sample.in_span else GRADIENT
+    model = LogisticRegression(C=strength, max_iter=10_000, class_weight=weights, tol=until)
+    return logistic(model.fit(sample.rows, sample.labels))
 
 
 def logistic(model: Any) -> LinearReadout:
