@@ -34,11 +34,12 @@ from warmstart.stack.checks import BASELINE_CHECK, run_stack_checks
 from warmstart.stack.files import load_stack, save_stack
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import LinearReadout
-from warmstart.stack.rows import WordRows
+from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
 from warmstart.stack.stack import Member, Stack
 from warmstart.system.processes import run_python
 from warmstart.system.storage import sealed, sha256
 from warmstart.tasks import TASK_TYPES
+from warmstart.tasks import predict as predicting
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -109,7 +110,7 @@ def test_the_life_of_every_baseline(type_name: str, tmp_path: Path, tokenizer: T
         names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
         own = {"stack.json", "README.md", "members/1/baseline.json", "members/1/arrays.safetensors"}
         assert {one for one in names if "backbone" not in one} == own, f"{name}: nothing else, and no pickle"
-        assert baseline.needs_vectors == (folder / "members/1/backbone/bundle.json").is_file(), name
+        assert baseline.needs_vectors == (folder / "backbones/1/bundle.json").is_file(), name
 
 
 def test_a_saved_stack_predicts_the_same_in_a_new_process(tmp_path: Path) -> None:
@@ -134,6 +135,25 @@ def test_a_stack_is_the_weighted_mean_of_calibrated_members() -> None:
     assert alone == pytest.approx(np.array([[both, 1 - both]]))
     odds = np.sqrt(both / (1 - both))
     assert raw_predictions(make_stack(1.0, 3.0), ["cat"])[0, 0] == pytest.approx(odds / (1 + odds))
+
+
+@pytest.mark.usefixtures("here")
+def test_an_encoder_that_several_members_read_is_saved_once_and_reads_a_text_once(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stack predicts the same from its folder, where the doctor names both readers of the encoder."""
+    encoder, width = vectors_of(tokenizer), 16
+    rows = VectorRows(BackboneVectors(encoder), np.zeros(width), np.ones(width))
+    readouts = (LinearReadout(slope * np.eye(width)[:, :2], np.zeros(2)) for slope in (1.0, -2.0))
+    members = (Member(f"reader {slope}", FittedBaseline(rows, readout)) for slope, readout in enumerate(readouts, 1))
+    stack = Stack((*members, *make_stack(1).members), "classification", ("cat", "dog"))
+    expected, folder = raw_predictions(stack, ["a cat", "a dog"]), save_stack(stack, tmp_path / "stack")
+    assert len([*folder.rglob("weights.safetensors")]) == 1
+    loaded, read = load_stack(folder), list[int]()
+    monkeypatch.setattr(predicting, "embed", lambda bundle, texts: (read.append(len(texts)), embed(bundle, texts))[1])
+    np.testing.assert_allclose(raw_predictions(loaded, ["a cat", "a dog"]), expected, atol=1e-9)
+    assert read == [2]
+    assert {result.part for result in run_stack_checks(loaded, folder)} >= {"reader 1, reader 2"}
 
 
 def test_members_must_predict_the_same_labels(tokenizer: Tokenizer) -> None:

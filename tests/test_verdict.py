@@ -170,7 +170,7 @@ def test_what_is_saved_goes_into_one_file_if_a_page_can_hold_it(tmp_path: Path) 
     for number, (name, saved, form) in enumerate((
         ("stack.json", {"type": "classification"}, "page"), ("stack.json", {"type": "regression"}, "onnx"),
         ("bundle.json", {"head": {"kind": "multilabel"}}, "page"), ("bundle.json", {"head": {"kind": "regression"}}, "onnx"),
-        ("members/2/backbone/tokenizer.json", sentencepiece, "onnx"),
+        ("backbones/1/tokenizer.json", sentencepiece, "onnx"),
     )):  # fmt: skip
         file = tmp_path / str(number) / "bundle" / name
         file.parent.mkdir(parents=True)

@@ -7,6 +7,7 @@ at that the trial did not look at, and the test split is not scored.
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ import torch
 from warmstart.baselines.choice import fitted_baseline
 from warmstart.errors import ModelError, UncheckedWarning
 from warmstart.experiment.execution import baseline_within, constant_of
-from warmstart.experiment.inputs import prepared, trial_budget
+from warmstart.experiment.inputs import bundle_at, prepared, trial_budget
 from warmstart.experiment.stack import trials_in
 from warmstart.experiment.store import SweepContext, TrialPredictions, read_predictions, trial_settings
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
@@ -129,16 +130,21 @@ def _fit_baseline(trial: Trial, result: TrialResult, context: SweepContext) -> F
     budget, run, _ = baseline_within(trial, context, setting=result.setting)
     if trial.method.family != "frozen":
         return fitted_baseline(run)
-    bundle, _, _ = prepared(trial, context)
-    windows = dict(context.tune.unweighted)
-    head = EmbeddingHeadConfig(pooling=context.tune.pooling, normalize=False, **windows)
-    baseline = fitted_baseline(run, Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, history=bundle.history))
+    baseline = fitted_baseline(run, _reader(trial.method.backbone, trial.method.backbone_digest, context))
     learned = budget.task.train
     every = len(np.unique(learned.labels)) == len(budget.task.labels)  # texts of a label without one would count as unknown
     if not (every and budget.task.single_label and isinstance(run.reading.saved, VectorRows) and baseline.rows):
         return baseline
     vectors = run.reading.saved.vectors(learned.texts)
     return replace(baseline, known=KnownTexts.of(vectors, learned.labels, learned.units, len(budget.task.labels)))
+
+
+@functools.lru_cache(maxsize=4)
+def _reader(backbone: str, digest: str, context: SweepContext) -> Bundle:
+    """The backbone with the head that gives vectors, one for all members that read it; a changed one has another digest."""
+    bundle = bundle_at(backbone)
+    head = EmbeddingHeadConfig(pooling=context.tune.pooling, normalize=False, **dict(context.tune.unweighted))
+    return Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, history=bundle.history)
 
 
 def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle:

@@ -33,10 +33,11 @@ BATCH = 32
 def probabilities(texts: Sequence[str | Sequence[str]], folder: Path = HERE) -> np.ndarray:
     """(N, C) the weighted mean of what the members predict, each with its temperature; then that of all. Numbers: (N, 1)."""
     config = settings_in(folder / "config.json")
-    parts, several = [], config["type"] == "multilabel"
+    parts, several, places = [], config["type"] == "multilabel", {member["backbone"] for member in config["members"]} - {None}
+    vectors = {number: run_network(folder / "backbones" / str(number), texts) for number in places}
     for number, member in enumerate(config["members"], 1):
-        place = folder / "members" / str(number)
-        values = run_network(place, texts) if member["kind"] == "bundle" else run_baseline_files(place, texts)
+        place, read = folder / "members" / str(number), vectors.get(member["backbone"])
+        values = run_network(place, texts) if member["kind"] == "bundle" else run_baseline_files(place, texts, read)
         parts.append(with_temperature(values, member["temperature"], several))
     mean = np.average(parts, axis=0, weights=[member["weight"] for member in config["members"]])
     return with_temperature(mean, config["temperature"], several)
@@ -89,13 +90,13 @@ def opened_network(folder: Path) -> tuple[Any, Any, Any]:
     return config, tokenizer, onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
 
 
-def run_baseline_files(folder: Path, texts: Sequence[str | Sequence[str]]) -> np.ndarray:
-    """(N, C) what a baseline predicts from its settings and arrays."""
+def run_baseline_files(folder: Path, texts: Sequence[str | Sequence[str]], vectors: np.ndarray | None) -> np.ndarray:
+    """(N, C) what a baseline predicts from its settings and arrays, and the (N, D) vectors of its backbone if it reads them."""
     from safetensors.numpy import load_file
 
     settings, arrays = settings_in(folder / "baseline.json"), load_file(folder / "arrays.safetensors")
     if settings["rows"] == "vectors":
-        rows: Any = (run_network(folder / "backbone", texts) - arrays["mean"]) / arrays["scale"]
+        rows: Any = (vectors - arrays["mean"]) / arrays["scale"]
     elif settings["rows"] == "words":
         rows = WordCounts(settings, arrays).rows(texts)
     else:

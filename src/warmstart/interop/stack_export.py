@@ -3,7 +3,8 @@
     config.json      labels, temperature, and the members with theirs
     predict.py       needs numpy and safetensors; onnxruntime and tokenizers if there is a network; not warmstart
     members/1/       model.onnx, tokenizer.json, config.json        a network
-    members/2/       baseline.json, arrays.safetensors              a baseline; with backbone/, a graph, if it reads vectors
+    members/2/       baseline.json, arrays.safetensors              a baseline
+    backbones/1/     as a network, for the vectors of baselines     once for all of them
 
 Before the folder takes its place, the script predicts some texts in a fresh process in which warmstart cannot be imported.
 """
@@ -49,15 +50,14 @@ def stack_to_onnx(stack: Stack, folder: str | Path) -> float:
         members = []
         for number, member in enumerate(stack.members, 1):
             place = aside / "members" / str(number)
-            kind, contents = member_contents(member)
             if isinstance(member.model, Bundle):
                 to_onnx(member.model, place)
             else:
                 place.mkdir(parents=True)
-                write_files(place, {name: data for name, data in contents.items() if "/" not in name})
-                if backbone := member.model.backbone:
-                    to_onnx(backbone, place / "backbone")
-            members.append(member_entry(member, kind))
+                write_files(place, member_contents(member))
+            members.append(member_entry(member) | {"backbone": stack.backbone_of(member)})
+        for number, backbone in enumerate(stack.backbones, 1):
+            to_onnx(backbone, aside / "backbones" / str(number))
         temperature = stack.calibration.temperature if stack.calibration else 1.0
         settings = {"type": stack.type, "labels": list(stack.labels), "temperature": temperature, "members": members}
         settings["thresholds"] = thresholds_of(stack)

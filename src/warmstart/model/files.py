@@ -59,8 +59,8 @@ from warmstart.version import __version__
 STACK_MANIFEST = MANIFESTS[1]
 FILES = ("weights.safetensors", "tokenizer.json", "selftest.safetensors")
 _NAMES = re.compile(
-    r"((members(/\d+(/backbone)?)?/)?(bundle\.json|README\.md|weights\.safetensors|tokenizer\.json|selftest\.safetensors))"
-    r"|stack\.json|members(/\d+(/(backbone|baseline\.json|arrays\.safetensors))?)?"
+    r"(((members|backbones)(/\d+(/backbone)?)?/)?(bundle\.json|README\.md|weights\.safetensors|tokenizer\.json|selftest\.safetensors))"
+    r"|stack\.json|backbones(/\d+)?|members(/\d+(/(backbone|baseline\.json|arrays\.safetensors))?)?"
 )
 """of what a saved model may hold, a stack as well"""
 DIFFERS = "it was changed after it was saved, or this machine computes differently; copy it again"

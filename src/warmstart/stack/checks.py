@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.checks import EDITED, OUTPUT_TOLERANCE, CheckResult, ModelCheck, run_checks
 from warmstart.model.files import find_bundle, read_selftest
 from warmstart.model.selftest import SELFTEST_TEXTS
-from warmstart.stack.files import stored_baseline_outputs, stored_stack_predictions
+from warmstart.stack.files import backbone_places, stored_baseline_outputs, stored_stack_predictions
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.selftest import ByName, outputs_gap, predictions_gap, stack_predictions
 from warmstart.stack.stack import Stack
@@ -42,16 +41,18 @@ def run_stack_checks(stack: Stack, folder: Path) -> list[CheckResult]:
         for number, member in enumerate(stack.members, 1)
         for result in _member(member.model, folder / "members" / str(number))
     ]
-    return [STACK_CHECK("stored predictions", (stack, stored_stack_predictions(folder))), *members]
+    backbones = [
+        replace(result, part=", ".join(member.name for member in stack.members if stack.backbone_of(member) == number))
+        for number, (backbone, place) in enumerate(zip(stack.backbones, backbone_places(folder), strict=True), 1)
+        for result in run_checks(backbone, read_selftest(place))
+    ]
+    return [STACK_CHECK("stored predictions", (stack, stored_stack_predictions(folder))), *members, *backbones]
 
 
-def _member(model: Bundle | FittedBaseline, folder: Path) -> Iterator[CheckResult]:
+def _member(model: Bundle | FittedBaseline, folder: Path) -> list[CheckResult]:
     if isinstance(model, Bundle):
-        yield from run_checks(model, read_selftest(folder))
-        return
-    yield BASELINE_CHECK("stored outputs", (model, stored_baseline_outputs(folder)))
-    if backbone := model.backbone:
-        yield from run_checks(backbone, read_selftest(folder / "backbone"))
+        return run_checks(model, read_selftest(folder))
+    return [BASELINE_CHECK("stored outputs", (model, stored_baseline_outputs(folder)))]
 
 
 def examine(model: Bundle | Stack, path: str) -> list[CheckResult]:

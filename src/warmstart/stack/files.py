@@ -2,8 +2,8 @@
 
     stack.json             type, labels, calibration, history; temperature, weight, and size and hash of the files of each member
     members/1/             a fine-tuned network: a bundle as it is
-    members/2/             a baseline: baseline.json (settings and vocabulary), arrays.safetensors, and, if it reads vectors,
-                           backbone/, a bundle
+    members/2/             a baseline: baseline.json (settings and vocabulary), arrays.safetensors
+    backbones/1/           a bundle whose vectors baselines read, once for all of them
     README.md              the card, for people
 
 Loading checks sizes before it reads, then hashes, names, shapes and numbers. Saving ends with a reload in a fresh process, like
@@ -64,6 +64,8 @@ class MemberManifest(Config):
     kind: Literal["bundle", "baseline"]
     temperature: float = Field(gt=0, allow_inf_nan=False)
     weight: float = Field(gt=0, allow_inf_nan=False)
+    backbone: int | None = Field(None, ge=1)
+    """the number of the folder in ``backbones`` that gives its vectors; None: it reads none"""
     files: dict[str, tuple[int, str]]
     """name -> bytes and hash"""
 
@@ -89,10 +91,12 @@ def save_stack(stack: Stack, folder: str | Path) -> Path:
     """
     target, contents, members = free_for_model(folder), dict[str, bytes](), []
     for number, member in enumerate(stack.members, 1):
-        kind, files = member_contents(member)
+        files, entry = member_contents(member), member_entry(member)
         contents |= {f"members/{number}/{name}": data for name, data in files.items()}
-        checked = {name: (len(files[name]), sha256(files[name])) for name in CHECKED[kind]}
-        members.append(member_entry(member, kind) | {"files": checked})
+        checked = {name: (len(files[name]), sha256(files[name])) for name in CHECKED[entry["kind"]]}
+        members.append(entry | {"backbone": stack.backbone_of(member), "files": checked})
+    for number, backbone in enumerate(stack.backbones, 1):
+        contents |= {f"backbones/{number}/{name}": data for name, data in bundle_contents(backbone).items()}
     manifest = StackManifest.build(
         {
             "format": FORMAT,
@@ -130,7 +134,8 @@ def load_stack(folder: str | Path, *, selftest: bool = True) -> Stack:
     manifest = _read_manifest(folder)
     sound = f"{folder} must hold a sound stack"
     with refused_if_malformed(BundleError, sound, "do not use it, or copy it again", also=(ConfigError, ModelError)):
-        models = [_load_model(folder, i, one, selftest) for i, one in enumerate(manifest.members, 1)]
+        backbones = _Backbones(folder, selftest)
+        models = [_load_model(folder, i, one, backbones, selftest) for i, one in enumerate(manifest.members, 1)]
         members = (
             Member(one.name, model, one.temperature, one.weight) for one, model in zip(manifest.members, models, strict=True)
         )
@@ -145,27 +150,53 @@ def _verify_stack_in_fresh_process(folder: Path) -> str | None:
     return verify_in_fresh_process(folder, "warmstart.stack.files", "load_stack")
 
 
-def member_entry(member: Member, kind: str) -> dict[str, Any]:
+def member_entry(member: Member) -> dict[str, Any]:
     """What files say of a member, beside its own."""
+    kind = "bundle" if isinstance(member.model, Bundle) else "baseline"
     return {"name": member.name, "kind": kind, "temperature": member.temperature, "weight": member.weight}
 
 
-def member_contents(member: Member) -> tuple[str, dict[str, bytes]]:
-    """The kind of a member, and its files."""
+def member_contents(member: Member) -> dict[str, bytes]:
+    """The files of a member; those of its backbone are not among them."""
     if isinstance(member.model, Bundle):
-        return "bundle", bundle_contents(member.model)
+        return bundle_contents(member.model)
     settings, arrays = packed(member.model)
     arrays[SELFTEST] = member.model.predict(SELFTEST_TEXTS)
-    files = {
+    return {
         "baseline.json": json.dumps(settings.to_dict(), indent=1, ensure_ascii=False).encode(),
         "arrays.safetensors": serialise({name: np.ascontiguousarray(one, dtype=np.float64) for name, one in arrays.items()}),
     }
-    if backbone := member.model.backbone:
-        files |= {f"backbone/{name}": data for name, data in bundle_contents(backbone).items()}
-    return "baseline", files
 
 
-def _load_model(stack: Path, number: int, manifest: MemberManifest, selftest: bool) -> Bundle | FittedBaseline:
+class _Backbones:
+    """The bundles of a stack that give vectors, each read once."""
+
+    def __init__(self, stack: Path, selftest: bool) -> None:
+        self.stack, self.selftest, self.loaded = stack, selftest, dict[str, Bundle]()
+
+    def at(self, place: str) -> Bundle:
+        """The one in a folder of the stack."""
+        if place not in self.loaded:
+            read_model_file(self.stack, f"{place}/bundle.json", MANIFEST_BYTES)  # no part of the way to it is a link
+            self.loaded[place] = load_bundle(self.stack / place, selftest=self.selftest)
+        return self.loaded[place]
+
+
+def _backbone_place(number: int, backbone: int | None) -> str:
+    """The folder of the backbone of the member with this number; before each was saved once, it lay beside its member."""
+    return f"backbones/{backbone}" if backbone else f"members/{number}/backbone"
+
+
+def backbone_places(folder: Path) -> list[Path]:
+    """The folders of the ``backbones`` of the stack in a folder."""
+    members = enumerate(_read_manifest(folder).members, 1)
+    places = (folder / _backbone_place(number, one.backbone) for number, one in members if one.kind == "baseline")
+    return [place for place in dict.fromkeys(places) if place.is_dir()]
+
+
+def _load_model(
+    stack: Path, number: int, manifest: MemberManifest, backbones: _Backbones, selftest: bool
+) -> Bundle | FittedBaseline:
     member = f"members/{number}"
     folder = stack / member
     contents = {
@@ -179,10 +210,8 @@ def _load_model(stack: Path, number: int, manifest: MemberManifest, selftest: bo
         arrays = parse_arrays(contents["arrays.safetensors"])
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise BundleError(f"{folder} is damaged: {error}; copy it again") from None
-    stored, backbone = arrays.pop(SELFTEST, None), None
-    if settings.rows == "vectors":
-        read_model_file(stack, f"{member}/backbone/bundle.json", MANIFEST_BYTES)  # no part of the way to it is a link
-        backbone = load_bundle(folder / "backbone", selftest=selftest)
+    stored = arrays.pop(SELFTEST, None)
+    backbone = backbones.at(_backbone_place(number, manifest.backbone)) if settings.rows == "vectors" else None
     baseline = unpacked(settings, arrays, backbone)
     if selftest:
         _require_small(outputs_gap(baseline.predict(SELFTEST_TEXTS), stored), folder)

@@ -50,12 +50,16 @@ class FittedBaseline:
         """(N, C) probabilities, or (N, 1) numbers; without calibration."""
         return self.predict_and_compare(inputs)[0]
 
-    def predict_and_compare(self, inputs: Sequence[Any]) -> tuple[np.ndarray, np.ndarray | None]:
-        """The same, and (N,) how typical each text is of those that it knows, if it can say that."""
-        if self.known is None or not isinstance(self.rows, VectorRows):
+    def predict_and_compare(self, inputs: Sequence[Any], vectors: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+        """The same, and (N,) how typical each text is of those that it knows, if it can say that.
+
+        ``vectors`` (N, D) are those of its backbone, if the inputs have been read.
+        """
+        if not isinstance(self.rows, VectorRows):
             return self.readout(np.zeros((len(inputs), 0)) if self.rows is None else self.rows(inputs)), None
-        vectors = self.rows.vectors(inputs)
-        return self.readout(self.rows.standardised(vectors)), self.known.typicality(vectors)
+        vectors = self.rows.vectors(inputs) if vectors is None else vectors
+        typicality = None if self.known is None else self.known.typicality(vectors)
+        return self.readout(self.rows.standardised(vectors)), typicality
 
 
 class ReadoutSettings(Config):

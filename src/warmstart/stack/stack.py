@@ -73,6 +73,17 @@ class Stack(Shown, view="report.notebook:stack_view"):
         return tuple(one.model for one in self.members if isinstance(one.model, Bundle))
 
     @property
+    def backbones(self) -> tuple[Bundle, ...]:
+        """The networks whose vectors its baselines read, each once, however many read it."""
+        found = (one.model.backbone for one in self.members if isinstance(one.model, FittedBaseline))
+        return tuple({id(bundle): bundle for bundle in found if bundle}.values())
+
+    def backbone_of(self, member: Member) -> int | None:
+        """Which of ``backbones`` a member reads, from 1 on; None: none."""
+        own = None if isinstance(member.model, Bundle) else member.model.backbone
+        return next((number for number, bundle in enumerate(self.backbones, 1) if bundle is own), None)
+
+    @property
     def names(self) -> str:
         """What it consists of: ``"full, naive Bayes"``."""
         return ", ".join(member.name for member in self.members)

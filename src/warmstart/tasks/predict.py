@@ -13,6 +13,7 @@ import numpy as np
 from warmstart.data.encode import Encoded, cut_sentence, cut_tokens
 from warmstart.errors import DataError
 from warmstart.model.bundle import Bundle
+from warmstart.model.inference import embed
 from warmstart.notebook import Shown
 from warmstart.stats.abstention import conformal_p_values
 from warmstart.stats.calibration import apply_temperature
@@ -185,14 +186,22 @@ def _read_stack(model: Stack | FittedBaseline, inputs: Sequence[Any]) -> Read:
     from warmstart.stack.fitted import FittedBaseline
 
     if isinstance(model, FittedBaseline):
-        values, typicality = model.predict_and_compare(inputs)
-        return Read(values, lambda: unread(model, inputs).sentence, typicality)
-    found = [_read(one.model, inputs) for one in model.members]
+        return _read_member(model, inputs, {})
+    vectors = {id(one): embed(one, inputs).double().numpy() for one in model.backbones}
+    found = [_read_member(one.model, inputs, vectors) for one in model.members]
     pairs, several = zip(model.members, found, strict=True), model.several_labels
     calibrated = [apply_temperature(part.values, one.temperature, several) for one, part in pairs]
     mean = np.average(calibrated, axis=0, weights=[one.weight for one in model.members])
     compared = (part.typicality for part in found if part.typicality is not None)
     return Read(mean, lambda: next(filter(None, (part.cut() for part in found)), ""), next(compared, None))
+
+
+def _read_member(model: Bundle | FittedBaseline, inputs: Sequence[Any], vectors: Mapping[int, np.ndarray]) -> Read:
+    """A member of a stack; ``vectors`` are those that backbones, by ``id``, have given for the inputs."""
+    if isinstance(model, Bundle):
+        return _read(model, inputs)
+    values, typicality = model.predict_and_compare(inputs, vectors.get(id(model.backbone)))
+    return Read(values, lambda: unread(model, inputs).sentence, typicality)
 
 
 class Unread(NamedTuple):

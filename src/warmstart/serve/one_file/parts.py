@@ -46,7 +46,7 @@ def taken_apart(model: Bundle | Stack) -> Parts:
     networks, members, tensors = list[Bundle](), list[dict[str, Any]](), dict[str, Tensor]()
     for number, member in enumerate(model.members if isinstance(model, Stack) else ()):
         own = member_network(member.model)
-        entry = member_entry(member, "bundle" if isinstance(member.model, Bundle) else "baseline")
+        entry = member_entry(member)
         if isinstance(member.model, FittedBaseline):
             settings, arrays = packed(member.model)
             entry |= settings.to_dict()
