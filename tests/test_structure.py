@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate
 from pathlib import Path
 
 import warmstart
@@ -24,6 +25,7 @@ from warmstart.report.result import StudyResult
 
 ROOT = Path(warmstart.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PARTS = {"commands": {"command", "result", "page"}, "studies": {"command", "measure", "result", "page"}}
 """the files that the folder of a command or a study may hold"""
 TOP = {"commands", "studies", "estimators", "serve", "cli"}
@@ -109,19 +111,33 @@ def test_library_packages_import_no_command() -> None:
     assert not wrong, wrong
 
 
+def graph_of_files() -> dict[str, set[str]]:
+    """File -> the files that it imports, lazily and for types too, and the packages around them, but for its own."""
+    files = {path.relative_to(ROOT.parent): path for path in FILES}
+    files |= {path.relative_to(BENCHMARKS.parent): path for path in BENCHMARKS.glob("*.py")}
+    known = {".".join(place.with_suffix("").parts).removesuffix(".__init__"): path for place, path in files.items()}
+    graph = dict[str, set[str]]()
+    for module, path in known.items():
+        named = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Import | ast.ImportFrom)]
+        names = [f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in named for alias in node.names]
+        graph[module] = set()
+        for name in names:
+            around = [one for one in accumulate(name.split("."), "{}.{}".format) if one in known]
+            graph[module] |= {one for one in around if one == around[-1] or not f"{module}.".startswith(f"{one}.")}
+    return graph
+
+
 def test_packages_and_files_form_no_circle() -> None:
-    """Both are imported in one direction; between files, imports for types alone are left out, as they run nothing."""
-    packages, files = defaultdict[str, set[str]](set), dict[tuple[str, ...], set[tuple[str, ...]]]()
+    """Both are imported in one direction, the benchmarks too; a package is its ``__init__.py``."""
+    packages = defaultdict[str, set[str]](set)
     for path in FILES:
-        module = module_of(path)
-        if module[0] not in ("__init__", "__main__"):
-            packages[module[0]] |= {name[0] for name in imports(path) if name and name[0] != module[0]}
-            files[module] = {name for name in imports(path, running=True) if name} - {module}
-    for graph in (packages, files):
+        if (room := module_of(path)[0]) not in ("__init__", "__main__"):
+            packages[room] |= {name[0] for name in imports(path) if name and name[0] != room}
+    for graph in (packages, graph_of_files()):
         try:
-            TopologicalSorter(graph).prepare()  # type: ignore[type-var]
+            TopologicalSorter(graph).prepare()
         except CycleError as error:
-            raise AssertionError(f"a circle of imports: {error.args[1]}") from None
+            raise AssertionError(f"a circle of imports: {' -> '.join(reversed(error.args[1]))}") from None
 
 
 def test_few_commands_import_another() -> None:

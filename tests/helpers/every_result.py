@@ -27,7 +27,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.report import page
 from warmstart.report.headline import paragraphs_once
-from warmstart.report.page import Report
+from warmstart.report.parts import Report
 from warmstart.runs.state import RunState
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -92,9 +92,7 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "cost": lambda: run("cost", model=lm),
         "doctor": lambda: run("doctor", model=str(place / "adapt")),
         "import --list": lambda: run("import", out=None, list=True),
-        "runs": lambda: run("runs", folder=str(place), page=str(place / "runs.html")),
-        "runs --compare": lambda: run("runs", folder=str(place), compare=["pretrain", "adapt"], page=str(place / "runs.html")),
-        "runs --clean": lambda: run("runs", folder=str(place), clean=True),
+        "runs": lambda: run("runs", folder=str(place)),
         "runs --follow": lambda: RunState(place / "pretrain", "pretrain"),
         "init": lambda: ws.load_task(cats),
         "import": lambda: ws.load(str(place / "adapt" / "bundle")),

@@ -9,17 +9,16 @@ from tyro.conf import arg
 
 from warmstart.config import Advanced, InFile
 from warmstart.data.windows import WindowSettings
-from warmstart.finetuning.schemes import SCHEMES, SchemeOptions, known_scheme
+from warmstart.finetuning.schemes import SchemeOptions, known_scheme
 from warmstart.heads.per_text import HeadActivation
 from warmstart.heads.pooled import POOLINGS
-from warmstart.registry import Choices
 from warmstart.training.config import TrainConfig
 
 
 class FineTuneConfig(WindowSettings):
     """How a model is fine-tuned on labelled texts."""
 
-    scheme: Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)] = "full"
+    scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
     """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss, contrast, dapt; a+b
     combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()

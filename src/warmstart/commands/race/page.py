@@ -14,7 +14,8 @@ from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.recommendation import ALONE_BY_CHANCE
 from warmstart.report.headline import headline
-from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.page import write_report
+from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.race_charts import learning_curve, restarts_chart, trade_off_chart
 from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
