@@ -22,7 +22,7 @@ from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelRead
 
 MOST_ROWS = 1000
 """with more, turning takes longer than it saves"""
-NOTHING = 1e-10
+NEGLIGIBLE = 1e-10
 """an eigenvalue below this share of the largest is none: copies and empty texts add no dimension"""
 
 
@@ -55,6 +55,6 @@ def span_of(rows: Any) -> Span | None:
         return None
     products = rows @ rows.T
     squares, directions = eigh(products if isinstance(products, np.ndarray) else products.toarray())
-    kept = squares > NOTHING * squares[-1]
+    kept = squares > NEGLIGIBLE * squares[-1]
     lengths = np.sqrt(squares[kept])
     return Span(directions[:, kept] * lengths, rows, directions[:, kept] / lengths)
