@@ -14,8 +14,9 @@ import torch
 import yaml
 
 from warmstart.commands import COMMANDS
+from warmstart.config import ThreadsConfig
 from warmstart.runs import run
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.runs.run import Run
 from warmstart.system import cores
 
 

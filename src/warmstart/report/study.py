@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from warmstart.config import Advanced, Config, Effectless
+from warmstart.config import Advanced, Config, Effectless, ThreadsConfig
 from warmstart.report.headline import headline
 from warmstart.report.page import Report, Section, write_report
 from warmstart.report.result import StudyResult
 from warmstart.report.sections import closing_sections, footer
 from warmstart.report.study_links import StudyLink, add_link
-from warmstart.runs.run import ThreadsConfig
 from warmstart.runs.steps import terminal_lines
 from warmstart.system.console import console, print_table
 from warmstart.system.storage import PAGE_FILE

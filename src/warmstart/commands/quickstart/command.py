@@ -21,7 +21,7 @@ from warmstart.commands.pretrain.command import PretrainConfig, pretrain_on, tok
 from warmstart.commands.pretrain.result import PretrainResult
 from warmstart.commands.quickstart.page import quickstart_view
 from warmstart.commands.quickstart.result import Curves, QuickstartResult
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, ThreadsConfig
 from warmstart.data.budget import label_budget
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
@@ -37,7 +37,7 @@ from warmstart.experiment.sweep import check_sweep, open_sweep, run_sweep
 from warmstart.interop.encoders import ENCODERS, installed, unambiguous
 from warmstart.model.files import save
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.runs.run import Run
 from warmstart.stats.proportions import wilson_interval
 from warmstart.system.console import console, quietly
 from warmstart.system.storage import atomic_write

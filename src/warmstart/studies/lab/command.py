@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, ThreadsConfig
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.runs.run import Run
 from warmstart.studies.lab.measure import run_experiments
 from warmstart.studies.lab.page import experiment_section
 from warmstart.studies.lab.result import lab_result, largest_difference
