@@ -40,8 +40,9 @@ from warmstart.tasks.answers import (
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import predict
 from warmstart.tasks.trained_on import proper_names, unseen_names
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 from warmstart.types import IGNORE
 
 PEOPLE = {"Ada Byron": "London", "Emil Post": "Riga", "Rosa Parks": "Paris", "Otto Loewi": "Vienna"}

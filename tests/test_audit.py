@@ -19,8 +19,9 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.stats.formatting import percent
 from warmstart.tasks.load import save_task
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "tasks"
 

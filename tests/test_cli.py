@@ -20,8 +20,8 @@ from warmstart.commands.predict import PredictConfig
 from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.data.token_store import TokenStore
 from warmstart.flags import all_flags, count_flags
-from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord

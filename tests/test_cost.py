@@ -18,9 +18,9 @@ from warmstart.commands.cost import CostConfig, count_parameters, count_step, es
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
 from warmstart.finetuning.scheme import apply_scheme
-from warmstart.finetuning.schemes import make_scheme
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head

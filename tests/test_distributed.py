@@ -26,8 +26,8 @@ from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.dropout import RowRange
 from warmstart.errors import ConfigError, StorageError, WarmstartError
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.runs.run import Run
 from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -22,8 +22,9 @@ from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.model.files import load_bundle, save
 from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 pytestmark = pytest.mark.usefixtures("few_baselines")
 

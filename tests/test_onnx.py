@@ -31,9 +31,9 @@ from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import task_model
 from warmstart.finetuning.scheme import apply_scheme
-from warmstart.finetuning.schemes import make_scheme
-from warmstart.heads import make_head
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.registry import make_head
 from warmstart.interop import onnx as ours
 from warmstart.interop import stack_export
 from warmstart.interop.onnx import OnnxModel, relative_difference, to_onnx

@@ -35,8 +35,8 @@ from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.system.storage import file_sha256, sealed, unsealed
 from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig
 
 Configured = Callable[..., TokenizeConfig]
 DOCUMENTS = [f"document {n} says\nthat {' and '.join(f'w{(n * k) % 97}' for k in range(1, 3 + n % 9))}." for n in range(120)]

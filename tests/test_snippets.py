@@ -16,15 +16,15 @@ import yaml
 from helpers.bundles import classifier, language_bundle
 from helpers.models import SENTENCES, make_backbone
 from helpers.tasks import cats
-from warmstart.adapters import insert_adapter
-from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.registry import insert_adapter
+from warmstart.adapters.settings import LoraConfig
 from warmstart.cli import parse
 from warmstart.commands import COMMANDS
 from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.errors import WarmstartError
 from warmstart.finetuning import finetune
 from warmstart.flags import all_flags
-from warmstart.heads import HEADS, head_config
+from warmstart.heads.registry import HEADS, head_config
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle

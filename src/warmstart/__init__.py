@@ -30,13 +30,13 @@ _HOMES = {
     "FineTuneConfig": "finetuning.config",
     "FitConfig": "commands.fit.command",
     "FitResult": "experiment.fit_result",
-    "GenerateConfig": "generation.sampling",
+    "GenerateConfig": "generation.settings",
     "ImportConfig": "commands.import_.command",
     "ObjectiveConfig": "objectives.config",
     "PretrainConfig": "commands.pretrain.command",
     "QuickstartConfig": "commands.quickstart.command",
     "RaceConfig": "experiment.config",
-    "SchemeOptions": "finetuning.schemes",
+    "SchemeOptions": "finetuning.schemes.options",
     "Source": "data.source",
     "Stack": "stack.stack",
     "Task": "data.task",
@@ -45,10 +45,10 @@ _HOMES = {
     "TextRegressor": "estimators.regressor",
     "TokenTagger": "estimators.tagger",
     "TokenizeConfig": "commands.tokenize",
-    "TokenizerConfig": "tokenizer.train",
+    "TokenizerConfig": "tokenizer.settings",
     "TrainConfig": "training.config",
     "WarmstartError": "errors",
-    "WindowSettings": "data.windows",
+    "WindowSettings": "heads.settings",
     "adapt": "commands.adapt.command",
     "audit": "data.audit",
     "continual": "commands.continual",
@@ -120,7 +120,6 @@ if TYPE_CHECKING:
     from warmstart.data.frames import write_texts as write_texts
     from warmstart.data.source import Source as Source
     from warmstart.data.task import Task as Task
-    from warmstart.data.windows import WindowSettings as WindowSettings
     from warmstart.errors import WarmstartError as WarmstartError
     from warmstart.estimators.classifier import TextClassifier as TextClassifier
     from warmstart.estimators.encoder import TextEncoder as TextEncoder
@@ -131,10 +130,11 @@ if TYPE_CHECKING:
     from warmstart.experiment.config import RaceConfig as RaceConfig
     from warmstart.experiment.fit_result import FitResult as FitResult
     from warmstart.finetuning.config import FineTuneConfig as FineTuneConfig
-    from warmstart.finetuning.schemes import SchemeOptions as SchemeOptions
+    from warmstart.finetuning.schemes.options import SchemeOptions as SchemeOptions
     from warmstart.generation.generate import generate as generate
-    from warmstart.generation.sampling import GenerateConfig as GenerateConfig
+    from warmstart.generation.settings import GenerateConfig as GenerateConfig
     from warmstart.generation.trace import trace as trace
+    from warmstart.heads.settings import WindowSettings as WindowSettings
     from warmstart.interop.export import to_huggingface as to_huggingface
     from warmstart.interop.load import load as load
     from warmstart.model.bundle import Bundle as Bundle
@@ -158,7 +158,7 @@ if TYPE_CHECKING:
     from warmstart.tasks.load import load_task as load_task
     from warmstart.tasks.predict import predict as predict
     from warmstart.tokenizer.load import load_tokenizer as load_tokenizer
-    from warmstart.tokenizer.train import TokenizerConfig as TokenizerConfig
+    from warmstart.tokenizer.settings import TokenizerConfig as TokenizerConfig
     from warmstart.tokenizer.train import train_tokenizer as train_tokenizer
     from warmstart.training.config import TrainConfig as TrainConfig
 

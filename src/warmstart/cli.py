@@ -113,7 +113,7 @@ def print_completion(words: Sequence[str]) -> str:
     from warmstart.backbone.config import PRESETS
     from warmstart.completion import SHELLS, Completed, completion_script
     from warmstart.flags import Flag, all_flags
-    from warmstart.objectives import OBJECTIVES
+    from warmstart.objectives.registry import OBJECTIVES
 
     if len(words) != 1:
         raise ConfigError(f"{PRINT_COMPLETION} takes the name of one shell: {', '.join(SHELLS)}")

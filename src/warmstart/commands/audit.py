@@ -13,8 +13,8 @@ from warmstart.data.scorings import ledger_file, read_ledger
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.task import Task
 from warmstart.data.token_store import documents_of
-from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError
+from warmstart.heads.settings import WindowSettings
 from warmstart.interop.load import load_model
 from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle

@@ -19,9 +19,10 @@ from pydantic import AfterValidator, Field
 from warmstart.config import Config, Effectless, FileInput
 from warmstart.data.scorings import LedgerSummary, findings_by_task
 from warmstart.data.task import Task
+from warmstart.finetuning.config import TasksConfig
 from warmstart.finetuning.continual import PretrainingLoss, learn_tasks
 from warmstart.finetuning.strategies import STRATEGIES
-from warmstart.finetuning.task_suite import MultitaskModel, TasksConfig, TaskSuite, load_tasks
+from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
 from warmstart.model.files import save
 from warmstart.model.history import ContinualRecord, TaskRecord

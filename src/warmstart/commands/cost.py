@@ -25,22 +25,22 @@ from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.config import Advanced, Config, FileInput
 from warmstart.errors import ConfigError
 from warmstart.finetuning.scheme import apply_scheme
-from warmstart.finetuning.schemes import known_scheme, make_scheme
-from warmstart.heads.head import HeadConfig
-from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.finetuning.schemes.registry import known_scheme, make_scheme
+from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.history import LanguageRecord
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.notebook import Shown
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.report.headline import headline
 from warmstart.report.page import Report, Section, Table
 from warmstart.stats.formatting import file_size
 from warmstart.system.console import console, print_table
 from warmstart.tokenizer.load import load_tokenizer
-from warmstart.tokenizer.train import TokenizerConfig
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.optimizers import is_muon_matrix
 

@@ -11,7 +11,7 @@ from torch import nn
 from tyro.conf import Positional
 
 from warmstart.adapters.insertion import inserted_adapters, merge_adapters
-from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.settings import LoraConfig
 from warmstart.config import Config, Effectless, FileInput, TaskInput
 from warmstart.data.encode import Encoded
 from warmstart.data.scorings import ScoringRun

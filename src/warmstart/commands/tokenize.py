@@ -27,8 +27,9 @@ from warmstart.system.locks import LOCK, hold
 from warmstart.system.storage import RUN_FILE, is_leftover, make_folder, sweep
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 SAMPLE_BYTES = 1 << 28
 """characters of text, as it lies on the disk, that a tokenizer is trained on"""

@@ -29,7 +29,7 @@ from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.store import read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns
-from warmstart.finetuning.schemes import SCHEMES
+from warmstart.finetuning.schemes.registry import SCHEMES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.system.console import console

@@ -12,9 +12,8 @@ from warmstart.baselines import BASELINES
 from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput
 from warmstart.data.budget import SelectionName, selection_or_default
 from warmstart.experiment.backends import PROCESSES, known_backend
-from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.domain import OwnBackboneConfig
-from warmstart.finetuning.schemes import SCHEMES, known_scheme
+from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
+from warmstart.finetuning.schemes.registry import SCHEMES, known_scheme
 from warmstart.interop.encoders import encoders_at_hand
 from warmstart.registry import Choices
 from warmstart.system.console import console

@@ -27,7 +27,7 @@ from warmstart.finetuning.finetune import FineTuning, reads_features, run_length
 from warmstart.finetuning.inputs import EncodedTask, set_class_means
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.scheme import EmbeddingRows
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown

@@ -13,7 +13,7 @@ from torch import Tensor
 from warmstart.errors import ModelError, suggest
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NgramCounts
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import most_probable, step_of
 from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.model.inference import embed

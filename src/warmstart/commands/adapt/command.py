@@ -22,7 +22,7 @@ from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.saved import warn_of_other_predictions
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.after_saving import model_is_saved

@@ -17,7 +17,7 @@ from warmstart.data.source import Document, Source
 from warmstart.data.token_store import documents_of
 from warmstart.generation.generate import generate as generate_texts
 from warmstart.generation.ngram_counts import NgramCounts
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.interop.load import load_model
 from warmstart.report.sections import footer

@@ -19,21 +19,23 @@ from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
 from warmstart.config import Advanced, Effectless, FileInput, InFile, read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
-from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, DomainSource, domain_text
+from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainSource, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.read import source_files
+from warmstart.data.settings import DomainConfig
 from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.domain import DomainRun, JointTask, LabelledBatch, WithTask, domain_source
-from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.run import Run, provenance
 from warmstart.seeding import seed_torch
@@ -42,8 +44,9 @@ from warmstart.system.device import pick_device
 from warmstart.system.storage import sha256
 from warmstart.system.urls import is_url
 from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 from warmstart.training.compiled import check_compiler, compiles_by_default
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.contrastive import ContrastivePretraining

@@ -42,7 +42,7 @@ from warmstart.stats.proportions import wilson_interval
 from warmstart.system.console import console, quietly
 from warmstart.system.storage import atomic_write
 from warmstart.tasks.load import save_task
-from warmstart.tokenizer.train import TokenizerConfig
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.training.config import TrainConfig
 
 REGRESSION = "frozen vectors + logistic regression"
