@@ -16,8 +16,8 @@ from helpers.results import answers_result
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.experiment.answers import split_calibration_questions
+from warmstart.experiment.config import AdaptConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord

@@ -18,7 +18,7 @@ from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.race.command import race
 from warmstart.data.scorings import LedgerSummary, read_ledger
 from warmstart.experiment import execution
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.model.files import load_bundle, save
 from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task

@@ -27,7 +27,7 @@ from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.scorings import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import task_model
 from warmstart.finetuning.scheme import apply_scheme

@@ -17,7 +17,7 @@ from warmstart.commands.tokenize import TokenizeConfig
 from warmstart.config import EFFECTLESS, NAMES_FILES, NAMES_TASKS, read_yaml
 from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.runs.made_of import input_hashes
 from warmstart.runs.record import end_record, read_record_of, write_record
 

@@ -21,7 +21,7 @@ from warmstart.commands.pretrain.command import PretrainConfig, pretrain
 from warmstart.commands.quickstart.page import quickstart_view
 from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.model.files import save
 from warmstart.studies.lab.command import StudyLabConfig, study_lab
 from warmstart.system.storage import PAGE_FILE

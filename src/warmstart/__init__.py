@@ -18,7 +18,7 @@ from warmstart.system.cores import choose_waiting as _choose_waiting
 from warmstart.version import __version__
 
 _HOMES = {
-    "AdaptConfig": "experiment.adaptation",
+    "AdaptConfig": "experiment.config",
     "BackboneConfig": "backbone.config",
     "Bundle": "model.bundle",
     "ContinualConfig": "commands.continual",
@@ -125,8 +125,8 @@ if TYPE_CHECKING:
     from warmstart.estimators.encoder import TextEncoder as TextEncoder
     from warmstart.estimators.regressor import TextRegressor as TextRegressor
     from warmstart.estimators.tagger import TokenTagger as TokenTagger
-    from warmstart.experiment.adaptation import AdaptConfig as AdaptConfig
     from warmstart.experiment.compare import compare as compare
+    from warmstart.experiment.config import AdaptConfig as AdaptConfig
     from warmstart.experiment.config import RaceConfig as RaceConfig
     from warmstart.experiment.fit_result import FitResult as FitResult
     from warmstart.finetuning.config import FineTuneConfig as FineTuneConfig

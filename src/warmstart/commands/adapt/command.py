@@ -13,10 +13,11 @@ from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
 from warmstart.data.scorings import ScoringRun, ledger_file
 from warmstart.data.task import Split, Task
-from warmstart.experiment.adaptation import AdaptConfig, adapted_bundle, compare_methods, draw_budgets
+from warmstart.experiment.adaptation import adapted_bundle, compare_methods, draw_budgets
 from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.answers import adapt_to_answers
 from warmstart.experiment.confidence_result import ConfidenceResult
+from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.continued import continue_pretraining
