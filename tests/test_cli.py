@@ -102,8 +102,7 @@ def test_the_name_of_a_file_commands_no_terminal(capsys: pytest.CaptureFixture[s
     """An error is one line, with escapes for what would break the line, colour it or turn its direction; JSON has the name."""
     name = "a\x1b[31m\nb\x9b\u202e.txt"
     code, printed, said = asked(["audit", name, "--json"], capsys)
-    first, more = said.splitlines()
-    assert (code, r"a\x1b[31m\nb\x9b\u202e.txt" in first, more) == (2, True, "more: warmstart --explain ConfigError")
+    assert (code, r"a\x1b[31m\nb\x9b\u202e.txt" in said, said.count("\n")) == (2, True, 1)
     assert name in json.loads(printed)["error"]["message"]
     assert all(line.isprintable() for line in said.splitlines())
 

@@ -20,12 +20,10 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.interop.companions import read_pooling
 from warmstart.interop.folder import shards_of
 from warmstart.interop.hub import find_folder
-from warmstart.report.study_links import StudyLink, add_link, insert_links, read_links
 from warmstart.system.storage import inside, names_a_folder
 from warmstart.tasks.load import load_named_tasks
 
 NAMES = ["../x", "..", "/x", "a/../../x", "a/b", "", ".", "a\0b", "x\nb", "/dev/zero"]
-PAGE = "<!-- link --><!-- /link --><!-- studies --><!-- /studies -->"
 
 
 def shard(name: str, folder: Path) -> None:
@@ -82,25 +80,6 @@ def test_results_of_trials_are_named_by_hashes(tmp_path: Path) -> None:
         assert file.parent == tmp_path
         file.write_text('{"trial": ' + "[" * 100_000)
         assert find_result(trial, context) is None
-
-
-def test_a_link_to_a_study_is_a_path(tmp_path: Path) -> None:
-    """The page of a run never links to a script, and a list of studies that is no list is named."""
-    page = insert_links(PAGE, [StudyLink("Probes", ("Done.",), "javascript:alert(1)")])
-    assert 'href="./javascript:alert(1)"' in page
-    (tmp_path / "studies.json").write_text('[{"page": 1, "evil": 2}]')
-    with pytest.raises(DataError, match=r"studies\.json is damaged"):
-        read_links(tmp_path)
-
-
-def test_a_page_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    """What it leads to is neither read nor changed."""
-    (tmp_path / "run").mkdir()
-    (tmp_path / "secret").write_text(PAGE)
-    (tmp_path / "run" / "report.html").symlink_to(tmp_path / "secret")
-    with pytest.raises(DataError, match="leads to .*secret"):
-        add_link(tmp_path / "run", StudyLink("Probes", ("Done.",), "page.html"))
-    assert (tmp_path / "secret").read_text() == PAGE
 
 
 def test_a_link_to_itself_and_a_folder_are_no_files(tmp_path: Path) -> None:

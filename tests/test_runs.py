@@ -1,11 +1,9 @@
-"""``warmstart runs``: what a folder holds, read without changing it; and what may be removed."""
+"""``warmstart runs``: what a folder holds, read without changing it."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -21,7 +19,7 @@ from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.commands.runs import command
 from warmstart.commands.runs.command import RunsConfig, list_runs
-from warmstart.commands.runs.result import RunsComparison, RunsResult
+from warmstart.commands.runs.result import RunsResult
 from warmstart.runs.record import end_record, write_record
 from warmstart.runs.state import RunState, find_runs
 from warmstart.system.locks import LOCK, holder_of, releasing_locks
@@ -87,11 +85,13 @@ def writer(runs: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_every_folder_has_its_state(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Foreign and broken folders are listed as such; nothing is written; ``--json`` has the figures of the table."""
+    """Foreign and broken folders are listed as such; nothing is written or removed; ``--json`` has the figures of the table."""
     before = bytes_of(runs)
     found = {run.name: run.state for run in find_runs(runs)}
     expected = {"lm": "finished", "half": "stopped", "broken": "damaged", "notes": "foreign", "picture.png": "foreign"}
     assert found == expected
+    assert main(["runs", str(runs), "--follow", "lm"]) == 0
+    capsys.readouterr()
     assert main(["runs", str(runs), "--json"]) == 0
     assert bytes_of(runs) == before
     values = {Path(run["run"]).name: run for run in json.loads(capsys.readouterr().out)["result"]["runs"]}
@@ -149,89 +149,17 @@ def test_files_of_another_form_are_no_errors(runs: Path) -> None:
     (runs / "steps" / "run.json").write_text(json.dumps({"done": "x", "planned": [], "command": None}))
     found = [run.to_dict() for run in find_runs(runs)]
     assert {Path(one["run"]).name for one in found} >= {"odd", "steps", "lm"}
-    RunsComparison(tuple(find_runs(runs))).results_table()
-
-
-def test_a_comparison_shows_what_differs(runs: Path) -> None:
-    """Settings that are equal are left out; results stand side by side."""
-    result = list_runs(RunsConfig(folder=str(runs), compare=("lm", str(runs / "half"))))
-    assert isinstance(result, RunsComparison)
-    assert result.settings_table() == [("train.learning_rate", "0.01", "0.02")]
-    rows = {row[0]: row[1:] for row in result.results_table()}
-    assert rows["state"] == ("finished", "stopped")
-    assert rows["last loss"] == ("2.5000", "3.5000")
-    assert result.to_dict()["settings"]["train.learning_rate"]["lm"] == "0.01"
-
-
-def test_a_page_holds_the_loss_curves(runs: Path) -> None:
-    """One file, wherever it is wanted; the list has a page too."""
-    page = runs / "pages.html"
-    assert main(["runs", str(runs), "--compare", "lm", "half", "--page", str(page)]) == 0
-    text = page.read_text()
-    assert "Settings that differ" in text
-    assert "train.learning_rate" in text
-    assert "data:image/svg+xml" in text
-    assert main(["runs", str(runs), "--page", str(page)]) == 0
-    assert "notes" in page.read_text()
+    list_runs(RunsConfig(folder=str(runs)))
 
 
 def test_mistakes_are_explained(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With exit code 2, and the nearest name."""
     for folder, words, message in (
-        ("", ["--compare", "lm", "hlf"], "hlf must be a run in .*did you mean 'half'"),
-        ("", ["--yes"], "yes must come with clean"),
-        ("", ["--clean", "--follow", "lm"], "one thing at a time, but follow and clean were given"),
-        ("", ["--compare", "lm"], "--compare must name at least 2, but is lm"),
+        ("", ["--follow", "hlf"], "hlf must be a run in .*did you mean 'half'"),
         ("none", [], "must be a folder of runs, but there is none"),
     ):
         assert main(["runs", str(runs / folder), *words]) == 2
         assert re.search(message, capsys.readouterr().err)
-
-
-def test_cleaning_removes_only_when_told(runs: Path) -> None:
-    """First the list with sizes; with --yes checkpoints and caches of finished runs and leftovers of dead processes go."""
-    left = runs / "half" / f".config.yaml.writing-{2**22 + 1}@{os.uname().nodename}"
-    left.write_text("half of it")
-    before = bytes_of(runs)
-    assert main(["runs", str(runs), "--clean"]) == 0
-    assert bytes_of(runs) == before
-    assert main(["runs", str(runs), "--clean", "--yes"]) == 0
-    gone = {str(Path(name).parent) for name in before.keys() - bytes_of(runs).keys()}
-    assert gone == {"lm/checkpoints/step-00000020", "lm/text", "half"}
-    assert (runs / "lm" / "bundle" / "bundle.json").exists()
-    assert not left.exists()
-    assert not (runs / "lm" / LOCK).exists()
-
-
-def test_cleaning_leaves_what_a_process_holds(runs: Path, writer: subprocess.Popen[str]) -> None:
-    """Neither a run that is written, finished though it looks, nor a run inside such a one."""
-    end_record(runs / "half", "It is done.")
-    write_run(runs / "half" / "step")
-    assert main(["runs", str(runs), "--clean", "--yes"]) == 0
-    assert (runs / "half" / "checkpoints").is_dir()
-    assert (runs / "half" / "step" / "checkpoints").is_dir()
-    assert not (runs / "lm" / "checkpoints").exists()
-
-
-def test_a_run_that_is_taken_up_meanwhile_is_kept(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, writer: subprocess.Popen[str]
-) -> None:
-    """Whoever comes between the look and the removal keeps the lock, and the run keeps its files."""
-    end_record(runs / "half", "It is done.")
-    monkeypatch.setattr("warmstart.runs.state.holder_of", lambda _: None)
-    result = list_runs(RunsConfig(folder=str(runs), clean=True, yes=True))
-    assert any("half/checkpoints is kept" in sentence and str(writer.pid) in sentence for sentence in result.findings)  # type: ignore[union-attr]
-    assert (runs / "half" / "checkpoints").is_dir()
-
-
-def test_links_are_not_followed(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Checkpoints that are a link to another disk are not a cache of this run."""
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    shutil.rmtree(runs / "lm" / "checkpoints")
-    (runs / "lm" / "checkpoints").symlink_to(elsewhere)
-    assert main(["runs", str(runs), "--clean", "--yes"]) == 0
-    assert (runs / "lm" / "checkpoints").is_symlink()
-    assert elsewhere.is_dir()
 
 
 def test_following_prints_what_comes(

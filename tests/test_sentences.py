@@ -108,7 +108,7 @@ def test_the_doctor_says_this(
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     assert main(["doctor", "model"]) == 2
     assert main(["doctor", "none"]) == 2
-    assert [line for line in capsys.readouterr().err.splitlines() if not line.startswith("more: ")] == [
+    assert capsys.readouterr().err.splitlines() == [
         "warmstart: model/weights.safetensors does not hold what was saved: head.score.weight has changed; copy it again",
         "warmstart: there is no bundle at none: a folder with bundle.json was expected",
     ]

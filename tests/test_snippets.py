@@ -41,7 +41,7 @@ FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 PAGES = {file.relative_to(ROOT).as_posix(): file.read_text() for file in FILES}
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
 MAX_NOT_RUN = 6
-FREE = {"--json", "--config", "--print-config", "--preset", "--help", "--help-all", "--version", "--explain", "--print-completion"}
+FREE = {"--json", "--config", "--print-config", "--preset", "--help", "--help-all", "--version"}
 """flags that the command line itself takes"""
 TORCHRUN = {
     "--standalone", "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",
@@ -192,7 +192,7 @@ def test_every_flag_that_a_document_names_exists() -> None:
     """Outside of the command lines too, where it is marked as code."""
     flags = [flag for command in COMMANDS.values() for flag in all_flags(command.load()[0])]
     known = FREE | TORCHRUN | {flag.name for flag in flags}
-    known |= {re.sub(r"(--|\.)(?=[^.]+$)", r"\1no-", flag.name) for flag in flags if flag.switch}
+    known |= {re.sub(r"(--|\.)(?=[^.]+$)", r"\1no-", flag.name) for flag in flags if flag.values == "yes or no"}
     for page, text in PAGES.items():
         gone = r"\n### Removed\n.*?(?=\n##)|\n## 0\..*"  # a changelog names what is no longer there
         prose = re.sub(rf"```.*?```|{gone}", "", text, flags=re.DOTALL)

@@ -13,22 +13,20 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
-from warmstart.explained import EXPLAIN, explained
 from warmstart.json_output import JSON_FLAG, check_has_result, error_document, result_document, suggestions_document
 from warmstart.next_steps import next_steps
 from warmstart.system.cores import choose_waiting
 from warmstart.system.processes import isolated_children, wanted_processes
 from warmstart.system.stopping import Terminated, termination_raises
-from warmstart.system.trouble import explain_trouble, more_of, on_one_line
+from warmstart.system.trouble import explain_trouble, on_one_line
 from warmstart.version import __version__
 
-PRINT_COMPLETION, PRINT_CONFIG = "--print-completion", "--print-config"
+PRINT_CONFIG = "--print-config"
 
 if TYPE_CHECKING:
     from warmstart.training.distributed import World
@@ -63,14 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except BaseException as error:
         code, sentence = _ended_by(error, words, settings)
-        more = more_of(error)
         if as_json:
             _print_error(words, error, sentence, code)
         if world is not None and not isinstance(error, SystemExit):
             world.leave(error, code, sentence, _complain)
         if sentence is None:
             raise
-        _complain(sentence, more)
+        _complain(sentence)
         return code
 
 
@@ -94,37 +91,14 @@ def _tell(words: list[str]) -> int | None:
 
 
 def _told(words: list[str]) -> str | None:
-    """What is printed if no command is to run."""
+    """Output of options that need no command; else None."""
     if not words:
         return suggestions(Path.cwd())
     if words == [JSON_FLAG]:
         return suggestions_document(next_steps(Path.cwd())).rstrip("\n")
     if words[0] in ("-h", "--help"):
         return overview()
-    if words[0] == PRINT_COMPLETION:
-        return print_completion(words[1:])
-    if words[0] == EXPLAIN:
-        return explained(words[1:])
     return f"warmstart {__version__}" if words[0] == "--version" else None
-
-
-def print_completion(words: Sequence[str]) -> str:
-    """The script by which a shell completes commands, flags and values. Raises ``ConfigError`` without the name of a shell."""
-    from warmstart.backbone.config import PRESETS
-    from warmstart.completion import SHELLS, Completed, completion_script
-    from warmstart.flags import Flag, all_flags
-    from warmstart.objectives.registry import OBJECTIVES
-
-    if len(words) != 1:
-        raise ConfigError(f"{PRINT_COMPLETION} takes the name of one shell: {', '.join(SHELLS)}")
-    known = {"--objective": tuple(OBJECTIVES)}
-    preset = Flag("--preset", "text", "", "shape of the backbone", advanced=False, choices=tuple(PRESETS))
-    found = []
-    for name, command in COMMANDS.items():
-        settings, _ = command.load()
-        flags = [replace(flag, choices=known.get(flag.name, flag.choices)) for flag in all_flags(settings)]
-        found.append(Completed(name, command.help, (*flags, *([preset] if "backbone" in settings.model_fields else []))))
-    return completion_script(words[0], found).rstrip("\n")
 
 
 def _print_error(words: list[str], error: BaseException, sentence: str | None, code: int) -> None:
@@ -217,7 +191,7 @@ def overview() -> str:
             *rows,
             "",
             "`warmstart COMMAND --help` explains the basic flags, --help-all all; --config FILE reads settings from YAML,",
-            "and --json prints the result of any command as one JSON document. `warmstart --explain NAME` explains an error.",
+            "and --json prints the result of any command as one JSON document.",
         ]
     )
 
@@ -327,9 +301,9 @@ def _take(words: list[str], flag: str) -> tuple[list[str], str | None]:
     return words, None
 
 
-def _complain(message: str, more: str | None = None) -> None:
-    """Print an error on one line, and below it the command that says ``more``."""
-    print("\n".join([f"warmstart: {on_one_line(message)}", *([f"more: {more}"] if more else [])]), file=sys.stderr)  # noqa: T201
+def _complain(message: str) -> None:
+    """Print an error on one line."""
+    print(f"warmstart: {on_one_line(message)}", file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

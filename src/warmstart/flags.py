@@ -17,7 +17,6 @@ from tyro.conf import Positional, Suppress, arg
 
 from warmstart.config import ADVANCED, IN_FILE, Config, what_must_hold
 from warmstart.errors import ConfigError
-from warmstart.registry import Choices, Registry
 
 
 def count_flags(settings: type[Config]) -> dict[str, int]:
@@ -60,25 +59,11 @@ class Flag:
     name: str
     """``--batch``, or ``TASK`` for an argument without a flag"""
     values: str
-    """what it takes: ``number``, ``a, b or c``"""
+    """accepted values: ``number``, ``a, b or c``"""
     default: str
     """empty if it is required, or has none"""
     help: str
     advanced: bool
-    choices: tuple[str, ...] = ()
-    """the words that it takes, if they are known"""
-    many: bool = False
-    """whether it takes several values"""
-
-    @property
-    def switch(self) -> bool:
-        """Whether it takes no value."""
-        return self.values == "yes or no"
-
-    @property
-    def number(self) -> bool:
-        """Whether it takes numbers only."""
-        return not self.choices and {"whole number", "number"} >= {*self.values.removesuffix(" …").split(", or ")} - {"left out"}
 
 
 def all_flags(settings: type[Config]) -> Iterator[Flag]:
@@ -160,8 +145,7 @@ class _Setting:
 
     def described(self, name: str) -> Flag:
         """As people write it."""
-        field, known = self.field, tuple(_choices(self.field.annotation, self.field.metadata))
-        return Flag(name, _values(field), _plain(self.default), field.description or "", self.advanced, known, _is_list(field))
+        return Flag(name, _values(self.field), _plain(self.default), self.field.description or "", self.advanced)
 
 
 def _settings(cls: type[Config], above: _Setting | None = None, prefix: str = "") -> Iterator[_Setting]:
@@ -198,21 +182,6 @@ def _given_name(field: FieldInfo, name: str) -> str:
     """What the command line calls a field: ``arg(name="for")`` or its own name."""
     names = [one.name for one in field.metadata if isinstance(getattr(one, "name", None), str)]
     return names[0] if names else name
-
-
-def _choices(one: Any, metadata: Sequence[Any] = ()) -> Iterator[str]:
-    """The words among which a field chooses: those of a ``Literal``, or of a registry that checks it or stands beside it."""
-    for part in metadata:
-        table = getattr(getattr(part, "func", None), "__self__", part)
-        if isinstance(table, Registry | Choices):
-            yield from table
-    if get_origin(one) is Literal:
-        yield from map(str, get_args(one))
-    elif get_origin(one) is Annotated:
-        yield from _choices(get_args(one)[0], get_args(one)[1:])
-    else:
-        for part in get_args(one):
-            yield from _choices(part)
 
 
 _NAMES = {"str": "text", "int": "whole number", "float": "number", "bool": "yes or no", "NoneType": "left out"}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.errors import ConfigError, WarmstartError
-from warmstart.system.trouble import more_of
 from warmstart.version import __version__
 
 JSON_FLAG = "--json"
@@ -35,7 +34,7 @@ def result_document(command: str, settings: Any, result: Any) -> str:
 
 def error_document(command: str, error: BaseException, message: str, exit_code: int) -> str:
     """The document of a command that has failed."""
-    told = {"kind": type(error).__name__, "message": message, "exit_code": exit_code, "more": more_of(error)}
+    told = {"kind": type(error).__name__, "message": message, "exit_code": exit_code}
     found = {"result": plain(error.result)} if isinstance(error, WarmstartError) and error.result is not None else {}
     return _document({"warmstart": __version__, "command": command, **found, "error": told})
 

@@ -10,10 +10,6 @@ from warmstart.errors import ConfigError, suggest
 Row = TypeVar("Row")
 
 
-class Choices(tuple[str, ...]):
-    """Beside the validator of a setting: words that it takes, for completion, if the validator is no registry's ``known``."""
-
-
 class Registry(Mapping[str, Row], Generic[Row]):
     """A read-only mapping from names to parts. A missing name is a ``ConfigError`` with a suggestion, for ``get`` too."""
 

@@ -136,7 +136,7 @@ COMMANDS = Registry(
             "read a pretrained model (GPT-2, BERT, Llama, GGUF ...); --list names some",
         ),
         "export": Command("commands.export", "ExportConfig", "export_model", "write a model for transformers, PEFT or ONNX"),
-        "runs": Command("commands.runs.command", "RunsConfig", "list_runs", "list, compare, follow and clean runs"),
+        "runs": Command("commands.runs.command", "RunsConfig", "list_runs", "list the runs of a folder, or follow one"),
         "recipe": Command(
             "commands.recipe", "RecipeConfig", "recipe", "run the steps of a recipe, one after another", goes_on=True
         ),

@@ -12,8 +12,7 @@ from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, Ta
 from warmstart.data.budget import SelectionName, selection_or_default
 from warmstart.experiment.backends import PROCESSES, known_backend
 from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
-from warmstart.finetuning.schemes.registry import SCHEMES, known_scheme
-from warmstart.registry import Choices
+from warmstart.finetuning.schemes.registry import known_scheme
 from warmstart.system.console import console
 
 
@@ -34,7 +33,7 @@ SEEDS, CHEAP_SEEDS = 5, 10
 """of a race that names no number: if a backbone is fine-tuned, and if none is, where twice the seeds cost seconds"""
 FEW_LABELS = 300
 """with fewer, a choice of learning rate and length gains less than it costs (results/other.md)"""
-SchemeName = Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)]
+SchemeName = Annotated[str, AfterValidator(known_scheme)]
 LearningRate = Annotated[float, Field(gt=0)]
 
 

@@ -9,16 +9,15 @@ from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput
 from warmstart.finetuning.schemes.options import SchemeOptions
-from warmstart.finetuning.schemes.registry import SCHEMES, known_scheme
+from warmstart.finetuning.schemes.registry import known_scheme
 from warmstart.heads.settings import HeadActivation, PoolingName, WindowSettings
-from warmstart.registry import Choices
 from warmstart.training.config import TrainConfig
 
 
 class FineTuneConfig(WindowSettings):
     """How a model is fine-tuned on labelled texts."""
 
-    scheme: Annotated[str, AfterValidator(known_scheme), Choices(SCHEMES)] = "full"
+    scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
     """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss, contrast, dapt; a+b
     combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()

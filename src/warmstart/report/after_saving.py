@@ -18,4 +18,7 @@ def model_is_saved(folder: Path) -> Iterator[None]:
         raise  # a fault of ours, which shows its traceback
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ReportError(f"the model is complete in {folder}, but its report cannot be written: {reason[:300]}") from error
+        raise ReportError(
+            f"the model is complete in {folder} and can be used, but its report cannot be written: {reason[:300]}; "
+            "once that is mended, the same command writes the report"
+        ) from error

@@ -23,7 +23,6 @@ from warmstart.report.categories import number_categories
 from warmstart.report.charts import Chart
 from warmstart.report.drawing import NO_PICTURES, DrawingError, javascript_bundle, svg
 from warmstart.report.headline import paragraphs_once
-from warmstart.report.study_links import insert_links, read_links
 from warmstart.report.templates import page_template, verdict_html
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.runs.record import end_record
@@ -174,19 +173,12 @@ def write_report(report: Report, folder: Path) -> Path:
     with atomic_folder(folder / "figures") as figures:
         for name, picture in drawn.light.items():
             (figures / f"{name}.svg").write_text(picture, encoding="utf-8")
-    html = insert_links(render(report, drawn), read_links(folder))
-    atomic_write(page, html.encode(errors="replace"))  # a command line may hold bytes that are not text
+    atomic_write(page, render(report, drawn).encode(errors="replace"))  # a command line may hold bytes that are not text
     (folder / VERDICT_FILE).unlink(missing_ok=True)  # that of an earlier run
     if report.verdict:
         write_verdict(report.verdict, folder)
     end_record(folder, report.sentence)
     return page
-
-
-def write_page(report: Report, file: Path) -> Path:
-    """Write the page alone, wherever it is wanted; its figures are in it. Returns its path."""
-    atomic_write(file, render(report, _drawn(report)).encode(errors="replace"))
-    return file
 
 
 def _drawn(report: Report) -> Drawn:

@@ -161,11 +161,6 @@ def sweep(folder: Path, name: str | None = None) -> None:
                 _remove(leftover)
 
 
-def leftovers(folder: Path) -> list[Path]:
-    """What ``sweep`` would remove of a folder."""
-    return [leftover for leftover, target in _abandoned(folder) if target is None or target.exists()]
-
-
 def _abandoned(folder: Path, name: str | None = None) -> Iterator[tuple[Path, Path | None]]:
     """What killed processes left; with the folder that it belongs to, if it was there before the write."""
     for place, folders, files in os.walk(folder):

@@ -4,51 +4,22 @@ from __future__ import annotations
 
 import errno
 
-from warmstart.errors import WarmstartError
-
 COMMANDING = frozenset({*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)})
 """characters that command a terminal, or turn the direction of what follows: file names, labels and texts may hold them"""
 _ESCAPES = {code: chr(code).encode("unicode_escape").decode() for code in COMMANDING}
 _CURES = {
     errno.EMFILE: "raise the limit of this shell with `ulimit -n 4096`, or close other programs",
     errno.ENFILE: "close other programs: the system has no more file handles",
-    errno.ENOSPC: "free some space",
+    errno.ENOSPC: "free some space, or set TMPDIR to a folder on another disk; the same command then goes on",
     errno.ENOMEM: "close other programs, or compute on a machine with more memory",
     errno.ELOOP: "remove the symbolic link that leads to itself",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
 """what to do about an error of the system, by its number"""
-_MEMORY = "close other programs, or choose a smaller --batch, --max-length or model; `warmstart cost` estimates what a model needs"
-
-
-_ENTRIES = {
-    errno.EMFILE: "too-many-open-files",
-    errno.ENFILE: "too-many-open-files",
-    errno.ENOSPC: "no-space-left",
-    errno.ENOMEM: "not-enough-memory",
-    errno.ELOOP: "symbolic-link-loop",
-    errno.ENAMETOOLONG: "name-too-long",
-}
-
-
-def more_of(error: BaseException) -> str | None:
-    """The command that says more of an error that a sentence explains; None for a fault of ours."""
-    entry = _entry_of(error)
-    return f"warmstart --explain {entry}" if entry else None
-
-
-def _entry_of(error: BaseException) -> str | None:
-    """What ``warmstart --explain`` calls it; None for a fault of ours."""
-    if isinstance(error, WarmstartError):
-        return type(error).__name__
-    if explain_trouble(error) is None:
-        return None
-    if is_memory(error):
-        return "not-enough-memory"
-    if isinstance(error, OSError):
-        return _ENTRIES.get(error.errno or 0, "other-errors-of-the-system")
-    kinds = {ValueError: "nul-character-in-a-path", RecursionError: "nested-too-deeply", RuntimeError: "symbolic-link-loop"}
-    return next((name for kind, name in kinds.items() if type(error) is kind), "a-library-failed")
+_MEMORY = (
+    "close other programs, or choose a smaller --batch with a larger --accumulate, a smaller --max-length or a smaller model; "
+    "`warmstart cost` estimates what a model needs"
+)
 
 
 def explain_trouble(error: BaseException) -> str | None:
@@ -66,7 +37,8 @@ def explain_trouble(error: BaseException) -> str | None:
     if isinstance(error, RecursionError):
         return "a file that was read is nested too deeply; check that it is what the command expects"
     if type(error).__name__ == "PanicException":  # of any library in Rust; it is no Exception, and belongs to no module
-        return f"a library failed on this input ({reason[:200]}); check the files that were given, the last one read first"
+        advice = "check the files that were given, the last one read first: cut it in halves to find the row, and correct that"
+        return f"a library failed on this input ({reason[:200]}); {advice}"
     return None
 
 

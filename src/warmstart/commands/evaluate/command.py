@@ -15,7 +15,7 @@ from tyro.conf import Positional
 
 from warmstart.commands.evaluate.page import pairs_section
 from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result
-from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput, ThreadsConfig
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
@@ -31,7 +31,7 @@ from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.report.result import StudyResult
-from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.report.study import finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import attention_step
 from warmstart.stack.stack import Stack
@@ -57,7 +57,7 @@ from warmstart.training.held_out import held_out_metrics
 PAIRS_FOLDER, AGAINST_FOLDER = "runs/pairs", "runs/against"
 
 
-class EvaluateConfig(LinkedConfig):
+class EvaluateConfig(ThreadsConfig):
     """Score an adapted model on a task's test split, or a language model on a text or on minimal pairs."""
 
     model: Positional[FileInput[str]]
@@ -112,7 +112,7 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     notes = [f"{name}: {said}" for name, model in zip(names, (one, other), strict=True) for said in _model_knows(model, task)]
     notes += [left_out] if left_out else []
     result = against_result(task.name, found, [*notes, *read_ledger(task).findings])
-    return finish_study(result, [], config, folder, models=[config.model, against])
+    return finish_study(result, [], config, folder)
 
 
 def _names(one: str, other: str) -> tuple[str, str]:
@@ -156,7 +156,7 @@ def _judge(config: EvaluateConfig, path: str) -> StudyResult:
     accuracy, low, high = (result.figures[name] for name in ("accuracy", "low", "high"))
     tiles = [("accuracy", percent(accuracy)), ("95% interval", percent_range(low, high))]
     step = attention_step(config.model, [pair.good for pair in pairs])
-    return finish_study(replace(result, next_step=step), [pairs_section(measured)], config, folder, models=models, tiles=tiles)
+    return finish_study(replace(result, next_step=step), [pairs_section(measured)], config, folder, tiles=tiles)
 
 
 def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigures:

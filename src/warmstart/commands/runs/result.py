@@ -1,16 +1,14 @@
-"""The runs of a folder as a table, two or more side by side, and what of them can be removed."""
+"""The runs of a folder as a table, and what one that is followed prints."""
 
 from __future__ import annotations
 
 import datetime
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from warmstart.config import setting_paths
 from warmstart.notebook import Shown
 from warmstart.runs.state import RunState
 from warmstart.stats.formatting import file_size, percent, time_span
@@ -99,119 +97,6 @@ def moment(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else ""
 
 
-@dataclass(frozen=True)
-class RunsComparison(Shown, view="commands.runs.page:runs_comparison_view"):
-    """Two or more runs side by side."""
-
-    runs: tuple[RunState, ...]
-
-    @property
-    def header(self) -> tuple[str, ...]:
-        """Names the columns of both tables."""
-        return ("", *(run.name for run in self.runs))
-
-    def settings_table(self) -> list[tuple[str, ...]]:
-        """The settings that differ, one row each; one that a run does not have is empty."""
-        flat = [dict(setting_paths(run.settings or {})) for run in self.runs]
-        names = dict.fromkeys(name for values in flat for name in values)
-        rows = [(name, *(_shown(values, name) for values in flat)) for name in names]
-        return [("command", *(run.command for run in self.runs))] * self._other_commands + [
-            row for row in rows if len({*row[1:]}) > 1
-        ]
-
-    @property
-    def _other_commands(self) -> bool:
-        return len({run.command for run in self.runs}) > 1
-
-    def results_table(self) -> list[tuple[str, ...]]:
-        """What the runs came to, one row for each figure."""
-        rows = [
-            ("state", *map(state_cell, self.runs)),
-            ("done", *map(done_cell, self.runs)),
-            ("score", *(figure_cell(run) if run.score else "" for run in self.runs)),
-            ("last loss", *(f"{run.loss:.4f}" if run.loss is not None else "" for run in self.runs)),
-            *self._held_out(),
-            ("time", *(time_span(run.seconds) if run.seconds is not None else "" for run in self.runs)),
-            ("size", *(file_size(run.size) for run in self.runs)),
-        ]
-        return [row for row in rows if any(row[1:])]
-
-    def _held_out(self) -> Iterator[tuple[str, ...]]:
-        """The figures of the last evaluation of each run."""
-        evaluations = [[one for row in run.log if isinstance(one := row.get("held_out"), dict)] for run in self.runs]
-        last: list[dict[str, Any]] = [found[-1] if found else {} for found in evaluations]
-        for name in dict.fromkeys(name for values in last for name in values):
-            cells = (values.get(name) for values in last)
-            yield (
-                f"held out, {name.replace('_', ' ')}",
-                *(f"{cell:.5g}" if isinstance(cell, int | float) else "" for cell in cells),
-            )
-
-    @property
-    def findings(self) -> list[str]:
-        """How many settings differ."""
-        count = len(self.settings_table())
-        names = " and ".join(run.name for run in self.runs)
-        return [f"{names} differ in {count} setting{'s' * (count != 1)}." if count else f"{names} have the same settings."]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Both tables and the runs as plain values, fit for JSON."""
-        names = [run.name for run in self.runs]
-        tables = {"settings": self.settings_table(), "results": self.results_table()}
-        rows = {key: {row[0]: dict(zip(names, row[1:], strict=True)) for row in table} for key, table in tables.items()}
-        return {**rows, "runs": [run.to_dict() for run in self.runs]}
-
-
-def _shown(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name)
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-class Removable(NamedTuple):
-    """A file or folder that no run needs any more."""
-
-    path: Path
-    why: str
-    size: int
-    run: RunState | None
-    """the run that it belongs to"""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values, fit for JSON."""
-        return {"path": str(self.path), "why": self.why, "size": self.size}
-
-
-@dataclass(frozen=True)
-class CleaningResult(Shown, view="commands.runs.page:cleaning_view"):
-    """What could be removed, or was."""
-
-    items: tuple[Removable, ...]
-    kept: tuple[str, ...] = ()
-    """sentences: what was not removed, and why"""
-    removed: bool = False
-
-    HEADER: ClassVar = ("path", "what it is", "size")
-    """names the columns of ``table``"""
-
-    def table(self) -> list[tuple[str, str, str]]:
-        """One row for each file or folder, under ``HEADER``."""
-        return [(str(item.path), item.why, file_size(item.size)) for item in self.items]
-
-    @property
-    def findings(self) -> list[str]:
-        """How much it is, and how to remove it."""
-        size = file_size(sum(item.size for item in self.items))
-        if not self.items:
-            return ["There is nothing to remove.", *self.kept]
-        if self.removed:
-            return [f"Removed {size}.", *self.kept]
-        return [f"{size} could be removed; nothing was. The same command with --yes removes it."]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values, fit for JSON."""
-        return {"items": [item.to_dict() for item in self.items], "removed": self.removed, "kept": list(self.kept)}
-
-
 def trial_line(values: Mapping[str, Any], number: int, planned: int | None) -> str:
     """A finished trial of a sweep, from the values in its file."""
     of = f" of {planned}" if planned else ""
@@ -250,8 +135,3 @@ def end_of_run(run: RunState) -> str:
         "damaged": f"{run.name} is damaged: {', '.join(run.damage[:3])}.",
     }
     return told.get(run.state, f"{run.name} is no run.")
-
-
-def names_of(runs: Sequence[RunState]) -> list[str]:
-    """What the runs are called, for a message."""
-    return [run.name for run in runs if run.state != "foreign"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput, ThreadsConfig
 from warmstart.data.scorings import ScoringRun
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -16,7 +16,7 @@ from warmstart.errors import ModelError
 from warmstart.interop.load import load_model
 from warmstart.model.files import model_digest
 from warmstart.report.result import StudyResult
-from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.report.study import finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import attention_step
 from warmstart.stats.formatting import model_name
@@ -34,7 +34,7 @@ from warmstart.studies.ablate.result import ablation_result
 from warmstart.system.console import console
 
 
-class StudyAblateConfig(LinkedConfig):
+class StudyAblateConfig(ThreadsConfig):
     """Ablate every head, attention, feed-forward layer and block in turn, and measure how much worse the model gets."""
 
     model: Positional[FileInput[str]]
@@ -80,4 +80,4 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     sections = ablation_sections(result, config.ablation)
     texts = metric.task.test.texts if metric.task else documents_of([Source(path=path) for path in config.text])
     tiles, step = ablation_tiles(result), attention_step(config.model, texts)
-    return finish_study(replace(result, next_step=step), sections, config, folder, models=[config.model], tiles=tiles)
+    return finish_study(replace(result, next_step=step), sections, config, folder, tiles=tiles)

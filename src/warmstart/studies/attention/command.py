@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput
+from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.read import given_file
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
@@ -20,7 +20,7 @@ from warmstart.inspection.tokens import sample_passages
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
-from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.report.study import finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import NextStep, own_text, study_step
 from warmstart.stats.formatting import model_name
@@ -30,7 +30,7 @@ from warmstart.studies.attention.result import attention_result
 from warmstart.system.storage import atomic_write
 
 
-class StudyAttentionConfig(LinkedConfig):
+class StudyAttentionConfig(ThreadsConfig):
     """Draw the attention of each head over a text, and compare all heads with uniform attention over a corpus."""
 
     model: Positional[FileInput[str]]
@@ -70,7 +70,7 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
     ]
     sections = [one_text_section(measured), all_heads_section(measured.tests)]
     step = _next_step(bundle, config)
-    return finish_study(replace(result, next_step=step), sections, config, folder, models=[config.model], tiles=tiles)
+    return finish_study(replace(result, next_step=step), sections, config, folder, tiles=tiles)
 
 
 def _next_step(bundle: Bundle, config: StudyAttentionConfig) -> NextStep | None:

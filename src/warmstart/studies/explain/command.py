@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile
+from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
 from warmstart.data.read import given_file
 from warmstart.data.source import Source, TableFlags
 from warmstart.data.token_store import documents_of
@@ -15,7 +15,7 @@ from warmstart.errors import ConfigError
 from warmstart.inspection.explanations import Removal, check_explainable, explain_text, explain_texts, prepare_text
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
-from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.report.study import finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import attention_step
 from warmstart.seeding import rng
@@ -25,7 +25,7 @@ from warmstart.studies.explain.result import explain_result
 from warmstart.system.console import console
 
 
-class StudyExplainConfig(LinkedConfig, TableFlags):
+class StudyExplainConfig(ThreadsConfig, TableFlags):
     """Measure how much each word contributes to a prediction, and test whether the explanation is faithful."""
 
     model: Positional[FileInput[str]]
@@ -69,7 +69,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
     gaps = explain_texts(bundle, texts, config.random_orders, config.seed, config.removal) if texts else {}
     result = explain_result(model_name(config.model), explanation, gaps, len(texts), config.seed)
     step = attention_step(config.model, [config.text] if config.text else texts)
-    return finish_study(replace(result, next_step=step), explain_sections(result), config, folder, models=[config.model])
+    return finish_study(replace(result, next_step=step), explain_sections(result), config, folder)
 
 
 def _texts(config: StudyExplainConfig) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput
+from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.conllu import is_conllu, read_conllu
 from warmstart.data.encode import Encoded, encode
 from warmstart.data.source import Source
@@ -18,7 +18,7 @@ from warmstart.inspection.tokens import sample_passages
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
-from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.report.study import finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import study_step
 from warmstart.stats.formatting import model_name
@@ -38,7 +38,7 @@ _MIN_PASSAGES = 8
 """below this there are no intervals worth reporting"""
 
 
-class StudyNeuronsConfig(LinkedConfig):
+class StudyNeuronsConfig(ThreadsConfig):
     """Correlate every neuron with properties of each token, and show where the best of them are most active."""
 
     model: Positional[FileInput[str]]
@@ -78,7 +78,7 @@ def study_neurons(config: StudyNeuronsConfig) -> StudyResult:
     if isinstance(bundle.model.head, LMHead) and not any(map(is_conllu, config.text)):
         step = study_step("ablate", "How much the model needs each part", config.model, "--text", *config.text)
     tiles = neurons_tiles(result)
-    return finish_study(replace(result, next_step=step), sections, config, folder, models=[config.model], tiles=tiles)
+    return finish_study(replace(result, next_step=step), sections, config, folder, tiles=tiles)
 
 
 def _properties(bundle: Bundle, config: StudyNeuronsConfig) -> TokenProperties:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile
+from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
@@ -16,7 +16,7 @@ from warmstart.inspection.activations import layer_names
 from warmstart.inspection.probe_scores import MIX
 from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
-from warmstart.report.study import LinkedConfig, finish_study
+from warmstart.report.study import finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import attention_step
 from warmstart.stats.formatting import model_name, percent
@@ -26,7 +26,7 @@ from warmstart.studies.probe.result import probe_result
 from warmstart.system.console import console
 
 
-class StudyProbeConfig(LinkedConfig):
+class StudyProbeConfig(ThreadsConfig):
     """Probe every layer for what it encodes about sentences and words, by small classifiers with controls."""
 
     models: Positional[FileInput[tuple[str, ...]]]
@@ -70,7 +70,7 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
     tiles = [(name, percent(accuracy)) for name, accuracy in result.figures.items()]
     sections = [layers_section(probes, layers), compression_section(probes, layers), all_scores_section(probes)]
     step = attention_step(config.models[0], [" ".join(words) for words in tasks[0].test.texts])
-    return finish_study(replace(result, next_step=step), sections, config, folder, models=config.models, tiles=tiles)
+    return finish_study(replace(result, next_step=step), sections, config, folder, tiles=tiles)
 
 
 def distinct_names(paths: tuple[str, ...]) -> list[str]:
