@@ -26,7 +26,7 @@ from benchmarks.harness import Step, show, table, time_in_turn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.commands.settings import PretrainConfig
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, documents_of, prepare_store

@@ -33,7 +33,8 @@ from benchmarks.table import paragraph
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.tokenize import TokenizeConfig, tokenize
+from warmstart.commands.settings import TokenizeConfig
+from warmstart.commands.tokenize import tokenize
 from warmstart.corpora.index import TOKENIZER, ShardEntry, ShardIndex
 from warmstart.corpora.open import ShardsToRead
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches

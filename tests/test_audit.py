@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.refusals import refused
-from warmstart.commands.audit import AuditConfig, audit_task
+from warmstart.commands.audit import audit_task
+from warmstart.commands.settings import AuditConfig
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.encode import encode
 from warmstart.data.task import Split, Task

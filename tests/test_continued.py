@@ -30,7 +30,7 @@ from warmstart.finetuning import continued
 from warmstart.finetuning.config import OwnBackboneConfig
 from warmstart.finetuning.continued import continue_pretraining, decide
 from warmstart.finetuning.domain import pretrain_on_own_text
-from warmstart.finetuning.schemes.options import SchemeOptions
+from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save

@@ -17,8 +17,8 @@ import warmstart as ws
 from helpers.foreign import BERT, folder_of, transformers
 from helpers.refusals import mutated, refused
 from warmstart.cli import main
-from warmstart.commands.audit import AuditConfig
-from warmstart.commands.import_.command import ImportConfig, import_model
+from warmstart.commands.import_.command import import_model
+from warmstart.commands.settings import AuditConfig, ImportConfig
 from warmstart.data.encode import encode
 from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartError
 from warmstart.estimators.texts import as_bundle

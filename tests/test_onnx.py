@@ -22,7 +22,8 @@ from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import fitted_baseline, run_baseline
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
-from warmstart.commands.export import ExportConfig, compare_forms, export_model, export_onnx
+from warmstart.commands.export import compare_forms, export_model, export_onnx
+from warmstart.commands.settings import ExportConfig
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.scorings import ScoringRun

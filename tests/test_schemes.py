@@ -25,8 +25,7 @@ from warmstart.finetuning.finetune import fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.scheme import Scheme, apply_scheme
-from warmstart.finetuning.schemes.options import SchemeOptions
-from warmstart.finetuning.schemes.registry import SCHEMES, make_scheme
+from warmstart.finetuning.schemes.registry import SCHEMES, SchemeOptions, make_scheme
 from warmstart.finetuning.schemes.weights import all_parameters
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle

@@ -18,7 +18,8 @@ from helpers.refusals import refused
 from helpers.workers import killed_at_piece_2
 from warmstart.cli import main
 from warmstart.commands import tokenize as tokenize_module
-from warmstart.commands.tokenize import TokenizeConfig, tokenize
+from warmstart.commands.settings import TokenizeConfig
+from warmstart.commands.tokenize import tokenize
 from warmstart.corpora import order as order_module
 from warmstart.corpora import pieces as pieces_module
 from warmstart.corpora import write as write_module

@@ -26,6 +26,8 @@ ROOT = Path(warmstart.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 PARTS = {"commands": {"command", "result", "page"}, "studies": {"command", "measure", "result", "page"}}
 """the files that the folder of a command or a study may hold"""
+OTHER = {"__init__.py", "__pycache__", "settings.py"}
+"""what else lies beside them"""
 TOP = {"commands", "studies", "estimators", "serve", "cli"}
 """what no library package imports"""
 LONGEST_FILE, LONGEST_FUNCTION, PARAMETERS = 500, 60, 6
@@ -85,16 +87,16 @@ def existing(name: tuple[str, ...]) -> tuple[str, ...]:
 
 def command_of(module: tuple[str, ...]) -> str | None:
     """The command that a module belongs to: ``studies.probe.page`` -> "study probe"."""
-    if len(module) < 2 or module[0] not in PARTS:
+    if len(module) < 2 or module[0] not in PARTS or module[1] == "settings":
         return None
     name = module[1].rstrip("_").replace("_", "-")
     return f"study {name}" if module[0] == "studies" else name
 
 
 def test_folders_and_files_are_the_table_of_commands() -> None:
-    """Under ``commands`` and ``studies`` stands one file or folder per row of the table, and nothing else."""
+    """Under ``commands`` and ``studies`` stands one file or folder per row of the table, and nothing else but settings."""
     for package, parts in PARTS.items():
-        places = [place for place in (ROOT / package).iterdir() if place.name not in ("__init__.py", "__pycache__")]
+        places = [place for place in (ROOT / package).iterdir() if place.name not in OTHER]
         found = sorted(str(command_of((package, place.stem))) for place in places)
         assert found == sorted(name for name in COMMANDS if name.startswith("study ") == (package == "studies"))
         for place in filter(Path.is_dir, places):

@@ -53,7 +53,7 @@ def test_the_quickstart_and_studies_choose_their_threads() -> None:
     """Every one of them."""
     for name, command in COMMANDS.items():
         if name.startswith("study ") or name == "quickstart":
-            assert issubclass(command.load()[0], ThreadsConfig), name
+            assert issubclass(command.load_settings(), ThreadsConfig), name
 
 
 WAITS: list[tuple[list[float], dict[str, str], dict[str, str]]] = [

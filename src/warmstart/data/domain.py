@@ -25,8 +25,7 @@ from warmstart.data.budget import LabelBudget
 from warmstart.data.files import text_lines
 from warmstart.data.pool import NO_POOL, Pool, task_pool, texts_to_read
 from warmstart.data.relevance import KNOWN, LEFT_OUT, Relevances, passages_of, relevances
-from warmstart.data.settings import DomainConfig
-from warmstart.data.source import Source
+from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Task, plain_text
 from warmstart.data.text_key import text_key
 from warmstart.data.token_store import DocumentSplit, documents_of

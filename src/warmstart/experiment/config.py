@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput
+from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
 from warmstart.data.budget import SelectionName, selection_or_default
+from warmstart.data.source import LabelledTableFlags
 from warmstart.experiment.backends import PROCESSES, known_backend
 from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
 from warmstart.finetuning.schemes.registry import known_scheme
@@ -187,3 +188,56 @@ class RaceConfig(Config):
         if self.selection is None and labels is not None and labels < FEW_LABELS and not names_rates:
             return "none"
         return selection_or_default(self.selection, labels)
+
+
+Metric = Literal["accuracy", "macro_f1", "micro_f1", "subset"]
+
+
+FINE_TUNING = ("contrast",)
+"""the best way with few labels (results/performance.md)"""
+
+
+class FitConfig(LabelledTableFlags):
+    """Make the best model that your labels allow within minutes, and say how good it will be on new texts."""
+
+    data: Positional[TaskInput[str]]
+    """texts and labels: a table (csv, tsv, xlsx, parquet, ndjson), a folder with a folder of texts per label, or a manifest; rows
+    of a table without a label are texts to read"""
+    unlabelled: FileInput[tuple[str, ...]] = ()
+    """files of more texts without labels"""
+    test: FileInput[str | None] = None
+    """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
+    labels_file: FileInput[str | None] = None
+    """what labels mean in words, for methods that read their names: lines of a label, a tab and its description, a csv of these two
+    columns, or YAML (label: description); labels that only this file names count as labels without a text"""
+    metric: Metric | None = None
+    """what the best method is best in, and what is said of it: the share of texts on which it is right, or the mean over labels of
+    their F1, where a rare label counts as much as a frequent one; of several labels per text also micro_f1 (all labels together)
+    and subset (all labels right); default: accuracy, of several labels micro_f1, or what a manifest says"""
+    minutes: float = Field(3, gt=0)
+    """time for all of it, about"""
+    encoders: FileInput[tuple[str, ...]] = ()
+    """pretrained models whose vectors are used; default: the encoders that are installed, but no slow one"""
+    schemes: tuple[SchemeName, ...] = FINE_TUNING
+    """ways to fine-tune them (full, lora, …), each if it is expected to end in time"""
+    out: Effectless[str] = "runs/fit"
+    """folder of the run; the model is in its folder bundle"""
+    seed: Advanced[int] = Field(0, ge=0)
+    """draws the folds"""
+
+
+class QuickstartConfig(ThreadsConfig):
+    """See what transfer buys in three minutes, on text that every installation already has."""
+
+    out: Effectless[str] = "runs/quickstart"
+    """folder of the run; the model is in its folder bundle"""
+    tokens: int = Field(400_000, gt=0)
+    """budget of pretraining in tokens"""
+    labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(increasing)] = (120, 240, 480)
+    """numbers of labelled texts: the first makes the model, the others show what more would bring"""
+    minutes: float = Field(1.25, gt=0)
+    """time for comparing methods with these labels, about"""
+    seed: int = Field(0, ge=0)
+    """draws the texts, and the weights at first"""
+    packages: Advanced[tuple[str, ...] | None] = None
+    """packages whose documentation is read; default: the standard library and what warmstart depends on"""

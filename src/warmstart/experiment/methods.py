@@ -21,8 +21,7 @@ from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.domain import pretrain_on_own_text
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.runs import SCRATCH
-from warmstart.finetuning.schemes.options import DaptOptions
-from warmstart.finetuning.schemes.registry import make_scheme
+from warmstart.finetuning.schemes.registry import DaptOptions, make_scheme
 from warmstart.interop.encoders import find_model
 from warmstart.interop.load import load_model
 from warmstart.model.files import load_bundle, model_digest, save

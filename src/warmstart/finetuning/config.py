@@ -8,8 +8,8 @@ from pydantic import AfterValidator, Field
 from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput
-from warmstart.finetuning.schemes.options import SchemeOptions
-from warmstart.finetuning.schemes.registry import known_scheme
+from warmstart.finetuning.schemes.registry import SchemeOptions, known_scheme
+from warmstart.finetuning.strategies import STRATEGIES
 from warmstart.heads.settings import HeadActivation, PoolingName, WindowSettings
 from warmstart.training.config import TrainConfig
 
@@ -97,3 +97,15 @@ class OwnBackboneConfig(Config):
     """context length"""
     vocab_size: int = Field(8192, gt=0)
     """largest number of pieces in the vocabulary"""
+
+
+class ContinualConfig(TasksConfig):
+    """Learn tasks one after another on one backbone, and measure what is forgotten."""
+
+    out: Effectless[str] = "runs/continual"
+    """folder of the run"""
+    text: FileInput[str | None] = None
+    """text that was never trained on, to measure the pretrained language head's loss on after each task"""
+    strategies: Annotated[tuple[Annotated[str, AfterValidator(STRATEGIES.known)], ...], Field(min_length=1)] = tuple(STRATEGIES)
+    """how the tasks are learned; several are compared. In turn: none (nothing is done against forgetting); as references: joint
+    (all tasks at once), alone (each on a backbone of its own)"""

@@ -21,8 +21,7 @@ from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainSource,
 from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
-from warmstart.data.settings import DomainConfig
-from warmstart.data.source import Source
+from warmstart.data.source import DomainConfig, Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig

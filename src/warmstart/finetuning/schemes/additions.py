@@ -8,7 +8,7 @@ from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixC
 from warmstart.config import Config
 from warmstart.finetuning.losses import Contrast
 from warmstart.finetuning.scheme import Scheme
-from warmstart.finetuning.schemes.options import BottleneckOptions, ContrastOptions, DaptOptions, LanguageLossOptions, LoraOptions
+from warmstart.finetuning.schemes.registry import BottleneckOptions, ContrastOptions, DaptOptions, LanguageLossOptions, LoraOptions
 from warmstart.model.model import Model
 
 # Scalar mix: the head reads a learned weighted sum of all layers (Peters et al. 2018, equation 1).

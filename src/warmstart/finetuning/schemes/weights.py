@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from warmstart.config import Config
 from warmstart.finetuning.scheme import Scheme, Unfreezing, frozen_until
-from warmstart.finetuning.schemes.options import DiscriminativeOptions, LpFtOptions
+from warmstart.finetuning.schemes.registry import DiscriminativeOptions, LpFtOptions
 from warmstart.model.model import Model
 from warmstart.training.schedules import Schedule, constant
 
