@@ -162,7 +162,7 @@ def test_labels_seen_before_are_known(tokenizer: Tokenizer) -> None:
     def after(name: str) -> Bundle:
         return replace(language_bundle(tokenizer), history=(PretrainRecord(), RECORD_CASES[name]))
 
-    assert all(seen_labels(after(name), "topics") for name in ("adapt", "answers", "continual"))
-    assert seen_labels(after("continual"), "moods")
-    assert not seen_labels(after("continued_pretraining"), "topics")
-    assert not seen_labels(after("adapt"), "moods")
+    assert all(seen_labels(after(name).history, "topics") for name in ("adapt", "answers", "continual"))
+    assert seen_labels(after("continual").history, "moods")
+    assert not seen_labels(after("continued_pretraining").history, "topics")
+    assert not seen_labels(after("adapt").history, "moods")

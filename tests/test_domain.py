@@ -168,7 +168,7 @@ def test_labels_are_read_only_if_they_are_asked_for(manifest: Path, tmp_path: Pa
     changed = save_task(other, tmp_path / "changed")
     first, second = (run(tmp_path / name, "--for", path, "--steps", "3") for name, path in (("a", manifest), ("b", changed)))
     assert torch.equal(weights(first), weights(second))
-    assert not seen_labels(first, "cats")
+    assert not seen_labels(first.history, "cats")
     third, fourth = (
         run(tmp_path / name, "--for", path, "--steps", "3", "--labels", "10") for name, path in (("c", manifest), ("d", changed))
     )
@@ -176,7 +176,7 @@ def test_labels_are_read_only_if_they_are_asked_for(manifest: Path, tmp_path: Pa
     record = third.history[-1]
     assert isinstance(record, PretrainRecord)
     assert record.domain == DomainRecord(task="cats", texts=record.domain.texts, left_out=record.domain.left_out, labels=10)
-    assert seen_labels(third, "cats")
+    assert seen_labels(third.history, "cats")
     assert "The text was chosen for `cats`: " in card(third)
     assert "and the labels of 10 of them" in card(third)
 

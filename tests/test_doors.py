@@ -46,7 +46,7 @@ from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import to_huggingface
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
-from warmstart.report.page import Figure, Table
+from warmstart.report.parts import Figure, Table
 from warmstart.report.score_charts import class_scores_chart, confusions
 from warmstart.runs.made_of import input_hashes
 from warmstart.system import console

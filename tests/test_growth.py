@@ -38,7 +38,7 @@ STUDY = '''
 import polars as pl
 
 from warmstart.config import Config
-from warmstart.report.page import Section, Table
+from warmstart.report.parts import Section, Table
 from warmstart.report.result import StudyResult, Summary
 from warmstart.report.study import finish_study
 from warmstart.runs.run import Run

@@ -25,7 +25,8 @@ from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
 from warmstart.report.drawing import svg
 from warmstart.report.notebook import fragment
-from warmstart.report.page import Figure, Report, Section, Table, drawable, write_report
+from warmstart.report.page import drawable, write_report
+from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import class_scores_chart, comparison_chart, confusion_chart, label_counts_chart, tuning_chart
 from warmstart.report.study_charts import pairs_chart, probe_chart
 from warmstart.report.theme import BLUE, COLOURS, GREEN, SPARE, colours
@@ -207,7 +208,8 @@ LITTLE_MEMORY = """
 import resource, sys
 from pathlib import Path
 from warmstart.report.data_charts import text_lengths_chart
-from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.page import write_report
+from warmstart.report.parts import Figure, Report, Section, Table
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 figure = Figure("lengths", "The lengths.", text_lengths_chart([("train", 12, 40, 99)]))
 items = (figure, Table(("split", "texts"), [("train", "12")]))

@@ -17,7 +17,7 @@ from warmstart.commands.race.page import restarts_chart, write_race_page
 from warmstart.config import Config
 from warmstart.report import page, theme
 from warmstart.report.headline import HEADLINE_WORDS, headline, paragraphs_once
-from warmstart.report.page import Figure, Report, Section
+from warmstart.report.parts import Figure, Report, Section
 from warmstart.report.templates import COMMON_STYLE, icon
 from warmstart.report.theme import COLOURS, DARK, INK, QUIET, SPARE, WHITE, in_dark
 from warmstart.stats.formatting import merged_notes

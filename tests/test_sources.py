@@ -16,7 +16,8 @@ from warmstart.commands.continual import write_continual_page
 from warmstart.commands.race.page import curve_view
 from warmstart.config import Config
 from warmstart.experiment.curve import CurveResult
-from warmstart.report.page import Table, write_report
+from warmstart.report.page import write_report
+from warmstart.report.parts import Table
 
 
 def short_curve(seeds: int) -> CurveResult:

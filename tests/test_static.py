@@ -19,10 +19,10 @@ from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.interop.framing import with_prefix
 from warmstart.interop.load import load_model
 from warmstart.interop.static import PENALTY, fitted, static
-from warmstart.model.already_read import ReadRecord, already_read
+from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
-from warmstart.model.history import ImportRecord
+from warmstart.model.history import ImportRecord, ReadRecord
 from warmstart.model.inference import embed
 from warmstart.model.model import Model, fresh_head
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -16,7 +16,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate
 from pathlib import Path
+
+import benchmarks.house as house
 
 import warmstart
 from warmstart.commands import COMMANDS
@@ -24,12 +27,11 @@ from warmstart.report.result import StudyResult
 
 ROOT = Path(warmstart.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PARTS = {"commands": {"command", "result", "page"}, "studies": {"command", "measure", "result", "page"}}
 """the files that the folder of a command or a study may hold"""
 OTHER = {"__init__.py", "__pycache__", "settings.py"}
 """what else lies beside them"""
-TOP = {"commands", "studies", "estimators", "serve", "cli"}
-"""what no library package imports"""
 LONGEST_FILE, LONGEST_FUNCTION, PARAMETERS = 500, 60, 6
 SHAPED = ("backbone", "heads", "objectives", "inspection")
 """packages whose public functions state the shape of every tensor and array that they take"""
@@ -104,26 +106,42 @@ def test_folders_and_files_are_the_table_of_commands() -> None:
             assert {"command"} <= names <= parts, place
 
 
-def test_library_packages_import_no_command() -> None:
-    """Nor a study, an estimator or the command line; lazy imports and tables of module names included."""
-    library = [path for path in FILES if module_of(path)[0] not in TOP | {"__init__", "__main__"}]
-    wrong = [(path.relative_to(ROOT), name) for path in library for name in imports(path) if name and name[0] in TOP]
+def test_a_room_imports_only_rooms_above_it() -> None:
+    """In the order of the table of docs/explanation/architecture.md; lazily, by a table of names and for types too."""
+    order = [*house.rows()]
+    rooms = {name: room for room, names in house.FILES.items() for name in names.split()}
+
+    def place(module: tuple[str, ...]) -> int:
+        room = rooms.get(module[0], module[0])
+        return order.index(room if room in order else "cli")
+
+    lower = [(module_of(path), name) for path in FILES for name in imports(path) if name and place(name) > place(module_of(path))]
+    wrong = {(".".join(one), ".".join(other)) for one, other in lower}
     assert not wrong, wrong
 
 
-def test_packages_and_files_form_no_circle() -> None:
-    """Both are imported in one direction; between files, imports for types alone are left out, as they run nothing."""
-    packages, files = defaultdict[str, set[str]](set), dict[tuple[str, ...], set[tuple[str, ...]]]()
-    for path in FILES:
-        module = module_of(path)
-        if module[0] not in ("__init__", "__main__"):
-            packages[module[0]] |= {name[0] for name in imports(path) if name and name[0] != module[0]}
-            files[module] = {name for name in imports(path, running=True) if name} - {module}
-    for graph in (packages, files):
-        try:
-            TopologicalSorter(graph).prepare()  # type: ignore[type-var]
-        except CycleError as error:
-            raise AssertionError(f"a circle of imports: {error.args[1]}") from None
+def graph_of_files() -> dict[str, set[str]]:
+    """File -> the files that it imports, lazily and for types too, and the packages around them, but for its own."""
+    files = {path.relative_to(ROOT.parent): path for path in FILES}
+    files |= {path.relative_to(BENCHMARKS.parent): path for path in BENCHMARKS.glob("*.py")}
+    known = {".".join(place.with_suffix("").parts).removesuffix(".__init__"): path for place, path in files.items()}
+    graph = dict[str, set[str]]()
+    for module, path in known.items():
+        named = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Import | ast.ImportFrom)]
+        names = [f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in named for alias in node.names]
+        graph[module] = set()
+        for name in names:
+            around = [one for one in accumulate(name.split("."), "{}.{}".format) if one in known]
+            graph[module] |= {one for one in around if one == around[-1] or not f"{module}.".startswith(f"{one}.")}
+    return graph
+
+
+def test_files_form_no_circle() -> None:
+    """Each is imported in one direction, the benchmarks too; a package is its ``__init__.py``."""
+    try:
+        TopologicalSorter(graph_of_files()).prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle of imports: {' -> '.join(reversed(error.args[1]))}") from None
 
 
 def test_few_commands_import_another() -> None:

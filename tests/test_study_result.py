@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from warmstart.config import Config
-from warmstart.report.page import Section
+from warmstart.report.parts import Section
 from warmstart.report.result import StudyResult, Summary
 from warmstart.report.study import finish_study
 

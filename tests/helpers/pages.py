@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from warmstart.report.page import Report
+from warmstart.report.parts import Report
 
 
 def repeated(report: Report) -> list[str]:

@@ -18,7 +18,7 @@ from warmstart.finetuning.answering import AnswerPredictions
 from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH
 from warmstart.report import page
-from warmstart.report.page import Report
+from warmstart.report.parts import Report
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.differences import MethodScores

@@ -28,7 +28,8 @@ from warmstart.model.history import ContinualRecord, TaskRecord
 from warmstart.notebook import Shown
 from warmstart.report.after_saving import model_is_saved
 from warmstart.report.headline import headline
-from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.page import write_report
+from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import stages_chart
 from warmstart.report.sections import closing_sections, footer
 from warmstart.runs.run import Run, provenance

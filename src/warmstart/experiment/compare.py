@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,16 @@ import numpy as np
 
 from warmstart.baselines.simple import constant_score
 from warmstart.data.task import Task
-from warmstart.errors import ConfigError, DataError, ModelError, suggest
+from warmstart.errors import DataError, ModelError
 from warmstart.experiment.choice import TRANSFER
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.curve import CurveResult
-from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.ranking import Ranking
 from warmstart.experiment.recommendation import RECOMMENDED
-from warmstart.experiment.refit import Refit, refit
-from warmstart.experiment.store import read_predictions
+from warmstart.experiment.refit import FinishedTrials, named_method
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
-from warmstart.experiment.trial import Method, SweepRuns
+from warmstart.experiment.trial import SweepRuns
 from warmstart.finetuning.schemes.registry import SCHEMES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -99,47 +97,6 @@ def _is_scheme(name: str) -> bool:
     return {*name.split("+")} <= {*SCHEMES}
 
 
-@dataclass(frozen=True)
-class FinishedTrials:
-    """The trials behind a comparison, of which any method can be fitted again."""
-
-    sweep: Sweep
-    runs: Mapping[int, SweepRuns]
-    """by number of labels"""
-    labels: int
-    """the number of labels of the comparison"""
-
-    def fit(self, name: str, comparison: Comparison) -> Refit:
-        """Fit a method once more, with its first seed. Raises ``ModelError`` if it ignores the texts."""
-        recommended = name == RECOMMENDED
-        method = comparison.recommended.method if recommended else named_method(name, self.sweep.methods)
-        if method.name == MAJORITY_LABEL:
-            raise ModelError(
-                f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
-            )
-        drawn = recommended and comparison.ranking.drawn
-        return refit(method, self.runs[self.labels], self.sweep.context, comparison.draws.labels_of_choice if drawn else "")
-
-    def test_predictions(self, method: Method) -> np.ndarray | None:
-        """What a method predicts for the test texts in its first run; None if that is no numbers."""
-        found = read_predictions(self.runs[self.labels].of(method)[0], self.sweep.context)
-        return found.test if found else None
-
-
-def named_method(name: str, methods: Sequence[Method]) -> Method:
-    """The method of this name. Raises ``ConfigError`` if there is none."""
-    known = {method.name: method for method in reversed(methods)}
-    if name not in known:
-        raise ConfigError(f"--save {name}: no method of this race has this name; {suggest(name, (RECOMMENDED, *known))}")
-    return known[name]
-
-
-def check_save(save: str | None, methods: Sequence[Method]) -> None:
-    """Raise ``ConfigError`` for a ``--save`` that names no method of this race, before its first trial."""
-    if save not in (None, RECOMMENDED):
-        named_method(save, methods)
-
-
 def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
     """The settings of a race on one task, with the schemes that always run, and a selection that needs only texts that it has."""
     changes: dict[str, Any] = {"schemes": (*ALWAYS_RUN, *config.schemes)}
@@ -157,7 +114,8 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
     if given and not len(given.test):
         raise DataError("methods are compared on test texts, but the task has none; hold some out, or use ws.fit, which needs none")
     sweep = open_sweep(with_frozen(config, given), given)
-    check_save(sweep.config.save, sweep.methods)
+    if sweep.config.save not in (None, RECOMMENDED):
+        named_method(sweep.config.save, sweep.methods)  # an unknown name is refused before the first trial
     runs = dict[int, SweepRuns]()
     for labels in config.numbers_of_labels:
         if len(config.labels) > 1:

@@ -37,7 +37,7 @@ from warmstart.experiment.choice import (
     transfer_gain,
 )
 from warmstart.experiment.draws import Draws
-from warmstart.experiment.recommendation import ALONE_BY_CHANCE, Recommendation, seconds_with_pretraining
+from warmstart.experiment.recommendation import ALONE_BY_CHANCE, RECOMMENDED, Recommendation, seconds_with_pretraining
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, detection_limit
 from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.budget import SelectionName
     from warmstart.data.task import Task
-    from warmstart.experiment.compare import FinishedTrials
     from warmstart.experiment.curve import CurveResult
     from warmstart.experiment.ranking import RankedMethod, Ranking
+    from warmstart.experiment.refit import FinishedTrials, Refit
     from warmstart.model.bundle import Bundle
     from warmstart.stack.stack import Stack
 
@@ -114,14 +114,20 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         """One row per method, best mean score on the test texts first."""
         return self.tables["methods"]
 
-    def fit(self, method: str = "recommended") -> Bundle | Stack:
+    def fit(self, method: str = RECOMMENDED) -> Bundle | Stack:
         """A method as a model, fitted once more with the first seed: the recommended one, or the one of this name in the table.
 
         Raises ``ConfigError`` if no method has the name, ``ModelError`` if it cannot be fitted again.
         """
+        return self.refit(method).model
+
+    def refit(self, method: str = RECOMMENDED) -> Refit:
+        """The same, with the trial that it repeats, and how far its predictions are from those that were scored."""
         if self.trials is None:
             raise ModelError("a method is fitted again from its trials, but this comparison has none; compare again")
-        return self.trials.fit(method, self).model
+        if method != RECOMMENDED:
+            return self.trials.fit(method)
+        return self.trials.fit(self.recommended.method, self.draws.labels_of_choice if self.ranking.drawn else "")
 
     @cached_property
     def choice(self) -> Recommendation:

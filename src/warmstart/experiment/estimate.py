@@ -83,7 +83,7 @@ def cost_sentence(what: str, seconds: float, trained: int) -> str:
 
 
 @dataclass
-class SweepEstimate(Shown, view="report.notebook:estimate_view"):
+class SweepEstimate(Shown, view="commands.race.page:estimate_view"):
     """The expected cost of a sweep, refined as trials finish."""
 
     costs: Mapping[Place, RunCost]

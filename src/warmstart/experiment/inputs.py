@@ -125,7 +125,7 @@ def _prepare(
 
 def print_audit(found: Audit, backbones: Mapping[str, Bundle], task: str) -> Audit:
     """The audit of a task of this name, printed; also which backbones, by path, have read its texts or seen its labels before."""
-    seen = tuple(path for path, bundle in backbones.items() if seen_labels(bundle, task))
+    seen = tuple(path for path, bundle in backbones.items() if seen_labels(bundle.history, task))
     known = tuple(sentence for path, bundle in backbones.items() for sentence in already_read(bundle.history, path, task))
     found = replace(found, already_trained=seen, already_read=known)
     for finding in found.findings():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,11 +17,14 @@ import numpy as np
 import torch
 
 from warmstart.baselines.choice import fitted_baseline
-from warmstart.errors import ModelError, UncheckedWarning
+from warmstart.errors import ConfigError, ModelError, UncheckedWarning, suggest
+from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.execution import baseline_within, constant_of
 from warmstart.experiment.inputs import prepared, trial_budget
+from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.stack import trials_in
 from warmstart.experiment.store import SweepContext, TrialPredictions, read_predictions, trial_settings
+from warmstart.experiment.sweep import Sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
@@ -75,6 +79,39 @@ class Refit:
                 stacklevel=2,
             )
         return saved
+
+
+@dataclass(frozen=True)
+class FinishedTrials:
+    """The trials behind a comparison, of which any method can be fitted again."""
+
+    sweep: Sweep
+    runs: Mapping[int, SweepRuns]
+    """by number of labels"""
+    labels: int
+    """the number of labels of the comparison"""
+
+    def fit(self, method: Method | str, chosen: str = "") -> Refit:
+        """Fit a method, or the one of this name, as ``refit`` does. Raises ``ModelError`` if it ignores the texts."""
+        method = named_method(method, self.sweep.methods) if isinstance(method, str) else method
+        if method.name == MAJORITY_LABEL:
+            raise ModelError(
+                f"{method.name} ignores the texts, so no model of it is saved; label more texts, or name another method with --save"
+            )
+        return refit(method, self.runs[self.labels], self.sweep.context, chosen)
+
+    def test_predictions(self, method: Method) -> np.ndarray | None:
+        """What a method predicts for the test texts in its first run; None if that is no numbers."""
+        found = read_predictions(self.runs[self.labels].of(method)[0], self.sweep.context)
+        return found.test if found else None
+
+
+def named_method(name: str, methods: Sequence[Method]) -> Method:
+    """The method of this name. Raises ``ConfigError`` if there is none."""
+    known = {method.name: method for method in reversed(methods)}
+    if name not in known:
+        raise ConfigError(f"--save {name}: no method of this race has this name; {suggest(name, (RECOMMENDED, *known))}")
+    return known[name]
 
 
 def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = "") -> Refit:

@@ -9,9 +9,13 @@ from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput
 from warmstart.finetuning.schemes.registry import SchemeOptions, known_scheme
-from warmstart.finetuning.strategies import STRATEGIES
 from warmstart.heads.settings import HeadActivation, PoolingName, WindowSettings
+from warmstart.registry import Registry
+from warmstart.stats.forgetting import ALONE, IN_TURN, JOINT
 from warmstart.training.config import TrainConfig
+
+STRATEGY_NAMES = Registry("strategy", dict.fromkeys((IN_TURN, JOINT, ALONE)))
+"""the names of ``STRATEGIES``"""
 
 
 class FineTuneConfig(WindowSettings):
@@ -106,6 +110,8 @@ class ContinualConfig(TasksConfig):
     """folder of the run"""
     text: FileInput[str | None] = None
     """text that was never trained on, to measure the pretrained language head's loss on after each task"""
-    strategies: Annotated[tuple[Annotated[str, AfterValidator(STRATEGIES.known)], ...], Field(min_length=1)] = tuple(STRATEGIES)
+    strategies: Annotated[tuple[Annotated[str, AfterValidator(STRATEGY_NAMES.known)], ...], Field(min_length=1)] = tuple(
+        STRATEGY_NAMES
+    )
     """how the tasks are learned; several are compared. In turn: none (nothing is done against forgetting); as references: joint
     (all tasks at once), alone (each on a backbone of its own)"""

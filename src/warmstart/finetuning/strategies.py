@@ -7,18 +7,16 @@ usual upper bound; alone learns each on a backbone of its own. A new strategy is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from warmstart.errors import ConfigError
+from warmstart.finetuning.task_suite import TaskSuite
 from warmstart.registry import Registry
 from warmstart.seeding import derive, rng
 from warmstart.stats.forgetting import ALONE, IN_TURN, JOINT
-
-if TYPE_CHECKING:
-    from warmstart.finetuning.task_suite import TaskSuite
-    from warmstart.types import Batch
+from warmstart.types import Batch
 
 
 class Strategy:

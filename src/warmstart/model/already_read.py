@@ -8,29 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-from warmstart.config import Config
-
-if TYPE_CHECKING:
-    from warmstart.model.history import Record
-
-
-class ReadRecord(Config):
-    """What a pretrained model has read before it was imported, as far as is known."""
-
-    labelled: tuple[str, ...] = ()
-    """data sets whose texts it has read with their labels in words"""
-    texts: tuple[str, ...] = ()
-    """data sets whose texts it has read"""
-    source: str
-    """who says so"""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All data sets."""
-        return (*self.labelled, *self.texts)
-
+from warmstart.model.history import ReadRecord, Record
 
 FAMILIES_READ: Mapping[str, ReadRecord] = {
     "multilingual-e5": ReadRecord(

@@ -265,7 +265,7 @@ def _label_names(subject: Subject) -> float:
     names = subject.bundle.labels
     if not names:
         raise NotApplicable("it has no labels")
-    known = recorded_labels(subject.bundle) or _imported_labels(subject.bundle)
+    known = recorded_labels(subject.bundle.history) or _imported_labels(subject.bundle)
     moved = sum(one != other and one in known for one, other in zip(names, known, strict=True)) if len(known) == len(names) else 0
     return float(moved + len(names) - len(set(names)) + sum(not name for name in names))
 

@@ -20,14 +20,12 @@ from pydantic import Field
 from warmstart.config import Config
 from warmstart.data.task import texts_digest
 from warmstart.data.text_key import TextHashes, text_hashes_wanted
-from warmstart.model.already_read import ReadRecord
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.registry import Registry
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Finding
     from warmstart.data.task import Split, Task
-    from warmstart.model.bundle import Bundle
     from warmstart.stats.comparison import MethodTable
 
 
@@ -339,6 +337,22 @@ class AnswersRecord(LanguageRecord):
         return (self.task.name,)
 
 
+class ReadRecord(Config):
+    """What a pretrained model has read before it was imported, as far as is known."""
+
+    labelled: tuple[str, ...] = ()
+    """data sets whose texts it has read with their labels in words"""
+    texts: tuple[str, ...] = ()
+    """data sets whose texts it has read"""
+    source: str
+    """who says so"""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All data sets."""
+        return (*self.labelled, *self.texts)
+
+
 class ImportRecord(LanguageRecord):
     """``warmstart import`` of a model in the Hugging Face format."""
 
@@ -391,20 +405,20 @@ def read_record(values: Mapping[str, Any]) -> Record:
     return RECORDS[str(values.get("type"))].build(dict(values), "bundle.json, history")
 
 
-def seen_labels(bundle: Bundle, task: str) -> bool:
-    """Whether the bundle was trained on labels of a task of this name before."""
-    return any(task in record.label_tasks for record in bundle.history)
+def seen_labels(history: Iterable[Record], task: str) -> bool:
+    """Whether a model was trained on labels of a task of this name before."""
+    return any(task in record.label_tasks for record in history)
 
 
-def recorded_task_type(bundle: Bundle) -> str | None:
+def recorded_task_type(history: Iterable[Record]) -> str | None:
     """The type of the task that a model was last fine-tuned for; None if its history names none."""
-    tasks = recorded_tasks(bundle.history)
+    tasks = recorded_tasks(history)
     return tasks[-1].type if tasks else None
 
 
-def recorded_labels(bundle: Bundle) -> tuple[str, ...]:
+def recorded_labels(history: Iterable[Record]) -> tuple[str, ...]:
     """The label names of the task that a model was last fine-tuned for, in the order of its classes; empty if they are unknown."""
-    tasks = recorded_tasks(bundle.history)
+    tasks = recorded_tasks(history)
     return tasks[-1].labels if tasks else ()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from warmstart.report.page import Report
+    from warmstart.report.parts import Report
 
 HEADLINE_WORDS = 19
 _FEWEST_WORDS = 6

@@ -3,8 +3,6 @@
 It opens from disk and needs no network; a content security policy enforces that, and allows only the one script that it names by
 its hash. Every figure is a picture at first, in the colours of a light page and of a dark one; if scripts may run, an interactive
 drawing with tooltips takes its place on the screen. All texts are escaped. The same report gives the same bytes.
-
-This file does not know what is reported: it takes sentences, tables and charts.
 """
 
 from __future__ import annotations
@@ -14,20 +12,18 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from warmstart.report.categories import number_categories
-from warmstart.report.charts import Chart
 from warmstart.report.drawing import NO_PICTURES, DrawingError, javascript_bundle, svg
 from warmstart.report.headline import paragraphs_once
+from warmstart.report.parts import Report
 from warmstart.report.templates import page_template, verdict_html
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.runs.record import end_record
-from warmstart.runs.steps import NextStep
-from warmstart.runs.verdict import VERDICT_FILE, Verdict, write_verdict
+from warmstart.runs.verdict import VERDICT_FILE, write_verdict
 from warmstart.system.console import console
 from warmstart.system.storage import PAGE_FILE, atomic_folder, atomic_write
 
@@ -81,74 +77,6 @@ are interpreted, so that the policy need not allow ``eval``."""
 
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """characters that XML cannot hold; one of them makes the drawing library end the whole process"""
-NUMBER = re.compile(
-    r"(< )?[-+−]?[\d.,]+( to [-+−]?[\d.,]+)?(\s?(%|s|ms|min|points|bytes|[kKMGT]i?B))?(\s\(.*\))?|-|–|nan|too few seeds|one run"
-)
-"""a cell that is right-aligned: a number, with its unit or interval, or the ends of an interval, or why there is none"""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart with its caption."""
-
-    name: str
-    """name of the SVG file, unique in a report"""
-    caption: str
-    chart: Chart
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text under a header; columns of numbers are right-aligned."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def numeric(self) -> list[bool]:
-        """Which columns hold numbers only. Empty cells are ignored; a column of empty cells is text."""
-        columns = [[row[i] for row in self.rows if row[i]] for i in range(len(self.header))]
-        return [bool(cells) and all(NUMBER.fullmatch(cell) for cell in cells) for cells in columns]
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, sentences, then figures and tables, then preformatted text."""
-
-    title: str
-    text: Sequence[str] = ()
-    """one paragraph each"""
-    items: Sequence[Figure | Table] = ()
-    pre: str = ""
-    """preformatted text: commands and settings"""
-    folded: bool = False
-    """closed until the reader opens it"""
-
-    @property
-    def anchor(self) -> str:
-        """The target of links inside the page: ``"Audit of the data"`` -> ``"audit-of-the-data"``."""
-        return re.sub(r"[^\w]+", "-", self.title.lower()).strip("-")
-
-
-@dataclass(frozen=True)
-class Report:
-    """Everything on one page."""
-
-    title: str
-    sentence: str
-    """the result, in fewer than twenty words"""
-    tiles: Sequence[tuple[str, str]]
-    """key figures: name and formatted value"""
-    sections: Sequence[Section]
-    footer: str = ""
-    """where the figures come from"""
-    next_step: NextStep | None = None
-    """what to do next"""
-    verdict: Verdict | None = None
-    """the first screen, in the place of sentence, tiles and next step; the sections are folded below it"""
-
-    def figures(self) -> list[Figure]:
-        """All figures, in the page's order."""
-        return [item for section in self.sections for item in section.items if isinstance(item, Figure)]
 
 
 @dataclass(frozen=True)

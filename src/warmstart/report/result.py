@@ -13,7 +13,7 @@ from warmstart.runs.steps import NextStep
 if TYPE_CHECKING:
     import polars as pl
 
-    from warmstart.report.page import Section
+    from warmstart.report.parts import Section
 
 
 class Summary(NamedTuple):

@@ -13,7 +13,7 @@ import altair as alt
 import numpy as np
 
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, distinct, finish, grouped
-from warmstart.report.page import Figure, Table
+from warmstart.report.parts import Figure, Table
 from warmstart.report.theme import INK, LINE, QUIET, SEQUENTIAL, THEME, WHITE, shapes
 from warmstart.stats.formatting import percent_range, percent_value
 

@@ -11,7 +11,7 @@ from warmstart.data.audit import Audit
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import parameter_counts
 from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
-from warmstart.report.page import Figure, Report, Section, Table
+from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import comparison_chart
 from warmstart.runs.run import provenance
 from warmstart.runs.verdict import Verdict

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from warmstart.config import Config
 from warmstart.report.headline import headline
-from warmstart.report.page import Report, Section, write_report
+from warmstart.report.page import write_report
+from warmstart.report.parts import Report, Section
 from warmstart.report.result import StudyResult
 from warmstart.report.sections import closing_sections, footer
 from warmstart.runs.steps import terminal_lines

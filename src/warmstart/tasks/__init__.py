@@ -47,7 +47,7 @@ def task_type_for(bundle: Bundle | Stack) -> TaskType:
     fitting = [task_type for task_type in TASK_TYPES.values() if isinstance(config, task_type.head_config)]
     if not fitting:
         raise ModelError(f"a fine-tuned model is needed, but this one's head is '{config.kind}'; adapt it to a task first")
-    recorded = recorded_task_type(bundle)
+    recorded = recorded_task_type(bundle.history)
     return next((task_type for task_type in fitting if task_type.name == recorded), fitting[0])
 
 

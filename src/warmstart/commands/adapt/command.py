@@ -31,7 +31,7 @@ from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
 from warmstart.runs.steps import terminal_lines
 from warmstart.stack.files import save_model
-from warmstart.system.console import console, print_comparison
+from warmstart.system.console import console, print_table
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, names_validation, read_spec
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
@@ -111,9 +111,9 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
 
 def _tell(result: AdaptResult | AnswersResult, scored: str, folder: Path, verdict: str, write: Callable[[], Path]) -> None:
     """Print what was found, record the score, write the report, end in its verdict; ``scored`` names what the test split holds."""
-    first, task = result.comparison.rows[0], result.task
-    print_comparison(f"{task.name}: {result.comparison.metric} on {len(task.test)} test {scored}", result.comparison)
-    for sentence in result.notes:
+    compared, task = result.comparison, result.task
+    print_table(f"{task.name}: {compared.metric} on {len(task.test)} test {scored}", compared.table(), compared.header)
+    for sentence in (*compared.findings(), *result.notes):
         console.print(sentence)
-    write_record(folder, score=(first.name, first.interval.mean))
+    write_record(folder, score=(compared.rows[0].name, compared.rows[0].interval.mean))
     console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {write()}\n{verdict}")

@@ -17,7 +17,8 @@ from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, curve_rows
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.headline import headline
-from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.page import write_report
+from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import MOST_CLASSES, class_scores_chart, confusions, tuning_chart
 from warmstart.report.sections import (
     audit_section,

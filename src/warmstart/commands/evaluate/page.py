@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warmstart.commands.evaluate.result import pairs_tables
-from warmstart.report.page import Figure, Section, Table
+from warmstart.report.parts import Figure, Section, Table
 from warmstart.report.study_charts import pairs_chart
 
 if TYPE_CHECKING:

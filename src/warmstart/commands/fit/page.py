@@ -10,7 +10,8 @@ import numpy as np
 from warmstart.config import Config
 from warmstart.experiment.draws import LEARNABLE, MAJORITY_LABEL
 from warmstart.experiment.fit_result import FitResult
-from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.page import write_report
+from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
 from warmstart.runs.steps import TaskPlace

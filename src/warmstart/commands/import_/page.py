@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warmstart.commands.import_.result import ENCODERS_HEADER, EncodersResult
 from warmstart.report.headline import headline
-from warmstart.report.page import Report, Section, Table
+from warmstart.report.parts import Report, Section, Table
 
 
 def encoders_view(encoders: EncodersResult) -> Report:

@@ -7,7 +7,8 @@ from pathlib import Path
 from warmstart.commands.pretrain.result import CORPORA_HEADER, TEXT_HEADER, PretrainResult, corpora_table, domain_sentences
 from warmstart.config import Config
 from warmstart.report.headline import headline
-from warmstart.report.page import Figure, Report, Section, Table, write_report
+from warmstart.report.page import write_report
+from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.sections import closing_sections, footer, size_section
 from warmstart.report.training_charts import loss_chart
 

@@ -49,7 +49,7 @@ def race_task(config: RaceConfig) -> Comparison:
     saved, refused = None, None
     if config.save:
         try:
-            fitted = result.trials.fit(config.save, result)
+            fitted = result.refit(config.save)
             saved = fitted.save(folder / "bundle")
             console.print(f"{fitted.sentence}\nmodel: {saved}")
         except ModelError as error:

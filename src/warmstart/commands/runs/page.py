@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warmstart.commands.runs.result import RunsResult, end_of_run
 from warmstart.report.headline import headline
-from warmstart.report.page import Report, Section, Table
+from warmstart.report.parts import Report, Section, Table
 from warmstart.runs.state import RunState
 
 

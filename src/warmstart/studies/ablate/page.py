@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
-from warmstart.report.page import Figure, Section, Table
+from warmstart.report.parts import Figure, Section, Table
 from warmstart.report.result import StudyResult
 from warmstart.report.theme import DIVERGING, INK, THEME, WHITE
 from warmstart.stats.formatting import sentence_case

@@ -18,7 +18,7 @@ import numpy as np
 
 from warmstart.inspection.head_attention import MEASURES
 from warmstart.report.charts import WIDTH, Chart, chart_of, distinct
-from warmstart.report.page import Figure, Section, Table
+from warmstart.report.parts import Figure, Section, Table
 from warmstart.report.theme import DIVERGING, LINE, SEQUENTIAL, THEME, WHITE
 from warmstart.studies.attention.result import HEADS_HEADER, head_name, head_rows, relation_rows
 

@@ -10,7 +10,7 @@ import numpy as np
 from rich.text import Text
 
 from warmstart.report.charts import Chart, chart_of, coloured, finish
-from warmstart.report.page import Figure, Section, Table
+from warmstart.report.parts import Figure, Section, Table
 from warmstart.report.result import StudyResult
 from warmstart.report.theme import DIVERGING, GREY, INK, THEME, WHITE
 from warmstart.stats.formatting import sentence_case

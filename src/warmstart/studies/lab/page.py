@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from warmstart.report.charts import Chart, chart_of, coloured, finish
-from warmstart.report.page import Figure, Section, Table
+from warmstart.report.parts import Figure, Section, Table
 from warmstart.studies.lab.result import CHECK_HEADER, QUESTIONS, check_rows, finding
 
 if TYPE_CHECKING:

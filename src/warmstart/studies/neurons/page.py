@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, finish
-from warmstart.report.page import Figure, Section, Table
+from warmstart.report.parts import Figure, Section, Table
 from warmstart.report.result import StudyResult
 from warmstart.report.theme import DIVERGING, INK, SEQUENTIAL, THEME, WHITE
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warmstart.inspection.probe_scores import BAG, best_layer
-from warmstart.report.page import Figure, Section, Table
+from warmstart.report.parts import Figure, Section, Table
 from warmstart.report.study_charts import ProbePoint, probe_chart
 from warmstart.stats.formatting import percent, percent_interval, percent_value
 from warmstart.studies.probe.result import PROBES_HEADER, RANDOM, draws_of, probe_row, scores_table
