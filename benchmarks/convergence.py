@@ -26,17 +26,19 @@ from benchmarks.harness import Step, show, table, time_in_turn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.commands.settings import PretrainConfig
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, documents_of, prepare_store
-from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.seeding import seed_torch
 from warmstart.stats.intervals import t_interval
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, train

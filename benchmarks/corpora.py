@@ -33,16 +33,18 @@ from benchmarks.table import paragraph
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.tokenize import TokenizeConfig, tokenize
+from warmstart.commands.settings import TokenizeConfig
+from warmstart.commands.tokenize import tokenize
 from warmstart.corpora.index import TOKENIZER, ShardEntry, ShardIndex
 from warmstart.corpora.open import ShardsToRead
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.system.storage import FORMAT, file_sha256
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 ALLOWED = 64_000_000
 """bytes of anonymous memory that a text may take"""

@@ -15,8 +15,9 @@ from benchmarks.harness import Step, ratio, show, table, time_in_turn
 from warmstart.data.docstrings import read_docstrings
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of, prepare_store
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 
 def build(name: str, cores: int | None) -> Step:

@@ -25,7 +25,8 @@ from benchmarks.harness import table
 
 from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import run_baseline
-from warmstart.commands.pretrain.command import PretrainConfig, pretrain
+from warmstart.commands.pretrain.command import pretrain
+from warmstart.commands.settings import PretrainConfig
 from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.domain import COMPARED_TEXTS

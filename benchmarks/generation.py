@@ -16,8 +16,8 @@ from benchmarks.training import SMALL, Size
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.generation.decoding import decode
-from warmstart.generation.sampling import GenerateConfig
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.generation.settings import GenerateConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.convert import from_tensors, read_settings
 from warmstart.interop.families import FAMILIES
 from warmstart.model.model import Model, fresh_head

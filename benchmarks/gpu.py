@@ -34,7 +34,7 @@ from torch import nn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import rng
 from warmstart.training.config import PretrainTrainConfig

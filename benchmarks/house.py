@@ -46,7 +46,7 @@ def counts() -> dict[str, int]:
         "words of documents": sum(map(words, [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])),
         "words of results": sum(map(words, (ROOT / "results").rglob("*.md"))),
         "number of commands": len(COMMANDS),
-        "number of settings": sum(len([*fields(command.load()[0])]) for command in COMMANDS.values()),
+        "number of settings": sum(len([*fields(command.load_settings())]) for command in COMMANDS.values()),
     }
 
 

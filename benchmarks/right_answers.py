@@ -14,7 +14,7 @@ from benchmarks.inference import folder_of, texts
 from benchmarks.served_models import NEW_TOKENS, causal_model, continuation_of
 
 from warmstart.data.task import Split, Task
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop.convert import from_huggingface

@@ -22,13 +22,14 @@ from benchmarks.training import SMALL
 from torch import Tensor
 
 from warmstart.data.minimal_pairs import read_minimal_pairs
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.inspection.sentence_scores import score_sentences
 from warmstart.interop.convert import from_tensors, read_settings
 from warmstart.interop.families import FAMILIES
 from warmstart.model.bundle import Bundle
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 DATA = Path(os.environ.get("WARMSTART_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 EVERY = 6

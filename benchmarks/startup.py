@@ -18,7 +18,8 @@ from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.model import Model, fresh_head
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.settings import TokenizerConfig
+from warmstart.tokenizer.train import train_tokenizer
 
 
 def seconds(words: list[str], rounds: int) -> tuple[float, float, float]:

@@ -32,10 +32,10 @@ from benchmarks.table import paragraph
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.seeding import rng
 from warmstart.system.device import autocast, native_bfloat16
 from warmstart.training.allocator import keep_freed_memory

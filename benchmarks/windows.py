@@ -24,11 +24,11 @@ from benchmarks.harness import table
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.data.budget import label_budget
-from warmstart.data.windows import WindowPooling
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import task_model
 from warmstart.finetuning.inputs import EncodedTask
+from warmstart.heads.settings import WindowPooling
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model

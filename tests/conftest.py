@@ -27,8 +27,9 @@ from helpers.skips import pytest_runtest_makereport as pytest_runtest_makereport
 from helpers.skips import pytest_terminal_summary as pytest_terminal_summary
 from warmstart.baselines import BASELINES
 from warmstart.system import products
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 from warmstart.types import Vocabulary
 
 torch.set_num_threads(1)

@@ -20,7 +20,7 @@ from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
 from warmstart.data.encode import Encoded
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.inspection.passages import language_passages, passage_losses
 from warmstart.model.bundle import Bundle

@@ -20,11 +20,11 @@ from warmstart.data.pool import Pool
 from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
-from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.experiment.adaptation_result import AdaptResult
+from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.continued import continue_pretraining
-from warmstart.finetuning.schemes import SchemeOptions
+from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import AdaptRecord
 from warmstart.stats.calibration import fit_temperature

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from helpers.models import make_backbone
-from warmstart.adapters import ADAPTERS, adapter_config, insert_adapter
-from warmstart.adapters.bottleneck import BottleneckConfig
 from warmstart.adapters.insertion import inserted_adapters, merge_adapters, remove_adapters
-from warmstart.adapters.lora import LoraConfig
-from warmstart.adapters.scalar_mix import ScalarMixConfig, last_hidden_state_without_mix
+from warmstart.adapters.registry import ADAPTERS, adapter_config, insert_adapter
+from warmstart.adapters.scalar_mix import last_hidden_state_without_mix
+from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixConfig
 from warmstart.backbone.attention import KVCache
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.taps import tapped

@@ -9,8 +9,9 @@ import pytest
 from scipy.stats import norm
 
 from warmstart.cli import main
-from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
+from warmstart.commands.evaluate.command import evaluate
 from warmstart.commands.evaluate.result import against_result
+from warmstart.commands.settings import EvaluateConfig
 from warmstart.data.text_key import TextHashes, joint_overlap, key_of
 from warmstart.report.headline import headline
 from warmstart.report.result import StudyResult

@@ -16,8 +16,8 @@ from helpers.results import answers_result
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.experiment.answers import split_calibration_questions
+from warmstart.experiment.config import AdaptConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
@@ -40,8 +40,9 @@ from warmstart.tasks.answers import (
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import predict
 from warmstart.tasks.trained_on import proper_names, unseen_names
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 from warmstart.types import IGNORE
 
 PEOPLE = {"Ada Byron": "London", "Emil Post": "Riga", "Rosa Parks": "Paris", "Otto Loewi": "Vienna"}

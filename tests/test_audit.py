@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.refusals import refused
-from warmstart.commands.audit import AuditConfig, audit_task
+from warmstart.commands.audit import audit_task
+from warmstart.commands.settings import AuditConfig
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.encode import encode
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.stats.formatting import percent
 from warmstart.tasks.load import save_task
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "tasks"
 

@@ -24,8 +24,9 @@ from warmstart.model.inference import embed, run_in_batches
 from warmstart.seeding import rng
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.predict import predict, raw_predictions
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 
 def texts_of(lengths: list[int]) -> Encoded:

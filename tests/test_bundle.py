@@ -19,18 +19,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from helpers.bundles import HEAD_CASES, bundle_with, checked_here
 from helpers.models import make_backbone, make_language_model
 from helpers.mutants import edit
-from warmstart.adapters import insert_adapter
-from warmstart.adapters.lora import LoraConfig
-from warmstart.adapters.scalar_mix import ScalarMixConfig
+from warmstart.adapters.registry import insert_adapter
+from warmstart.adapters.settings import LoraConfig, ScalarMixConfig
 from warmstart.cli import main
 from warmstart.commands.cost import count_step
 from warmstart.errors import BundleError, ConfigError, ModelError, StorageError, UncheckedWarning
 from warmstart.estimators.classifier import TextClassifier
 from warmstart.estimators.texts import as_bundle
-from warmstart.heads import HEADS, head_config, make_head
-from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.pooled import POOLINGS
+from warmstart.heads.registry import HEADS, head_config, make_head
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.load import load, load_model, load_predictor
 from warmstart.model import files as bundle_file
 from warmstart.model.bundle import Bundle

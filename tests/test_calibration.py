@@ -18,8 +18,8 @@ from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
 from warmstart.data.task import Split
 from warmstart.errors import ModelError
-from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.experiment.confidence_result import ConfidenceResult
+from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.calibration import split_calibration_texts, threshold_for
 from warmstart.model.bundle import Calibration
 from warmstart.model.files import load_bundle, save

@@ -16,7 +16,7 @@ from helpers.tasks import tune, write_task
 from warmstart.commands.adapt.command import adapt
 from warmstart.data.text_key import TextHashes
 from warmstart.errors import ConfigError, ModelError
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card, markdown_table
 from warmstart.model.files import load_bundle, save

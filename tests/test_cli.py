@@ -16,12 +16,11 @@ from helpers.models import make_backbone
 from helpers.settings import in_file
 from warmstart.cli import main, parse
 from warmstart.commands import COMMANDS
-from warmstart.commands.predict import PredictConfig
-from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.commands.settings import PredictConfig, PretrainConfig
 from warmstart.data.token_store import TokenStore
 from warmstart.flags import all_flags, count_flags
-from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
@@ -71,7 +70,7 @@ def asked(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[object,
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     """``--help`` shows at most twenty flags and counts the others, which ``--help-all`` shows too; arguments have names."""
     for name, command in COMMANDS.items():
-        basic, advanced = count_flags(command.load()[0]).values()
+        basic, advanced = count_flags(command.load_settings()).values()
         assert basic <= 20, name
         for flag, count in (("--help", basic), ("--help-all", basic + advanced)):
             code, shown, _ = asked([*name.split(), flag], capsys)
@@ -88,7 +87,7 @@ def test_every_command_refuses_wrong_input(
     """Files that are not there and flags that do not exist: exit code 2, one message, one document with ``--json``, no file."""
     monkeypatch.chdir(tmp_path)
     for name, command in COMMANDS.items():
-        settings, _ = command.load()
+        settings = command.load_settings()
         missing = ["missing" for flag in all_flags(settings) if not flag.name.startswith("--")]
         for words in (missing, ["--no-such-flag"]) if missing else (["--no-such-flag"],):
             code, printed, said = asked([*name.split(), *words, "--json"], capsys)
@@ -114,15 +113,25 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
     assert main(["--version"]) == 0
 
 
+EVERY_HELP = """
+from warmstart.cli import main
+from warmstart.commands import COMMANDS
+for name in COMMANDS:
+    try:
+        main([*name.split(), "--help"])
+    except SystemExit:
+        pass
+"""
 HEAVY = {
     "import warmstart; from warmstart.cli import main; main(['--help'])": "torch sklearn polars pydantic numpy altair",
     "from warmstart.commands import COMMANDS; COMMANDS['predict'].load()": "sklearn scipy altair vl_convert joblib matplotlib",
+    EVERY_HELP: "torch sklearn scipy polars altair",
 }
 """what is run, and the packages that it must not import"""
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
-    """``--help`` starts without torch, and ``predict`` without what only comparisons and reports need."""
+    """``--help``, of each command too, starts without torch, and ``predict`` without what only comparisons and reports need."""
     for code, packages in HEAVY.items():
         told = f"{code}\nimport sys; print(sorted(set({packages!r}.split()) & sys.modules.keys()))"
         run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)

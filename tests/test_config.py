@@ -12,7 +12,7 @@ from tyro.conf import arg
 
 from warmstart.cli import main, parse
 from warmstart.commands import COMMANDS
-from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.commands.settings import PretrainConfig
 from warmstart.config import EFFECTLESS, Config, read_yaml, result_key
 from warmstart.errors import ConfigError
 from warmstart.flags import file_settings
@@ -86,7 +86,7 @@ def test_all_settings_are_printed_as_the_file_that_is_read(tmp_path: Path, capsy
         with pytest.raises(SystemExit):
             main([*name.split(), "--print-config"])
         (tmp_path / "all.yaml").write_text(capsys.readouterr().out)
-        settings, _ = command.load()
+        settings = command.load_settings()
         fields = {key: field for key, field in settings.model_fields.items() if field.is_required()}
         required = {key: ("a", "b") if "tuple" in str(field.annotation) else "a" for key, field in fields.items()}
         required |= {"text": ("a",)} if name == "tokenize" else {}
@@ -155,7 +155,7 @@ def test_a_setting_changes_the_result_unless_its_field_says_otherwise() -> None:
     """Only where a result is written, how it is computed and what else is asked, in every command and in groups of settings."""
     places = {"compile", "out", "cache", "resume", "tensorboard", "jobs", "threads", "backend"}
     for name, command in COMMANDS.items():
-        settings, _ = command.load()
+        settings = command.load_settings()
         assert not [(name, field) for field, marked in fields_of(settings) if marked != (field in places)]
     config = PretrainConfig.build({"text": ["a"]})
     same = config.model_copy(update={"out": "b", "train": config.train.model_copy(update={"compile": True})})

@@ -17,12 +17,13 @@ from helpers.results import continual_result
 from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
-from warmstart.commands.continual import REFERENCES, ContinualConfig, ContinualResult, continual
+from warmstart.commands.continual import REFERENCES, ContinualResult, continual
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
 from warmstart.finetuning import task_suite
+from warmstart.finetuning.config import ContinualConfig
 from warmstart.finetuning.strategies import sampling_fractions, task_order
 from warmstart.finetuning.task_suite import TaskSuite, load_tasks
 from warmstart.model.files import load_bundle

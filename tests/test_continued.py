@@ -14,9 +14,9 @@ import torch
 from helpers.bundles import language_bundle
 from helpers.settings import in_file
 from helpers.tasks import cats
-from warmstart.adapters import insert_adapter
 from warmstart.adapters.insertion import inserted_adapters
-from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.registry import insert_adapter
+from warmstart.adapters.settings import LoraConfig
 from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.data.budget import label_budget
@@ -27,10 +27,11 @@ from warmstart.errors import DataError
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.finetuning import continued
+from warmstart.finetuning.config import OwnBackboneConfig
 from warmstart.finetuning.continued import continue_pretraining, decide
-from warmstart.finetuning.domain import OwnBackboneConfig, pretrain_on_own_text
-from warmstart.finetuning.schemes import SchemeOptions
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.finetuning.domain import pretrain_on_own_text
+from warmstart.finetuning.schemes.registry import SchemeOptions
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import AdaptRecord, ContinuedPretrainingRecord, PretrainRecord, StageEvaluation

@@ -14,13 +14,14 @@ from helpers.bundles import bundle_with
 from helpers.models import make_backbone
 from warmstart.backbone.config import PRESETS, BackboneConfig
 from warmstart.cli import main
-from warmstart.commands.cost import CostConfig, count_parameters, count_step, estimate_cost, make_model, without_storage
+from warmstart.commands.cost import count_parameters, count_step, estimate_cost, make_model, without_storage
+from warmstart.commands.settings import CostConfig
 from warmstart.config import read_yaml
 from warmstart.errors import ConfigError
 from warmstart.finetuning.scheme import apply_scheme
-from warmstart.finetuning.schemes import make_scheme
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head

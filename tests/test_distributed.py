@@ -21,13 +21,14 @@ from helpers.models import SENTENCES, make_language_model
 from helpers.processes import run_processes
 from helpers.training import job, ragged_batch
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.pretrain.command import PretrainConfig, pretrain, pretrain_on
+from warmstart.commands.pretrain.command import pretrain, pretrain_on
+from warmstart.commands.settings import PretrainConfig
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.dropout import RowRange
 from warmstart.errors import ConfigError, StorageError, WarmstartError
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.runs.run import Run
 from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.tokenizer.tokenizer import Tokenizer

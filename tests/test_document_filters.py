@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from helpers.tasks import cats
-from warmstart.commands.tokenize import TokenizeConfig, left_out_sentences, tokenize
+from warmstart.commands.settings import TokenizeConfig
+from warmstart.commands.tokenize import left_out_sentences, tokenize
 from warmstart.corpora import pieces as pieces_module
 from warmstart.corpora.index import LeftOut
 from warmstart.corpora.open import shard_folders, text_of_shards

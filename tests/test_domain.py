@@ -17,10 +17,10 @@ from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.data import relevance
 from warmstart.data.budget import label_budget
-from warmstart.data.domain import DOMAIN, TIMES, DomainConfig, DomainSource, DomainText, domain_text
+from warmstart.data.domain import DOMAIN, TIMES, DomainSource, DomainText, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.relevance import LEFT_OUT, passages_of, relevances
-from warmstart.data.source import Source
+from warmstart.data.source import DomainConfig, Source
 from warmstart.data.token_store import prepare_store
 from warmstart.finetuning.domain import JointTask, LabelledBatch
 from warmstart.model.bundle import Bundle

@@ -30,7 +30,7 @@ from helpers.settings import in_file
 from helpers.workbook import workbook
 from warmstart.baselines import BASELINES
 from warmstart.cli import main
-from warmstart.commands.audit import AuditConfig
+from warmstart.commands.settings import AuditConfig
 from warmstart.config import read_yaml
 from warmstart.corpora.index import SHARD_INDEX, read_index
 from warmstart.data import files

@@ -12,7 +12,7 @@ from warmstart.finetuning.finetune import FineTuneResult, fine_tune
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.scheme import EmbeddingRows, apply_scheme
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 

@@ -17,15 +17,15 @@ import warmstart as ws
 from helpers.foreign import BERT, folder_of, transformers
 from helpers.refusals import mutated, refused
 from warmstart.cli import main
-from warmstart.commands.audit import AuditConfig
-from warmstart.commands.import_.command import ImportConfig, import_model
+from warmstart.commands.import_.command import import_model
+from warmstart.commands.settings import AuditConfig, ImportConfig
 from warmstart.data.encode import encode
-from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartError
 from warmstart.estimators.texts import as_bundle
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.methods import bundle_digest
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import WindowSettings
 from warmstart.inspection.explanations import prepare_text
 from warmstart.interop import encoder_speed, encoders
 from warmstart.interop.convert import from_huggingface, import_folder, import_foreign

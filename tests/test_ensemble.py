@@ -13,8 +13,8 @@ from helpers.bundles import language_bundle
 from helpers.tasks import cats, tune, write_task
 from warmstart.commands.adapt.command import adapt
 from warmstart.errors import ConfigError
-from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
+from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.ensemble import STACKABLE, Averaged
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle

@@ -25,7 +25,7 @@ from warmstart.estimators.encoder import TextEncoder
 from warmstart.estimators.regressor import TextRegressor
 from warmstart.estimators.tagger import TokenTagger
 from warmstart.finetuning.continued import ContinuedPretraining
-from warmstart.finetuning.schemes import SchemeOptions
+from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.model.bundle import Bundle
 from warmstart.tokenizer.tokenizer import Tokenizer
 

@@ -18,7 +18,7 @@ from warmstart.backbone.taps import tapped
 from warmstart.cli import main
 from warmstart.errors import ModelError
 from warmstart.generation.generate import continue_prompts
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.inspection.explanations import (
     ExplainedText,

@@ -20,16 +20,15 @@ from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import bases
 from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded, watched_page
 from helpers.restarts import adapt_record
-from warmstart.adapters import insert_adapter
-from warmstart.adapters.bottleneck import BottleneckConfig
-from warmstart.adapters.scalar_mix import ScalarMixConfig
+from warmstart.adapters.registry import insert_adapter
+from warmstart.adapters.settings import BottleneckConfig, ScalarMixConfig
 from warmstart.data.read import read_documents
 from warmstart.data.source import Source
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
-from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig
 from warmstart.heads.per_token import TaggingHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.inspection.explanations import erase_words, prepare_text
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.framing import with_prefix
@@ -40,8 +39,9 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.serve.one_file.document import write_model_page
 from warmstart.tasks.predict import predict, raw_predictions, unread
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import TRAINERS, train_tokenizer
 
 playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
 

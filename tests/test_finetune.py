@@ -31,11 +31,11 @@ from warmstart.finetuning.losses import (
     with_language_batches,
 )
 from warmstart.finetuning.scheme import apply_scheme
-from warmstart.finetuning.schemes import make_scheme
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.model import Model
-from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.system.array_store import ArrayStore
 from warmstart.tasks import task_type_of
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -18,12 +18,13 @@ from helpers.bundles import language_bundle
 from helpers.fits import fit_result
 from helpers.tasks import cats, write_task
 from warmstart.cli import main
-from warmstart.commands.fit.command import FitConfig, fit_data, read_labelled
+from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution, more_labels
+from warmstart.experiment.config import FitConfig
 from warmstart.experiment.estimate import Estimator, SweepEstimate
 from warmstart.experiment.fit import check_labels
 from warmstart.experiment.fit_result import MOST_LINES, FitResult

@@ -10,8 +10,9 @@ import pytest
 
 import warmstart as ws
 from warmstart.cli import main
-from warmstart.commands.fit.command import FitConfig, fit_data, read_labelled
+from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.errors import ConfigError, DataError
+from warmstart.experiment.config import FitConfig
 from warmstart.experiment.fit_result import MOST_LINES
 from warmstart.experiment.several_labels_result import SeveralLabelsResult
 from warmstart.experiment.stack import combine

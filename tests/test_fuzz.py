@@ -207,7 +207,8 @@ def test_folders_to_import(folder: Path, family: str, changes: dict[str, Any]) -
     from safetensors.torch import save_file
 
     from helpers.models import SENTENCES
-    from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+    from warmstart.tokenizer.settings import TokenizerConfig
+    from warmstart.tokenizer.train import train_tokenizer
 
     if not (folder / "tokenizer.json").exists():
         train_tokenizer(SENTENCES, TokenizerConfig(vocab_size=300)).save(folder / "tokenizer.json")

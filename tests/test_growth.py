@@ -20,12 +20,11 @@ from warmstart.baselines import BASELINES
 from warmstart.baselines.baseline import Baseline, inputs_themselves
 from warmstart.cli import main, overview
 from warmstart.commands import COMMANDS, Command
-from warmstart.finetuning.scheme import NamedScheme
-from warmstart.finetuning.schemes import SCHEMES
-from warmstart.heads import HEADS
+from warmstart.finetuning.schemes.registry import SCHEMES, NamedScheme
+from warmstart.heads.registry import HEADS
 from warmstart.model.files import load_bundle, save
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.objective import Objective
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.registry import Registry
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import save_task
@@ -261,8 +260,8 @@ def test_a_new_scheme_adapts_combines_and_races(
 ) -> None:
     """By command: it adapts, alone and with others, its cost is counted, and a race knows its name."""
     add_module("finetuning.schemes", "embeddings", SCHEME, tmp_path / "schemes", monkeypatch)
-    make = importlib.import_module("warmstart.finetuning.schemes.embeddings").embeddings
-    add_row(SCHEMES, "embeddings", NamedScheme("which parameters train", make, backbone="part"), monkeypatch)
+    row = NamedScheme("which parameters train", "embeddings.embeddings", backbone="part")
+    add_row(SCHEMES, "embeddings", row, monkeypatch)
     language = str(save(language_bundle(tokenizer), tmp_path / "language"))
     task = str(save_task(make_task(), tmp_path / "task"))
     for names in ("embeddings", "embeddings+lp-ft"):

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmstart.cli import main
-from warmstart.commands.init import InitConfig, write_manifest
+from warmstart.commands.init import write_manifest
+from warmstart.commands.settings import InitConfig
 from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.tasks.guess import MANY_TEXTS, guess_task
 from warmstart.tasks.load import load_task, read_spec

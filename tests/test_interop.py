@@ -22,19 +22,20 @@ import warmstart as ws
 from helpers.foreign import CASES, SENTENCES, VOCAB, folder_of, make_theirs, ragged, transformers, word_pieces, write_tokenizer
 from helpers.models import make_backbone
 from helpers.refusals import refused
-from warmstart.adapters import insert_adapter
 from warmstart.adapters.insertion import merge_adapters, remove_adapters
-from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.registry import insert_adapter
+from warmstart.adapters.settings import LoraConfig
 from warmstart.backbone.attention import KVCache
 from warmstart.backbone.config import PRESETS
 from warmstart.cli import main
 from warmstart.data.encode import encode
 from warmstart.errors import ModelError, TokenizerError, WarmstartError
 from warmstart.finetuning.scheme import apply_scheme
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
-from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop import hub
 from warmstart.interop.companions import read_pooling
 from warmstart.interop.convert import from_huggingface, import_folder, to_tensors

@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.labelling import news
-from warmstart.commands.fit.command import FitConfig, read_labelled
+from warmstart.commands.fit.command import read_labelled
 from warmstart.data.annotation_values import Annotation
 from warmstart.data.pool import task_pool
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
 from warmstart.errors import ConfigError, DataError
+from warmstart.experiment.config import FitConfig
 from warmstart.labelling.exporting import LEAST_TEST, as_bytes, export, formula_texts, random_texts
 from warmstart.labelling.importing import import_files, take_rows
 from warmstart.labelling.project import Project

@@ -25,15 +25,17 @@ from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ModelError
 from warmstart.generation.decoding import decode
 from warmstart.generation.generate import continue_prompts, generate
-from warmstart.generation.sampling import GenerateConfig, draw_token, sampling_probabilities
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.generation.sampling import draw_token, sampling_probabilities
+from warmstart.generation.settings import GenerateConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord
 from warmstart.model.inference import inference_weights, reordered_copy
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 from warmstart.training.config import TrainConfig
 from warmstart.training.held_out import held_out_metrics
 from warmstart.training.loop import TrainingJob, train

@@ -13,17 +13,20 @@ from helpers.multitask import task_settings, write_inputs
 from helpers.tasks import curve_config, race_config, tune, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
-from warmstart.commands.continual import ContinualConfig, continual
-from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
+from warmstart.commands.continual import continual
+from warmstart.commands.evaluate.command import evaluate
 from warmstart.commands.race.command import race
+from warmstart.commands.settings import EvaluateConfig
 from warmstart.data.scorings import LedgerSummary, read_ledger
 from warmstart.experiment import execution
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
+from warmstart.finetuning.config import ContinualConfig
 from warmstart.model.files import load_bundle, save
 from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 pytestmark = pytest.mark.usefixtures("few_baselines")
 

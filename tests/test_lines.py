@@ -10,7 +10,7 @@ import pytest
 
 from warmstart.cli import main
 from warmstart.model.files import load_bundle
-from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.registry import OBJECTIVES
 
 SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "64", "--batch", "4"]
 QUICK = [*SMALL, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "16"]

@@ -19,8 +19,8 @@ from torch.utils._pytree import tree_leaves
 
 from helpers.models import make_language_model
 from helpers.training import job
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.seeding import rng
 from warmstart.serve.kernel_caches import CACHE_VARIABLES, KERNELS, bound_kernel_caches
 from warmstart.system import cores, device

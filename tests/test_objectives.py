@@ -16,10 +16,11 @@ from warmstart.data.pretraining_rows import PretrainingRows, split_by_length
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError
-from warmstart.objectives import OBJECTIVES, loss
+from warmstart.objectives import loss
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.loss import language_loss
 from warmstart.objectives.masked import mask_tokens
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.objectives.span import prefix_suffix, sentinel_form, span_mask
 from warmstart.seeding import rng
 from warmstart.tokenizer.tokenizer import Tokenizer

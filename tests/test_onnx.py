@@ -22,18 +22,19 @@ from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import fitted_baseline, run_baseline
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
-from warmstart.commands.export import ExportConfig, compare_forms, export_model, export_onnx
+from warmstart.commands.export import compare_forms, export_model, export_onnx
+from warmstart.commands.settings import ExportConfig
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.scorings import ScoringRun
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import task_model
 from warmstart.finetuning.scheme import apply_scheme
-from warmstart.finetuning.schemes import make_scheme
-from warmstart.heads import make_head
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.registry import make_head
 from warmstart.interop import onnx as ours
 from warmstart.interop import stack_export
 from warmstart.interop.onnx import OnnxModel, relative_difference, to_onnx

@@ -13,11 +13,11 @@ from warmstart.cli import main
 from warmstart.commands import COMMANDS
 from warmstart.commands import recipe as recipe_module
 from warmstart.commands.recipe import RecipeConfig, _has_result, read_recipe, recipe
-from warmstart.commands.tokenize import TokenizeConfig
+from warmstart.commands.settings import TokenizeConfig
 from warmstart.config import EFFECTLESS, NAMES_FILES, NAMES_TASKS, read_yaml
 from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.runs.made_of import input_hashes
 from warmstart.runs.record import end_record, read_record_of, write_record
 
@@ -216,7 +216,7 @@ def test_a_setting_that_names_files_says_so() -> None:
     """Its type is ``FileInput`` or ``TaskInput``, or ``Effectless``: else a file that has changed would not be noticed."""
     others = (*LabelledTableFlags.model_fields, "save", "checksum")
     for name in ("pretrain", "tokenize", "adapt", "race", "evaluate", "predict", "generate", "import"):
-        for setting, field in COMMANDS[name].load()[0].model_fields.items():
+        for setting, field in COMMANDS[name].load_settings().model_fields.items():
             said = re.search(r"\b(files?|folders?|manifests?|bundles?)\b", field.description or "") and "str" in str(
                 field.annotation
             )

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from warmstart.errors import ConfigError, suggest
+from warmstart.finetuning.config import STRATEGY_NAMES
+from warmstart.finetuning.strategies import STRATEGIES
+from warmstart.heads.pooled import POOLINGS
+from warmstart.heads.settings import POOLING_NAMES
 from warmstart.registry import Registry
 
 
@@ -17,3 +21,8 @@ def test_a_registry_is_a_mapping_that_suggests_the_nearest_name() -> None:
         with pytest.raises(ConfigError, match="unknown fruit 'aple'; did you mean 'apple'. known: apple, pear"):
             ask("aple")
     assert suggest("xyz", ["b", "a"]) == "known: a, b"
+
+
+def test_settings_know_the_names_of_what_they_do_not_import() -> None:
+    """Those of poolings and strategies, in the order of their tables."""
+    assert ([*POOLING_NAMES], [*STRATEGY_NAMES]) == ([*POOLINGS], [*STRATEGIES])

@@ -17,11 +17,12 @@ from helpers.races import full_race
 from helpers.tasks import cats, tune
 from warmstart.commands.adapt.command import adapt
 from warmstart.commands.fit.page import write_fit_page
-from warmstart.commands.pretrain.command import PretrainConfig, pretrain
+from warmstart.commands.pretrain.command import pretrain
 from warmstart.commands.quickstart.page import quickstart_view
 from warmstart.commands.race.page import write_race_page
+from warmstart.commands.settings import PretrainConfig
 from warmstart.config import Config
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.model.files import save
 from warmstart.studies.lab.command import StudyLabConfig, study_lab
 from warmstart.system.storage import PAGE_FILE

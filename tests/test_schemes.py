@@ -14,10 +14,8 @@ import torch
 from helpers.bundles import SCHEME_CASES as CASES
 from helpers.bundles import classifier, finetune_config, language_bundle, make_task
 from helpers.models import SENTENCES, make_backbone
-from warmstart.adapters.bottleneck import BottleneckConfig
 from warmstart.adapters.insertion import remove_adapters
-from warmstart.adapters.lora import LoraConfig
-from warmstart.adapters.scalar_mix import ScalarMixConfig
+from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixConfig
 from warmstart.data.batches import labelled_batches
 from warmstart.data.encode import encode
 from warmstart.data.task import Split
@@ -27,7 +25,7 @@ from warmstart.finetuning.finetune import fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.scheme import Scheme, apply_scheme
-from warmstart.finetuning.schemes import SCHEMES, SchemeOptions, make_scheme
+from warmstart.finetuning.schemes.registry import SCHEMES, SchemeOptions, make_scheme
 from warmstart.finetuning.schemes.weights import all_parameters
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.bundle import Bundle

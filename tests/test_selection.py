@@ -19,7 +19,7 @@ from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
 from warmstart.finetuning.inputs import EncodedTask
-from warmstart.finetuning.schemes import SCHEMES
+from warmstart.finetuning.schemes.registry import SCHEMES
 from warmstart.finetuning.selection import BudgetedRun, SelectionSettings, best_rate, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import swap_head

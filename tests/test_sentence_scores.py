@@ -18,8 +18,9 @@ from warmstart.inspection.tokens import is_punctuation
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import PretrainRecord
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 SENTENCES = ["She holds the cat.", "I", "He rubs the river and it holds him.", "She holds the cat.", ""]
 

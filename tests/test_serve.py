@@ -21,7 +21,7 @@ from helpers.mutants import LABELS
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.model.files import save
 from warmstart.model.inference import embed

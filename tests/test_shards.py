@@ -18,7 +18,8 @@ from helpers.refusals import refused
 from helpers.workers import killed_at_piece_2
 from warmstart.cli import main
 from warmstart.commands import tokenize as tokenize_module
-from warmstart.commands.tokenize import TokenizeConfig, tokenize
+from warmstart.commands.settings import TokenizeConfig
+from warmstart.commands.tokenize import tokenize
 from warmstart.corpora import order as order_module
 from warmstart.corpora import pieces as pieces_module
 from warmstart.corpora import write as write_module
@@ -35,8 +36,8 @@ from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.system.storage import file_sha256, sealed, unsealed
 from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig
 
 Configured = Callable[..., TokenizeConfig]
 DOCUMENTS = [f"document {n} says\nthat {' and '.join(f'w{(n * k) % 97}' for k in range(1, 3 + n % 9))}." for n in range(120)]

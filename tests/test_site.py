@@ -81,7 +81,7 @@ def test_every_page_is_in_the_contents() -> None:
 def test_the_flags_of_the_reference_are_those_of_the_help() -> None:
     """As many as ``--help`` and ``--help-all`` show, with a help and the defaults of the command."""
     for name, command in COMMANDS.items():
-        settings, _ = command.load()
+        settings = command.load_settings()
         flags = [*all_flags(settings)]
         shown = Counter("advanced" if flag.advanced else "basic" for flag in flags)
         assert shown == Counter(count_flags(settings)), name

@@ -16,15 +16,16 @@ import yaml
 from helpers.bundles import classifier, language_bundle
 from helpers.models import SENTENCES, make_backbone
 from helpers.tasks import cats
-from warmstart.adapters import insert_adapter
-from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.registry import insert_adapter
+from warmstart.adapters.settings import LoraConfig
 from warmstart.cli import parse
 from warmstart.commands import COMMANDS
-from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
+from warmstart.commands.evaluate.command import evaluate
+from warmstart.commands.settings import EvaluateConfig
 from warmstart.errors import WarmstartError
 from warmstart.finetuning import finetune
 from warmstart.flags import all_flags
-from warmstart.heads import HEADS, head_config
+from warmstart.heads.registry import HEADS, head_config
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle
@@ -66,7 +67,7 @@ def parse_line(line: str) -> Any:
     """The settings that a command line gives."""
     words = [word for word in shlex.split(line, comments=True)[1:] if word != "--json"]  # of all commands
     name = next(name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS)
-    settings, _ = COMMANDS[name].load()
+    settings = COMMANDS[name].load_settings()
     if "--config" in words:
         del words[(at := words.index("--config")) : at + 2]  # a file of the reader
     return parse(settings, words[len(name.split()) :], line)
@@ -190,7 +191,7 @@ def test_the_manifests_of_the_documents_are_valid() -> None:
 
 def test_every_flag_that_a_document_names_exists() -> None:
     """Outside of the command lines too, where it is marked as code."""
-    flags = [flag for command in COMMANDS.values() for flag in all_flags(command.load()[0])]
+    flags = [flag for command in COMMANDS.values() for flag in all_flags(command.load_settings())]
     known = FREE | TORCHRUN | {flag.name for flag in flags}
     known |= {re.sub(r"(--|\.)(?=[^.]+$)", r"\1no-", flag.name) for flag in flags if flag.values == "yes or no"}
     for page, text in PAGES.items():

@@ -15,8 +15,7 @@ from helpers.models import SENTENCES, make_backbone
 from warmstart.cli import main
 from warmstart.errors import DataError, ModelError
 from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.heads.head import HeadConfig
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.interop.framing import with_prefix
 from warmstart.interop.load import load_model
 from warmstart.interop.static import PENALTY, fitted, static

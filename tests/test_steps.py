@@ -22,8 +22,9 @@ from warmstart.runs.record import end_record, read_record_of
 from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.locks import LOCK, releasing_locks
 from warmstart.system.storage import STEPS_FOLDER
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 from warmstart.training import loop
 from warmstart.training.loop import _Run
 

@@ -12,7 +12,7 @@ import pytest
 from helpers.bundles import language_bundle
 from helpers.hostile import all_cases
 from helpers.models import make_backbone
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.export import to_huggingface
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import bundle_contents, write_files

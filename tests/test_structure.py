@@ -19,6 +19,8 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from pathlib import Path
 
+import benchmarks.house as house
+
 import warmstart
 from warmstart.commands import COMMANDS
 from warmstart.report.result import StudyResult
@@ -28,8 +30,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PARTS = {"commands": {"command", "result", "page"}, "studies": {"command", "measure", "result", "page"}}
 """the files that the folder of a command or a study may hold"""
-TOP = {"commands", "studies", "estimators", "serve", "cli"}
-"""what no library package imports"""
+OTHER = {"__init__.py", "__pycache__", "settings.py"}
+"""what else lies beside them"""
 LONGEST_FILE, LONGEST_FUNCTION, PARAMETERS = 500, 60, 6
 SHAPED = ("backbone", "heads", "objectives", "inspection")
 """packages whose public functions state the shape of every tensor and array that they take"""
@@ -87,16 +89,16 @@ def existing(name: tuple[str, ...]) -> tuple[str, ...]:
 
 def command_of(module: tuple[str, ...]) -> str | None:
     """The command that a module belongs to: ``studies.probe.page`` -> "study probe"."""
-    if len(module) < 2 or module[0] not in PARTS:
+    if len(module) < 2 or module[0] not in PARTS or module[1] == "settings":
         return None
     name = module[1].rstrip("_").replace("_", "-")
     return f"study {name}" if module[0] == "studies" else name
 
 
 def test_folders_and_files_are_the_table_of_commands() -> None:
-    """Under ``commands`` and ``studies`` stands one file or folder per row of the table, and nothing else."""
+    """Under ``commands`` and ``studies`` stands one file or folder per row of the table, and nothing else but settings."""
     for package, parts in PARTS.items():
-        places = [place for place in (ROOT / package).iterdir() if place.name not in ("__init__.py", "__pycache__")]
+        places = [place for place in (ROOT / package).iterdir() if place.name not in OTHER]
         found = sorted(str(command_of((package, place.stem))) for place in places)
         assert found == sorted(name for name in COMMANDS if name.startswith("study ") == (package == "studies"))
         for place in filter(Path.is_dir, places):
@@ -104,10 +106,17 @@ def test_folders_and_files_are_the_table_of_commands() -> None:
             assert {"command"} <= names <= parts, place
 
 
-def test_library_packages_import_no_command() -> None:
-    """Nor a study, an estimator or the command line; lazy imports and tables of module names included."""
-    library = [path for path in FILES if module_of(path)[0] not in TOP | {"__init__", "__main__"}]
-    wrong = [(path.relative_to(ROOT), name) for path in library for name in imports(path) if name and name[0] in TOP]
+def test_a_room_imports_only_rooms_above_it() -> None:
+    """In the order of the table of docs/explanation/architecture.md; lazily, by a table of names and for types too."""
+    order = [*house.rows()]
+    rooms = {name: room for room, names in house.FILES.items() for name in names.split()}
+
+    def place(module: tuple[str, ...]) -> int:
+        room = rooms.get(module[0], module[0])
+        return order.index(room if room in order else "cli")
+
+    lower = [(module_of(path), name) for path in FILES for name in imports(path) if name and place(name) > place(module_of(path))]
+    wrong = {(".".join(one), ".".join(other)) for one, other in lower}
     assert not wrong, wrong
 
 
@@ -127,17 +136,12 @@ def graph_of_files() -> dict[str, set[str]]:
     return graph
 
 
-def test_packages_and_files_form_no_circle() -> None:
-    """Both are imported in one direction, the benchmarks too; a package is its ``__init__.py``."""
-    packages = defaultdict[str, set[str]](set)
-    for path in FILES:
-        if (room := module_of(path)[0]) not in ("__init__", "__main__"):
-            packages[room] |= {name[0] for name in imports(path) if name and name[0] != room}
-    for graph in (packages, graph_of_files()):
-        try:
-            TopologicalSorter(graph).prepare()
-        except CycleError as error:
-            raise AssertionError(f"a circle of imports: {' -> '.join(reversed(error.args[1]))}") from None
+def test_files_form_no_circle() -> None:
+    """Each is imported in one direction, the benchmarks too; a package is its ``__init__.py``."""
+    try:
+        TopologicalSorter(graph_of_files()).prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle of imports: {' -> '.join(reversed(error.args[1]))}") from None
 
 
 def test_few_commands_import_another() -> None:

@@ -29,13 +29,12 @@ from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode, encode_pieces
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment.adaptation import AdaptConfig
-from warmstart.experiment.config import RaceConfig
+from warmstart.experiment.config import AdaptConfig, RaceConfig
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask
-from warmstart.heads import make_head
 from warmstart.heads.per_text import RegressionHeadConfig
+from warmstart.heads.registry import make_head
 from warmstart.model.files import load_bundle, save
 from warmstart.stats.comparison import compare_pairs
 from warmstart.stats.resampling import resample_indices

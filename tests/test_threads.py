@@ -14,8 +14,9 @@ import torch
 import yaml
 
 from warmstart.commands import COMMANDS
+from warmstart.config import ThreadsConfig
 from warmstart.runs import run
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.runs.run import Run
 from warmstart.system import cores
 
 
@@ -52,7 +53,7 @@ def test_the_quickstart_and_studies_choose_their_threads() -> None:
     """Every one of them."""
     for name, command in COMMANDS.items():
         if name.startswith("study ") or name == "quickstart":
-            assert issubclass(command.load()[0], ThreadsConfig), name
+            assert issubclass(command.load_settings(), ThreadsConfig), name
 
 
 WAITS: list[tuple[list[float], dict[str, str], dict[str, str]]] = [

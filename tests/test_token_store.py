@@ -21,8 +21,9 @@ from warmstart.data import token_store as module
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, TokenStore, counted_documents, prepare_store, sample_of_words
 from warmstart.errors import DataError, StorageError
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 LINES = ["the cat sat", "on the  mat", "café [EOS] é", "z", "the end"]
 

@@ -24,9 +24,10 @@ from tokenizers import Tokenizer as Backend
 from helpers.refusals import refused
 from warmstart.errors import ConfigError, StorageError, TokenizerError
 from warmstart.tokenizer.load import load_tokenizer
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.specials import guard, new_special_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TRAINERS, TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import TRAINERS, train_tokenizer
 
 # ------------------------------------------------------------------------------------------------ ours
 

@@ -18,9 +18,9 @@ from warmstart.commands.generate.page import print_trace, write_trace
 from warmstart.errors import DataError
 from warmstart.generation.generate import generate
 from warmstart.generation.ngram_counts import NgramCounts
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from helpers.models import make_language_model
 from helpers.training import KilledError, job, killed_at, ragged_batch
-from warmstart.commands.pretrain.command import PretrainConfig
+from warmstart.commands.settings import PretrainConfig
 from warmstart.errors import CheckpointError, ConfigError, ModelError
 from warmstart.seeding import derive, rng, seed_torch
 from warmstart.system.stopping import Terminated

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
-from warmstart.commands.predict import PredictConfig, predict
+from warmstart.commands.evaluate.command import evaluate
+from warmstart.commands.predict import predict
+from warmstart.commands.settings import EvaluateConfig, PredictConfig
 from warmstart.errors import DataError
 from warmstart.model.bundle import Calibration
 from warmstart.stack.files import save_stack

@@ -12,7 +12,8 @@ import pytest
 
 from helpers.models import SENTENCES
 from warmstart.cli import main
-from warmstart.commands.tokenize import TokenizeConfig, tokenize
+from warmstart.commands.settings import TokenizeConfig
+from warmstart.commands.tokenize import tokenize
 from warmstart.corpora import write as write_module
 from warmstart.corpora.open import text_here
 from warmstart.data.read import read_documents, source_files

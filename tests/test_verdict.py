@@ -20,7 +20,7 @@ from warmstart.config import Config
 from warmstart.data.audit import audit
 from warmstart.data.source import Source
 from warmstart.data.task import Task
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.report.templates import verdict_html
 from warmstart.runs.steps import TaskPlace, label_step, own_text, steps_after

@@ -17,7 +17,7 @@ from warmstart.data.audit import audit
 from warmstart.data.batches import labelled_batches, sorted_batches
 from warmstart.data.encode import encode
 from warmstart.data.task import Split, Task
-from warmstart.data.windows import CUT, WindowSettings, framed_windows, window_starts
+from warmstart.data.windows import framed_windows, window_starts
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.finetuning.features import FeatureCache
@@ -27,6 +27,7 @@ from warmstart.finetuning.losses import LanguageTask
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.pooled import POOLINGS, join_windows
+from warmstart.heads.settings import CUT, WindowSettings
 from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.interop.export import to_huggingface
 from warmstart.interop.onnx import to_onnx

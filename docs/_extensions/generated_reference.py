@@ -56,7 +56,7 @@ def _title(text: str) -> list[str]:
 
 def _command_page(name: str) -> str:
     """What a command does, and a table of its flags, those first that ``--help`` shows."""
-    settings, _ = COMMANDS[name].load()
+    settings = COMMANDS[name].load_settings()
     flags = [*all_flags(settings)]
     lines = [*_title(f"warmstart {name}"), _escaped(inspect.getdoc(settings) or ""), "", f"*{_escaped(COMMANDS[name].help)}*", ""]
     tables = {title: [flag for flag in flags if flag.advanced is one] for title, one in (("Basic", False), ("Advanced", True))}

@@ -18,25 +18,14 @@ from warmstart.system.cores import choose_waiting as _choose_waiting
 from warmstart.version import __version__
 
 _HOMES = {
-    "AdaptConfig": "experiment.adaptation",
     "BackboneConfig": "backbone.config",
     "Bundle": "model.bundle",
-    "ContinualConfig": "commands.continual",
     "Cost": "commands.cost",
-    "CostConfig": "commands.cost",
-    "DoctorConfig": "commands.doctor",
-    "EvaluateConfig": "commands.evaluate.command",
-    "ExportConfig": "commands.export",
     "FineTuneConfig": "finetuning.config",
-    "FitConfig": "commands.fit.command",
     "FitResult": "experiment.fit_result",
-    "GenerateConfig": "generation.sampling",
-    "ImportConfig": "commands.import_.command",
+    "GenerateConfig": "generation.settings",
     "ObjectiveConfig": "objectives.config",
-    "PretrainConfig": "commands.pretrain.command",
-    "QuickstartConfig": "commands.quickstart.command",
-    "RaceConfig": "experiment.config",
-    "SchemeOptions": "finetuning.schemes",
+    "SchemeOptions": "finetuning.schemes.registry",
     "Source": "data.source",
     "Stack": "stack.stack",
     "Task": "data.task",
@@ -44,97 +33,86 @@ _HOMES = {
     "TextEncoder": "estimators.encoder",
     "TextRegressor": "estimators.regressor",
     "TokenTagger": "estimators.tagger",
-    "TokenizeConfig": "commands.tokenize",
-    "TokenizerConfig": "tokenizer.train",
+    "TokenizerConfig": "tokenizer.settings",
     "TrainConfig": "training.config",
     "WarmstartError": "errors",
-    "WindowSettings": "data.windows",
-    "adapt": "commands.adapt.command",
+    "WindowSettings": "heads.settings",
     "audit": "data.audit",
-    "continual": "commands.continual",
-    "estimate_cost": "commands.cost",
     "compare": "experiment.compare",
-    "doctor": "commands.doctor",
     "embed": "model.inference",
-    "evaluate": "commands.evaluate.command",
-    "export_model": "commands.export",
     "fit": "commands.fit.command",
-    "fit_data": "commands.fit.command",
     "generate": "generation.generate",
-    "import_model": "commands.import_.command",
     "load": "interop.load",
     "load_task": "tasks.load",
     "load_tokenizer": "tokenizer.load",
     "make_task": "tasks.from_frames",
     "merge_adapters": "adapters.insertion",
     "predict": "tasks.predict",
-    "pretrain": "commands.pretrain.command",
-    "quickstart": "commands.quickstart.command",
-    "race": "commands.race.command",
     "remove_adapters": "adapters.insertion",
     "save": "model.files",
     "save_model": "stack.files",
     "to_huggingface": "interop.export",
-    "tokenize": "commands.tokenize",
     "trace": "generation.trace",
     "train_tokenizer": "tokenizer.train",
     "write_texts": "data.frames",
 }
-"""Where each public name lives; studies and their settings are those of the table of commands."""
+"""Where each public name lives; those of commands are in their table."""
+_TYPED = ("init", "predict", "generate", "serve", "label", "audit", "runs", "recipe")
+"""commands for terminals alone: programs call what they call"""
 
 
-def _studies() -> dict[str, str]:
-    rows = [row for name, row in _COMMANDS.items() if name.startswith("study ")]
-    return {name: row.module for row in rows for name in (row.settings, row.function)}
+def _commands() -> dict[str, str]:
+    rows = [row for name, row in _COMMANDS.items() if name not in _TYPED]
+    return {name: module for row in rows for module, name in (row.settings_place, (row.module, row.function))}
 
 
-__all__ = ["__version__", *_HOMES, *_studies()]
+__all__ = ["__version__", *_HOMES, *_commands()]
 
 if TYPE_CHECKING:
     from warmstart.adapters.insertion import merge_adapters as merge_adapters
     from warmstart.adapters.insertion import remove_adapters as remove_adapters
     from warmstart.backbone.config import BackboneConfig as BackboneConfig
     from warmstart.commands.adapt.command import adapt as adapt
-    from warmstart.commands.continual import ContinualConfig as ContinualConfig
     from warmstart.commands.continual import continual as continual
     from warmstart.commands.cost import Cost as Cost
-    from warmstart.commands.cost import CostConfig as CostConfig
     from warmstart.commands.cost import estimate_cost as estimate_cost
-    from warmstart.commands.doctor import DoctorConfig as DoctorConfig
     from warmstart.commands.doctor import doctor as doctor
-    from warmstart.commands.evaluate.command import EvaluateConfig as EvaluateConfig
     from warmstart.commands.evaluate.command import evaluate as evaluate
-    from warmstart.commands.export import ExportConfig as ExportConfig
     from warmstart.commands.export import export_model as export_model
-    from warmstart.commands.fit.command import FitConfig as FitConfig
     from warmstart.commands.fit.command import fit as fit
     from warmstart.commands.fit.command import fit_data as fit_data
-    from warmstart.commands.import_.command import ImportConfig as ImportConfig
     from warmstart.commands.import_.command import import_model as import_model
-    from warmstart.commands.pretrain.command import PretrainConfig as PretrainConfig
     from warmstart.commands.pretrain.command import pretrain as pretrain
-    from warmstart.commands.quickstart.command import QuickstartConfig as QuickstartConfig
     from warmstart.commands.quickstart.command import quickstart as quickstart
     from warmstart.commands.race.command import race as race
+    from warmstart.commands.settings import CostConfig as CostConfig
+    from warmstart.commands.settings import DoctorConfig as DoctorConfig
+    from warmstart.commands.settings import EvaluateConfig as EvaluateConfig
+    from warmstart.commands.settings import ExportConfig as ExportConfig
+    from warmstart.commands.settings import ImportConfig as ImportConfig
+    from warmstart.commands.settings import PretrainConfig as PretrainConfig
     from warmstart.data.audit import audit as audit
     from warmstart.data.frames import write_texts as write_texts
     from warmstart.data.source import Source as Source
     from warmstart.data.task import Task as Task
-    from warmstart.data.windows import WindowSettings as WindowSettings
     from warmstart.errors import WarmstartError as WarmstartError
     from warmstart.estimators.classifier import TextClassifier as TextClassifier
     from warmstart.estimators.encoder import TextEncoder as TextEncoder
     from warmstart.estimators.regressor import TextRegressor as TextRegressor
     from warmstart.estimators.tagger import TokenTagger as TokenTagger
-    from warmstart.experiment.adaptation import AdaptConfig as AdaptConfig
     from warmstart.experiment.compare import compare as compare
+    from warmstart.experiment.config import AdaptConfig as AdaptConfig
+    from warmstart.experiment.config import FitConfig as FitConfig
+    from warmstart.experiment.config import QuickstartConfig as QuickstartConfig
     from warmstart.experiment.config import RaceConfig as RaceConfig
     from warmstart.experiment.fit_result import FitResult as FitResult
+    from warmstart.finetuning.config import ContinualConfig as ContinualConfig
     from warmstart.finetuning.config import FineTuneConfig as FineTuneConfig
-    from warmstart.finetuning.schemes import SchemeOptions as SchemeOptions
+    from warmstart.finetuning.schemes.registry import SchemeOptions as SchemeOptions
     from warmstart.generation.generate import generate as generate
-    from warmstart.generation.sampling import GenerateConfig as GenerateConfig
+    from warmstart.generation.settings import GenerateConfig as GenerateConfig
     from warmstart.generation.trace import trace as trace
+    from warmstart.heads.settings import WindowSettings as WindowSettings
     from warmstart.interop.export import to_huggingface as to_huggingface
     from warmstart.interop.load import load as load
     from warmstart.model.bundle import Bundle as Bundle
@@ -158,13 +136,13 @@ if TYPE_CHECKING:
     from warmstart.tasks.load import load_task as load_task
     from warmstart.tasks.predict import predict as predict
     from warmstart.tokenizer.load import load_tokenizer as load_tokenizer
-    from warmstart.tokenizer.train import TokenizerConfig as TokenizerConfig
+    from warmstart.tokenizer.settings import TokenizerConfig as TokenizerConfig
     from warmstart.tokenizer.train import train_tokenizer as train_tokenizer
     from warmstart.training.config import TrainConfig as TrainConfig
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name) or _studies().get(name)
+    home = _HOMES.get(name) or _commands().get(name)
     if home is None:
         raise AttributeError(f"module 'warmstart' has no attribute '{name}'")
     _choose_waiting()

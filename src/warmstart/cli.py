@@ -209,8 +209,9 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
 def read_command(words: list[str]) -> tuple[Callable[[Any], Any], Any]:
     """The function of a command and its settings, from the words after ``warmstart``. Raises ``ConfigError`` if they are wrong."""
     name, rest = _command(words)
-    settings, run = COMMANDS[name].load()
-    return run, parse(settings, rest, f"warmstart {name}")
+    command = COMMANDS[name]
+    config = parse(command.load_settings(), rest, f"warmstart {name}")
+    return command.load()[1], config
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Settings: small frozen types, validated, read from YAML, written back to YAML.
 
 ``Config`` is the base of every settings class. A string under each field is its help, on the command line and in the docs.
-Unknown keys are errors with a suggestion. This file knows nothing about what the settings mean.
+Unknown keys are errors with a suggestion. This file knows what no setting means but the number of threads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tyro.conf import Fixed, Suppress
 
 from warmstart.errors import ConfigError, nearest_path, suggest
@@ -77,6 +77,13 @@ class Config(BaseModel):
         values, fields = self.to_dict(), type(self).model_fields
         groups = {name: one.effective() for name in fields if isinstance(one := getattr(self, name), Config)}
         return {name: one for name, one in (values | groups).items() if EFFECTLESS not in fields[name].metadata}
+
+
+class ThreadsConfig(Config):
+    """Settings of a command that chooses its number of threads."""
+
+    threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
+    """number of threads; default: one for each core that is free. config.yaml records it: the same number repeats a run exactly"""
 
 
 def result_key(*made_of: Any) -> str:

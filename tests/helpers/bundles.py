@@ -12,19 +12,18 @@ import pytest
 from helpers.models import make_backbone
 from warmstart.data.task import Split, Task
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.schemes import SCHEMES
+from warmstart.finetuning.schemes.registry import SCHEMES
 from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.heads.head import HeadConfig
-from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig, RegressionHeadConfig
 from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.heads.pooled import POOLINGS
+from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import seed_torch
 from warmstart.types import SpecialTokens, Vocabulary

@@ -15,15 +15,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from helpers.models import make_backbone
-from warmstart.adapters import insert_adapter
-from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.registry import insert_adapter
+from warmstart.adapters.settings import LoraConfig
 from warmstart.backbone.attention import AttentionMask
 from warmstart.backbone.positions import Rotary
 from warmstart.dropout import Dropout
-from warmstart.heads.head import HeadConfig
-from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, RegressionHeadConfig
 from warmstart.heads.pooled import pool_last
+from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.history import AdaptRecord, PretrainRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head

@@ -13,8 +13,8 @@ import torch
 
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import LABELS
-from warmstart.heads.head import HeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import HeadConfig
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.model import Model, fresh_head
 from warmstart.serve.one_file.contents import PageContents, model_facts

@@ -15,9 +15,9 @@ from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import LABELS, bases
 from warmstart.data.task import Split, Task
 from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.heads.head import HeadConfig
 from warmstart.heads.per_text import MultilabelHeadConfig
 from warmstart.heads.per_token import TaggingHeadConfig
+from warmstart.heads.settings import HeadConfig
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.history import AnswersRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head

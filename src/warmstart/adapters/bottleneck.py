@@ -9,31 +9,15 @@ Letters: B batch, T tokens, D width, W width of the bottleneck.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from warmstart.adapters.insertion import Adapter
+from warmstart.adapters.settings import BottleneckConfig
 from warmstart.backbone.backbone import Backbone
-from warmstart.config import Config
 from warmstart.system.products import Linear
-
-Branch = Literal["attention", "feedforward"]
-
-
-class BottleneckConfig(Config):
-    """Bottlenecks after the branches of every block."""
-
-    kind: Literal["bottleneck"] = "bottleneck"
-    """name of this adapter in files"""
-    width: int = Field(64, gt=0)
-    """width of the bottleneck (W)"""
-    after: tuple[Branch, ...] = ("attention", "feedforward")
-    """the branches whose output passes through one"""
-    activation: Literal["gelu", "relu"] = "gelu"
-    """non-linearity inside"""
 
 
 class BottleneckAdapter(Adapter):

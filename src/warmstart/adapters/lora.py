@@ -10,47 +10,20 @@ Letters: B batch, T tokens, D width, R rank.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch.nn.functional as F
-from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from warmstart.adapters.insertion import Adapter
+from warmstart.adapters.settings import LoraConfig, Target
 from warmstart.backbone.attention import Attention
 from warmstart.backbone.backbone import Backbone
-from warmstart.config import Config
 from warmstart.dropout import Dropout
 from warmstart.errors import ConfigError
 from warmstart.system.products import Linear
 
-Target = Literal["q", "k", "v", "qkv", "out", "feedforward"]
 _PARTS = ("q", "k", "v")
-
-
-def each_once(targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    """The targets themselves; raises ``ValueError`` if there is none, or one is named twice."""
-    if len(set(targets)) != len(targets) or not targets:
-        raise ValueError(f"must name at least one matrix, and each only once, but names {', '.join(targets) or 'none'}")
-    return targets
-
-
-Targets = Annotated[tuple[Target, ...], AfterValidator(each_once)]
-
-
-class LoraConfig(Config):
-    """Low-rank changes of linear layers in every block."""
-
-    kind: Literal["lora"] = "lora"
-    """name of this adapter in files"""
-    rank: int = Field(8, gt=0)
-    """rank of each change (R)"""
-    alpha: float = Field(16.0, gt=0)
-    """strength: each change is scaled by alpha / rank"""
-    targets: Targets = ("q", "v")
-    """which matrices: q, k, v, qkv (all three as one), out (of attention), feedforward (both of its layers)"""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """dropout probability of each change's input"""
 
 
 class Lora(Adapter):

@@ -10,22 +10,15 @@ Letters: B batch, T tokens, D width, L layers.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from warmstart.adapters.insertion import Adapter
+from warmstart.adapters.settings import ScalarMixConfig
 from warmstart.backbone.backbone import Backbone, BackboneOutput
-from warmstart.config import Config
-
-
-class ScalarMixConfig(Config):
-    """One weight per layer and one scale."""
-
-    kind: Literal["scalar-mix"] = "scalar-mix"
-    """name of this adapter in files"""
 
 
 class ScalarMix(Adapter):

@@ -1,6 +1,7 @@
 """The table of commands: name -> (module, settings, function, help). The command line and recipes run these commands.
 
-Nothing heavy is imported before a command is chosen, so that ``--help`` is quick.
+Settings are imported without torch, so that ``--help`` is quick: a command's function imports what it runs, or its settings stand
+in a file of their own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ class Command(NamedTuple):
 
     module: str
     settings: str
+    """their class in ``module``, or that and another module: ``experiment.config:RaceConfig``"""
     function: str
     help: str
     goes_on: bool = False
@@ -23,12 +25,23 @@ class Command(NamedTuple):
     distributed: bool = False
     """several processes that ``torchrun`` starts can share its work"""
 
+    @property
+    def settings_place(self) -> tuple[str, str]:
+        """Module and name of its settings."""
+        module, _, name = self.settings.rpartition(":")
+        return module or self.module, name
+
+    def load_settings(self) -> Any:
+        """The class of its settings; it is imported without torch, so that ``--help`` is quick."""
+        module, name = self.settings_place
+        return getattr(importlib.import_module(f"warmstart.{module}"), name)
+
     def load(self) -> tuple[Any, Any]:
         """The class of its settings, and the function that takes them, which unlocks at its end the folders that it locked."""
         from warmstart.system.locks import releasing_locks
 
         module = importlib.import_module(f"warmstart.{self.module}")
-        return getattr(module, self.settings), releasing_locks()(getattr(module, self.function))
+        return self.load_settings(), releasing_locks()(getattr(module, self.function))
 
 
 COMMANDS = Registry(
@@ -36,59 +49,66 @@ COMMANDS = Registry(
     {
         "quickstart": Command(
             "commands.quickstart.command",
-            "QuickstartConfig",
+            "experiment.config:QuickstartConfig",
             "quickstart",
             "try everything in three minutes, without data or network",
             goes_on=True,
         ),
         "fit": Command(
             "commands.fit.command",
-            "FitConfig",
+            "experiment.config:FitConfig",
             "fit_data",
             "from a table of texts and labels to a model, in three minutes",
             goes_on=True,
         ),
         "init": Command(
-            "commands.init", "InitConfig", "write_manifest", "write a task.yaml from any table, and guess what it needs"
+            "commands.init",
+            "commands.settings:InitConfig",
+            "write_manifest",
+            "write a task.yaml from any table, and guess what it needs",
         ),
         "pretrain": Command(
-            "commands.pretrain.command", "PretrainConfig", "pretrain", "train a backbone on unlabelled text", distributed=True
+            "commands.pretrain.command",
+            "commands.settings:PretrainConfig",
+            "pretrain",
+            "train a backbone on unlabelled text",
+            distributed=True,
         ),
         "tokenize": Command(
             "commands.tokenize",
-            "TokenizeConfig",
+            "commands.settings:TokenizeConfig",
             "tokenize",
             "write text as shards of tokens, in parallel, for pretrain to read",
             goes_on=True,
         ),
         "adapt": Command(
             "commands.adapt.command",
-            "AdaptConfig",
+            "experiment.config:AdaptConfig",
             "adapt",
             "swap the head, fine-tune on labels, compare with baselines, report",
             goes_on=True,
         ),
         "race": Command(
             "commands.race.command",
-            "RaceConfig",
+            "experiment.config:RaceConfig",
             "race",
             "compare many ways to adapt, and name the cheapest that is as good as the best",
             goes_on=True,
         ),
         "continual": Command(
             "commands.continual",
-            "ContinualConfig",
+            "finetuning.config:ContinualConfig",
             "continual",
             "train on tasks one after another, jointly or each alone, and measure what is forgotten",
             goes_on=True,
         ),
         "evaluate": Command(
             "commands.evaluate.command",
-            "EvaluateConfig",
+            "commands.settings:EvaluateConfig",
             "evaluate",
             "score a model on a test split, a text, or minimal pairs",
         ),
-        "predict": Command("commands.predict", "PredictConfig", "predict", "label texts, or answer questions"),
+        "predict": Command("commands.predict", "commands.settings:PredictConfig", "predict", "label texts, or answer questions"),
         "generate": Command(
             "commands.generate.command", "GenerateCommandConfig", "generate", "continue prompts, and show why each token was chosen"
         ),
@@ -100,11 +120,21 @@ COMMANDS = Registry(
             "label texts in the browser, with a model that learns along and says when it is enough",
             goes_on=True,
         ),
-        "cost": Command("commands.cost", "CostConfig", "estimate_cost", "count parameters, FLOPs and memory, part by part"),
-        "audit": Command(
-            "commands.audit", "AuditConfig", "audit_task", "check a task for leaks, duplicates and conflicting labels"
+        "cost": Command(
+            "commands.cost",
+            "commands.settings:CostConfig",
+            "estimate_cost",
+            "count parameters, FLOPs and memory, part by part",
         ),
-        "doctor": Command("commands.doctor", "DoctorConfig", "doctor", "check that a saved model is complete and undamaged"),
+        "audit": Command(
+            "commands.audit",
+            "commands.settings:AuditConfig",
+            "audit_task",
+            "check a task for leaks, duplicates and conflicting labels",
+        ),
+        "doctor": Command(
+            "commands.doctor", "commands.settings:DoctorConfig", "doctor", "check that a saved model is complete and undamaged"
+        ),
         "study lab": Command(
             "studies.lab.command",
             "StudyLabConfig",
@@ -117,12 +147,7 @@ COMMANDS = Registry(
         "study explain": Command(
             "studies.explain.command", "StudyExplainConfig", "study_explain", "which words does a prediction depend on?"
         ),
-        "study ablate": Command(
-            "studies.ablate.command",
-            "StudyAblateConfig",
-            "study_ablate",
-            "which heads and layers matter?",
-        ),
+        "study ablate": Command("studies.ablate.command", "StudyAblateConfig", "study_ablate", "which heads and layers matter?"),
         "study attention": Command(
             "studies.attention.command", "StudyAttentionConfig", "study_attention", "what does each head attend to?"
         ),
@@ -131,11 +156,16 @@ COMMANDS = Registry(
         ),
         "import": Command(
             "commands.import_.command",
-            "ImportConfig",
+            "commands.settings:ImportConfig",
             "import_model",
             "read a pretrained model (GPT-2, BERT, Llama, GGUF ...); --list names some",
         ),
-        "export": Command("commands.export", "ExportConfig", "export_model", "write a model for transformers, PEFT or ONNX"),
+        "export": Command(
+            "commands.export",
+            "commands.settings:ExportConfig",
+            "export_model",
+            "write a model for transformers, PEFT or ONNX",
+        ),
         "runs": Command("commands.runs.command", "RunsConfig", "list_runs", "list the runs of a folder, or follow one"),
         "recipe": Command(
             "commands.recipe", "RecipeConfig", "recipe", "run the steps of a recipe, one after another", goes_on=True

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from tyro.conf import Positional
-
-from warmstart.config import FileInput, TaskInput
+from warmstart.commands.settings import AuditConfig
 from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.scorings import ledger_file, read_ledger
-from warmstart.data.source import LabelledTableFlags, Source
+from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.data.token_store import documents_of
-from warmstart.data.windows import WindowSettings
 from warmstart.errors import ConfigError
+from warmstart.heads.settings import WindowSettings
 from warmstart.interop.load import load_model
 from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
@@ -22,21 +20,6 @@ from warmstart.stats.formatting import percent
 from warmstart.system.console import console, print_table
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
-
-
-class AuditConfig(WindowSettings, LabelledTableFlags):
-    """Check a task's data: leaks between splits, duplicates, conflicting labels, empty texts, and how often test was scored."""
-
-    task: Positional[TaskInput[str]]
-    """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
-    model: FileInput[str | None] = None
-    """also count the tokens that this model truncates or does not know: a bundle, or the folder of a run"""
-    text: FileInput[tuple[str, ...]] = ()
-    """pretraining text (files or folders): also count the test texts that occur in it"""
-    drop_leaks: bool = False
-    """drop leaks first, and audit the rest"""
-    drop_near_leaks: bool = False
-    """drop leaks and texts that are nearly the same as one of a later split, and audit the rest"""
 
 
 def audit_task(config: AuditConfig) -> Audit:

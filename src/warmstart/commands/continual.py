@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import AfterValidator, Field
 
-from warmstart.config import Config, Effectless, FileInput
+from warmstart.config import Config
 from warmstart.data.scorings import LedgerSummary, findings_by_task
 from warmstart.data.task import Task
+from warmstart.finetuning.config import ContinualConfig
 from warmstart.finetuning.continual import PretrainingLoss, learn_tasks
 from warmstart.finetuning.strategies import STRATEGIES
-from warmstart.finetuning.task_suite import MultitaskModel, TasksConfig, TaskSuite, load_tasks
+from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
 from warmstart.model.files import save
 from warmstart.model.history import ContinualRecord, TaskRecord
@@ -69,18 +69,6 @@ TESTED = (
     "language-model loss at the end and before the first task; significance is corrected for the number of each kind (Holm). "
     "Smallest detectable: the true difference that a repetition finds significant with 80% power."
 )
-
-
-class ContinualConfig(TasksConfig):
-    """Learn tasks one after another on one backbone, and measure what is forgotten."""
-
-    out: Effectless[str] = "runs/continual"
-    """folder of the run"""
-    text: FileInput[str | None] = None
-    """text that was never trained on, to measure the pretrained language head's loss on after each task"""
-    strategies: Annotated[tuple[Annotated[str, AfterValidator(STRATEGIES.known)], ...], Field(min_length=1)] = tuple(STRATEGIES)
-    """how the tasks are learned; several are compared. In turn: none (nothing is done against forgetting); as references: joint
-    (all tasks at once), alone (each on a backbone of its own)"""
 
 
 def continual(config: ContinualConfig) -> ContinualResult:

@@ -11,84 +11,37 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
-from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
-from tyro.conf import Positional, arg
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.pretrain.command import PretrainConfig
-from warmstart.config import Advanced, Config, FileInput
+from warmstart.commands.settings import CostConfig
 from warmstart.errors import ConfigError
 from warmstart.finetuning.scheme import apply_scheme
-from warmstart.finetuning.schemes import known_scheme, make_scheme
-from warmstart.heads.head import HeadConfig
-from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.finetuning.schemes.registry import make_scheme
+from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import HeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.history import LanguageRecord
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.notebook import Shown
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.report.headline import headline
 from warmstart.report.parts import Report, Section, Table
 from warmstart.stats.formatting import file_size
 from warmstart.system.console import console, print_table
 from warmstart.tokenizer.load import load_tokenizer
-from warmstart.tokenizer.train import TokenizerConfig
-from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.optimizers import is_muon_matrix
 
 FLOAT32 = 4
 """bytes of a weight, a gradient and a number of the optimiser"""
 _INSERTED = "inserted adapters"
-
-
-class CostConfig(Config):
-    """Count the parameters, FLOPs and memory of a model, part by part; reads the settings of a pretraining run too."""
-
-    model: Positional[FileInput[str | None]] = None
-    """a bundle, or the folder of a run; none: the model that the settings describe"""
-    vocab_size: int | None = Field(None, gt=0)
-    """size of the vocabulary; default: the tokenizer's"""
-    tokenizer_file: FileInput[Advanced[str | None]] = None
-    """take the size of the vocabulary from this tokenizer"""
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    """the tokenizer that would be trained"""
-    backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
-    head: Advanced[LMHeadConfig] = LMHeadConfig()
-    """the language head"""
-    classes: int | None = Field(None, gt=1)
-    """use a classification head with this many classes instead"""
-    scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
-    """which parameters train: any scheme of `warmstart adapt`; a+b combines two"""
-    length: int | None = Field(None, gt=0)
-    """tokens per row; default: the context length of the backbone"""
-    objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
-    train: Annotated[TrainConfig, arg(name="")] = TrainConfig()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_pretraining(cls, values: Any) -> Any:
-        """Keys of a pretraining run that do not matter for its cost are ignored; ``init_from`` names the model."""
-        if not isinstance(values, dict):
-            return values
-        ignored = PretrainConfig.model_fields.keys() - cls.model_fields.keys()
-        kept = {name: value for name, value in values.items() if name not in ignored}
-        if "text" in values:  # missing training settings have the defaults of pretraining
-            train = PretrainTrainConfig.build(values.get("train") or {}, "train").to_dict()
-            kept["train"] = {name: value for name, value in train.items() if name in TrainConfig.model_fields}
-        return {"model": values["init_from"], **kept} if values.get("init_from") else kept
-
-    @model_validator(mode="after")
-    def _known(self) -> CostConfig:
-        OBJECTIVES[self.objective.name]
-        return self
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tyro.conf import Positional
-
-from warmstart.config import Config
+from warmstart.commands.settings import DoctorConfig
 from warmstart.errors import BundleError, ConfigError
 from warmstart.interop.encoders import ENCODER_PREFIX, converted, is_encoder
 from warmstart.interop.load import load
@@ -15,15 +13,6 @@ from warmstart.model.checks import CheckResult, CheckResults, faults
 from warmstart.stack.checks import examine
 from warmstart.stats.scores import NamedFigures
 from warmstart.system.console import console, print_table
-
-
-class DoctorConfig(Config):
-    """Check that a model is complete and undamaged, gives the outputs of the day it was saved, and agrees with its settings."""
-
-    model: Positional[str]
-    """a bundle, the folder of a run, hf:FOLDER for a model in the Hugging Face format, or a page that `export --to page` wrote"""
-    bundle: str | None = None
-    """of a page: the model that it must come from; its weights are compared with those in the page"""
 
 
 def doctor(config: DoctorConfig) -> CheckResults | NamedFigures:

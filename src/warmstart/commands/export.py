@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import nn
-from tyro.conf import Positional
 
 from warmstart.adapters.insertion import inserted_adapters, merge_adapters
-from warmstart.adapters.lora import LoraConfig
-from warmstart.config import Config, Effectless, FileInput, TaskInput
+from warmstart.adapters.settings import LoraConfig
+from warmstart.commands.settings import ExportConfig
 from warmstart.data.encode import Encoded
 from warmstart.data.scorings import ScoringRun
 from warmstart.data.task import Task
@@ -40,31 +39,6 @@ from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 TIMED = 500
 """number of test texts that are timed, at most"""
 ROUNDS = 3
-
-
-class ExportConfig(Config):
-    """Write a model in a format that other tools read."""
-
-    model: Positional[FileInput[str]]
-    """a bundle, or a run's folder"""
-    out: Effectless[str | None] = None
-    """folder to create; of a page the file, by default the model's name and .html"""
-    to: Literal["hf", "sentence-transformers", "onnx", "page"] = "hf"
-    """hf: config.json, model.safetensors and tokenizer.json, as transformers reads them; sentence-transformers: the same without
-    the head, and with how a text becomes one vector; onnx: one graph from token ids to the head's output, for onnxruntime; of a
-    stack, a graph or numbers for each member, and a script; page: one HTML file with the model inside, 8 bits for each weight, that
-    any browser opens without a server or a network"""
-    int8: bool = False
-    """onnx: also write the graph with 8-bit weights"""
-    task: TaskInput[str | None] = None
-    """onnx: the task's manifest (YAML); reports the score and the speed of each form on its test split"""
-
-    @property
-    def folder(self) -> str:
-        """The folder to create. Raises ``ConfigError`` if none is named."""
-        if self.out is None:
-            raise ConfigError(f"--to {self.to} needs the folder to create; name it with --out")
-        return self.out
 
 
 class Form(NamedTuple):

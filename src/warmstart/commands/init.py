@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tyro.conf import Positional
 
-from warmstart.config import Effectless, read_yaml
-from warmstart.data.source import LabelledTableFlags
+from warmstart.commands.settings import InitConfig
+from warmstart.config import read_yaml
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, nearest_path
 from warmstart.runs.steps import NextStep, command, learning_step, terminal_lines
@@ -25,27 +24,6 @@ from warmstart.tasks.guess import Guess, guess_task, path_from
 from warmstart.tasks.load import TaskSpec, build_task
 
 SHOWN_ROWS, SHOWN_LABELS, SHOWN_CHARACTERS = 3, 20, 50
-
-
-class InitConfig(LabelledTableFlags):
-    """Write a task.yaml from a table; it asks in a terminal, and elsewhere says what it guesses."""
-
-    table: Positional[str]
-    """csv, tsv, ndjson, jsonl, parquet (also .gz, .xz), CoNLL, lines of fastText, or a folder with a folder of texts per label"""
-    out: Effectless[str] = "task.yaml"
-    """the manifest to write"""
-    type: str | None = None
-    """the task type: classification, multilabel, regression, tagging …; default: a guess"""
-    test: str | None = None
-    """test texts: a file, or the fraction or number of texts to hold out; default: a file beside the table, or 0.2"""
-    validation: str | None = None
-    """validation texts, likewise, or none; default: a file beside the table, or 0.1 of many texts, or none"""
-    unlabelled: str | None = None
-    """more text like that of the task, without labels: a file or a folder"""
-    ask: bool = True
-    """ask, if this is a terminal"""
-    force: bool = False
-    """replace the manifest if there is one"""
 
 
 def write_manifest(config: InitConfig) -> Task:

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
-from pydantic import Field
-from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput
+from warmstart.commands.settings import PredictConfig
 from warmstart.data.read import files_as_texts, given_file, source_format
-from warmstart.data.source import TABLE_FORMATS, Source, TableFlags
+from warmstart.data.source import TABLE_FORMATS, Source
 from warmstart.data.tables import dialect_of, read_table, reading_alike
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
@@ -34,43 +32,12 @@ from warmstart.tasks.answers import answer_questions, answer_threshold
 from warmstart.tasks.predict import confidences_of, is_blank
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
-from warmstart.tasks.unknown import NONE_OF_THESE, UNKNOWN_SHARE, drift_sentence, texts_compared, unknown_sentence
+from warmstart.tasks.unknown import NONE_OF_THESE, drift_sentence, texts_compared, unknown_sentence
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 """ending of a table -> what stands between its cells"""
 _LINES = ("", ".jsonl", ".ndjson")
 """endings of lines of JSON"""
-
-
-class PredictConfig(TableFlags):
-    """Label texts, or answer questions, with an adapted model: one line of JSON per text, or a table with a row for each."""
-
-    model: Positional[FileInput[str]]
-    """an adapted model: a bundle, or the folder of a run"""
-    texts: Positional[FileInput[tuple[str, ...]]] = ()
-    """texts to label, or questions to answer; a single one that is the path of a file or folder stands for ``--file``; a text that
-    only reads like a path is given with a blank behind it"""
-    file: FileInput[str | None] = None
-    """a file of texts: one per line, or a table with a text column, which is read as the model's training texts were; or a folder
-    of files, each of which is a text"""
-    second: Advanced[str | None] = None
-    """the column of the table that holds the second texts of pairs"""
-    out: Effectless[str | None] = None
-    """output file: a table if it ends in .csv or .tsv, of a table with all its columns; lines of JSON if it ends in .jsonl or
-    .ndjson; default: standard output"""
-    top: int = Field(3, gt=0)
-    """number of labels to give with their probabilities, the most probable ones"""
-    target_error: float | None = Field(None, gt=0, lt=1)
-    """abstain below the confidence threshold that guarantees at most this error rate (labels need a model of fit, or one
-    adapted with --calibration-fraction)"""
-    confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
-    """probability with which that error rate is guaranteed"""
-    refuse_unknown: bool = False
-    """say 'none of these' in place of a label for texts like those of none of the labels; else 'unknown' marks them"""
-    unknown_share: Advanced[float] = Field(UNKNOWN_SHARE, gt=0, lt=1)
-    """share of the texts of known labels that may be marked so, at most"""
-    corpus: FileInput[Advanced[tuple[str, ...]]] = ()
-    """for answers: text that the model was trained on; questions with names that do not occur in it are flagged and not answered"""
 
 
 def predict(config: PredictConfig) -> list[dict[str, Any]]:

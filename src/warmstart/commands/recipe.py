@@ -27,9 +27,7 @@ from warmstart.commands import COMMANDS, with_preset
 from warmstart.config import Advanced, Config, Effectless, read_yaml
 from warmstart.errors import ConfigError, suggest
 from warmstart.experiment.backends import known_backend
-from warmstart.runs.made_of import made_of
 from warmstart.runs.record import end_record, is_complete, read_record_of, write_record
-from warmstart.runs.run import Run
 from warmstart.system.console import console
 from warmstart.system.locks import LOCK
 from warmstart.system.storage import RUN_FILE, is_leftover, names_a_folder
@@ -65,6 +63,8 @@ class RecipeSpec(Config):
 
 def recipe(config: RecipeConfig) -> Path:
     """Run the steps that are not done yet; returns the folder. The ``recipe`` command."""
+    from warmstart.runs.run import Run
+
     folder = Path(config.out or Path("runs") / Path(config.file).stem)
     steps = read_recipe(config.file, folder, config.length)
     if unknown := [name for name in config.only if name not in steps]:
@@ -84,6 +84,8 @@ def recipe(config: RecipeConfig) -> Path:
 
 def _run_step(name: str, step: tuple[str, Config], folder: Path, known: dict[str, dict[str, Any]]) -> None:
     """Run a step that is not done; ``known`` is what run.json says of all, written before one begins from nothing, and after it."""
+    from warmstart.runs.made_of import made_of
+
     command, settings = step
     made, before, complete = made_of(settings), known.get(name), _has_result(settings)
 
@@ -157,7 +159,7 @@ def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tupl
     command = given.pop("command", None)
     if not isinstance(command, str):
         raise ConfigError(f"{file}: step '{name}' must name its command, for instance 'command: pretrain'")
-    settings, _ = COMMANDS[command].load()
+    settings = COMMANDS[command].load_settings()
     if "out" in settings.model_fields:
         given.setdefault("out", str(folder / name))
     return command, settings.build(with_preset(given) if "backbone" in settings.model_fields else given, f"{file}, step '{name}'")

@@ -6,14 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, takewhile
 from pathlib import Path
 
-from pydantic import Field, field_validator
-from tyro.conf import Positional
-
-from warmstart.config import Advanced, Effectless, FileInput, TaskInput, command_name, result_key
+from warmstart.commands.settings import TokenizeConfig
+from warmstart.config import command_name, result_key
 from warmstart.corpora.index import SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
 from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
-from warmstart.data.source import Document, Source, TableFlags
 from warmstart.data.task import plain_text
 from warmstart.data.text_key import text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
@@ -28,54 +25,11 @@ from warmstart.system.storage import RUN_FILE, is_leftover, make_folder, sweep
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 
 SAMPLE_BYTES = 1 << 28
 """characters of text, as it lies on the disk, that a tokenizer is trained on"""
 HEADER = ("text", "shards", "documents", "words", "tokens", "tokens per word", "unknown")
-
-
-class TokenizeConfig(TableFlags):
-    """Write text as shards of tokens. The same command goes on where it stopped, with any number of jobs."""
-
-    text: Positional[FileInput[tuple[str, ...]]] = Field((), min_length=1)
-    """files, folders, globs or URLs of text (also .gz, .xz), or tables with a text column"""
-    out: Effectless[str]
-    """folder of the shards"""
-    jobs: Effectless[int] = Field(1, gt=0)
-    """pieces of the text that are tokenized at the same time, each in a process of its own"""
-    held_out: str = "0.02"
-    """fraction of the documents that is held out, or none"""
-    document: Advanced[Document] = "paragraph"
-    """what one document is: paragraph, sentence, line or file"""
-    drop_test_texts_of: TaskInput[tuple[str, ...]] = ()
-    """manifests of tasks (YAML): leave out documents in which one of their test or validation texts occurs"""
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    """the tokenizer to train on the text"""
-    tokenizer_file: FileInput[Advanced[str | None]] = None
-    """a tokenizer to load instead: tokenizer.json, a sentencepiece .model, a word list, or a folder with a tokenizer.json"""
-
-    @field_validator("held_out")
-    @classmethod
-    def _a_fraction(cls, value: str) -> str:
-        """``none``, or a number between 0 and 1."""
-        try:
-            good = value == "none" or 0 < float(value) < 1
-        except ValueError:
-            good = False
-        if not good:
-            raise ValueError("must be a fraction between 0 and 1, or none")
-        return value
-
-    @property
-    def how(self) -> Source:
-        """How each file is read; the path is that of none."""
-        return Source.build({"path": "", "document": self.document, **self.reading})
-
-    @property
-    def held_out_fraction(self) -> float | None:
-        """None: nothing is held out."""
-        return None if self.held_out == "none" else float(self.held_out)
 
 
 def tokenize(config: TokenizeConfig) -> ShardIndex:

@@ -20,8 +20,9 @@ from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks, first_te
 from warmstart.data.task import Split, Task, plain_text
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
-from warmstart.data.windows import CUT, READ_WHOLE, WindowSettings, window_starts
+from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
+from warmstart.heads.settings import CUT, WindowSettings
 from warmstart.notebook import Shown
 from warmstart.stats.formatting import percent
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -16,18 +16,16 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
-from tyro.conf import arg
 
-from warmstart.config import Advanced, Config, FileInput, TaskInput
+from warmstart.config import Config
 from warmstart.data.budget import LabelBudget
 from warmstart.data.files import text_lines
-from warmstart.data.pool import NO_POOL, REST, Pool, task_pool, texts_to_read
+from warmstart.data.pool import NO_POOL, Pool, task_pool, texts_to_read
 from warmstart.data.relevance import KNOWN, LEFT_OUT, Relevances, passages_of, relevances
-from warmstart.data.source import Source
+from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Task, plain_text
 from warmstart.data.text_key import text_key
 from warmstart.data.token_store import DocumentSplit, documents_of
@@ -44,28 +42,6 @@ TOKENS_OF_ROWS, TOKENS_OF_CROPS = 2_000_000, 4_000_000
 """tokens to read if nothing else is asked for: of packed rows, and of crops, which are shorter and so cost less"""
 KEPT_SHARE, KEPT_LEAST = 4, 500_000
 """words of passages that are kept: so many times those of the pool, but at least so many"""
-
-
-class DomainConfig(Config):
-    """The task whose domain is read, and what is read for it."""
-
-    for_task: TaskInput[Annotated[str | None, arg(name="for")]] = None
-    """manifest of a task (YAML): pretrain on its own text, and on the passages of TEXT that are most like it"""
-    labels: int | None = Field(None, gt=1)
-    """with --for: labelled texts of the task, drawn by the seed, whose task loss is minimised too; default: no label is used"""
-    task_weight: Advanced[float] = Field(1.0, gt=0)
-    """with --labels: weight of the mean task loss beside the mean loss of the objective"""
-    pool: FileInput[Advanced[str]] = REST
-    """with --for: the task's own text without labels: rest (its `unlabelled` text and its training texts), none, or a file"""
-    relevant_words: Advanced[int | None] = Field(None, gt=0)
-    """with --for and TEXT: words of passages to keep, the most relevant first; default: four times those of the task's own text,
-    but at least 500,000"""
-
-    @model_validator(mode="after")
-    def _only_with_a_task(self) -> DomainConfig:
-        if self.for_task is None and self != type(self).model_construct():
-            raise ValueError("--labels, --task-weight, --pool and --relevant-words go with --for TASK; name a task, or remove them")
-        return self
 
 
 class CorpusRead(Config):

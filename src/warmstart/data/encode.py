@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from warmstart.data.windows import CUT, READ_WHOLE, WindowSettings, window_starts
+from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
+from warmstart.heads.settings import CUT, WindowSettings
 from warmstart.stats.formatting import percent
 from warmstart.tokenizer.pieces import WORD_MARK
 from warmstart.tokenizer.tokenizer import Tokenizer

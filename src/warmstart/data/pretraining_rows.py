@@ -14,9 +14,9 @@ from functools import lru_cache
 import numpy as np
 
 from warmstart.data.tokenized_text import RowOrder, TokenizedText
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.contrastive import crop_lengths
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.seeding import rng
 from warmstart.system.device import pick_device
 from warmstart.types import IGNORE, Batch, Vocabulary

@@ -10,49 +10,12 @@ Letters: N tokens of a text, W windows.
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
 import numpy as np
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from warmstart.config import Advanced, Config, InFile
-
-WindowPooling = Literal["none", "mean", "max", "attention"]
-
-
-class WindowSettings(Config):
-    """What becomes of texts that are longer than the model reads."""
-
-    windows: Advanced[WindowPooling] = "none"
-    """texts longer than the model reads: none, they are cut; mean, max or attention (learned weights), they are read in windows
-    that overlap, and the windows' states are joined so"""
-    window_overlap: InFile[float] = Field(0.25, ge=0, le=0.9)
-    """windows: the fraction of a window that it shares with the next one, at least"""
-    max_windows: InFile[int] = Field(0, ge=0)
-    """windows: the most of a text, from its beginning; what comes after them is cut and counted; 0: no limit"""
-
-    @model_serializer(mode="wrap")
-    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without windows these settings decide nothing: files and identities are as if there were none."""
-        values: dict[str, Any] = handler(self)
-        return values if self.windows != "none" else {key: one for key, one in values.items() if key not in _KEYS}
-
-    @property
-    def window_settings(self) -> WindowSettings:
-        """These settings alone."""
-        return WindowSettings(**{key: getattr(self, key) for key in _KEYS})
-
-    @property
-    def unweighted(self) -> WindowSettings:
-        """The same where nothing is learned: the mean in place of attention."""
-        return WindowSettings(**dict(self.window_settings) | ({"windows": "mean"} if self.windows == "attention" else {}))
-
+from warmstart.heads.settings import CUT, WindowSettings
 
 READ_WHOLE = "Adapt with --windows mean to read them whole."
 """what to do about texts that are cut"""
-_KEYS = tuple(WindowSettings.model_fields)
-CUT = WindowSettings()
-"""no windows: what does not fit is cut"""
 
 
 def window_starts(tokens: int, room: int, settings: WindowSettings = CUT) -> tuple[np.ndarray, int]:

@@ -18,7 +18,6 @@ from warmstart.data.budget import SelectionName, label_budget, labels_sentence
 from warmstart.data.pool import pool_unlike
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task, plain_text
-from warmstart.data.windows import WindowPooling
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.calibration import fitted_calibration
@@ -27,8 +26,9 @@ from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import PRETRAINED, best_run
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
+from warmstart.heads.settings import WindowPooling
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle, save
 from warmstart.model.history import AdaptRecord, TaskRecord

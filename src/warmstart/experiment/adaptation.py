@@ -9,28 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
-from tyro.conf import Positional, arg
 
 from warmstart.baselines import baselines_for
 from warmstart.baselines.simple import collapsed
-from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput
 from warmstart.data.audit import audit
-from warmstart.data.budget import LabelBudget, SelectionName, label_budget, selection_or_default
+from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.scorings import ScoringRun, read_ledger
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
+from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.estimate import cost_sentence, estimate_sweep
 from warmstart.experiment.execution import baseline_within, score_trial
 from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
 from warmstart.experiment.trial import Method, Trial
 from warmstart.finetuning.calibration import calibrate
-from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.ensemble import (
     average_probabilities,
     check_ensemble,
@@ -53,55 +50,6 @@ from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions
 from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, has_thresholds
 from warmstart.training.tensorboard import events_folder
-
-
-class AdaptConfig(Config):
-    """Swap a model's head, fine-tune it on labels over several seeds, and compare it with methods that need no pretraining."""
-
-    model: Positional[FileInput[str]]
-    """the pretrained model: a bundle, the folder of a run, or the name of an encoder: minilm, e5 or smollm2"""
-    task: Positional[TaskInput[str]]
-    """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
-    out: Effectless[str] = "runs/adapt"
-    """folder of the run"""
-    tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
-    seeds: int = Field(3, gt=0)
-    """number of seeds; fewer than three give wide intervals"""
-    seed: int = Field(0, ge=0)
-    """the first seed"""
-    scratch: bool = True
-    """also train the same network from scratch"""
-    baselines: bool = True
-    """also run the majority label and TF-IDF + logistic regression"""
-    labels: int | None = Field(None, gt=0)
-    """number of labelled texts that anything may look at, to learn or to choose; each seed draws its own; default: all"""
-    selection: SelectionName | None = None
-    """what chooses the settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none.
-    default: cross-validation with --labels or without validation texts, also below 300, where a race takes none: out-of-fold
-    predictions give the temperature; otherwise the validation split as a holdout"""
-    calibration_fraction: float = Field(0.0, ge=0, lt=1)
-    """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
-    give a guarantee; of a task of answers 0 means a half"""
-    ensemble: Advanced[bool] = False
-    """all seeds as one model, a stack with the mean of their predictions, saved if it is no worse than a single seed on the texts
-    that choose; with --labels all seeds then learn from those of the first"""
-    drop_leaks: bool = False
-    """drop training texts that are also in validation or test, and validation texts that are also in test"""
-    drop_near_leaks: Advanced[bool] = False
-    """drop these, and texts that are nearly the same as one of validation or test"""
-    tensorboard: Effectless[Advanced[bool]] = False
-    """write every training run as event files of TensorBoard, too"""
-    scratch_epochs: Advanced[float] = Field(75, gt=0)
-    """answers: passes of the same network from scratch, which needs more of them"""
-    target_error: Advanced[float] = Field(0.1, gt=0, lt=1)
-    """answers: largest error rate among the answers given; below the threshold for it, the model abstains"""
-    confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
-    """answers: probability with which that error rate is guaranteed"""
-
-    @property
-    def chosen_selection(self) -> SelectionName:
-        """What chooses the settings, by name."""
-        return selection_or_default(self.selection, self.labels)
 
 
 def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[int, LabelBudget]:

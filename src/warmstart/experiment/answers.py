@@ -17,7 +17,7 @@ from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.splits import calibration_split
 from warmstart.data.text_key import TextHashes, key_of, text_hashes_wanted
 from warmstart.errors import ConfigError, ModelError
-from warmstart.experiment.adaptation import AdaptConfig
+from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.answering import METRIC, AnswerRun, answer_model, answer_run, predict_answers, train_to_answer
 from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, best_run

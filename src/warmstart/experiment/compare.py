@@ -26,8 +26,8 @@ from warmstart.experiment.ranking import Ranking
 from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.refit import FinishedTrials, named_method
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
-from warmstart.experiment.trial import Method, SweepRuns
-from warmstart.finetuning.schemes import SCHEMES
+from warmstart.experiment.trial import SweepRuns
+from warmstart.finetuning.schemes.registry import SCHEMES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.system.console import console
@@ -97,12 +97,6 @@ def _is_scheme(name: str) -> bool:
     return {*name.split("+")} <= {*SCHEMES}
 
 
-def check_save(save: str | None, methods: Sequence[Method]) -> None:
-    """Raise ``ConfigError`` for a ``--save`` that names no method of this race, before its first trial."""
-    if save not in (None, RECOMMENDED):
-        named_method(save, methods)
-
-
 def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
     """The settings of a race on one task, with the schemes that always run, and a selection that needs only texts that it has."""
     changes: dict[str, Any] = {"schemes": (*ALWAYS_RUN, *config.schemes)}
@@ -120,7 +114,8 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
     if given and not len(given.test):
         raise DataError("methods are compared on test texts, but the task has none; hold some out, or use ws.fit, which needs none")
     sweep = open_sweep(with_frozen(config, given), given)
-    check_save(sweep.config.save, sweep.methods)
+    if sweep.config.save not in (None, RECOMMENDED):
+        named_method(sweep.config.save, sweep.methods)  # an unknown name is refused before the first trial
     runs = dict[int, SweepRuns]()
     for labels in config.numbers_of_labels:
         if len(config.labels) > 1:

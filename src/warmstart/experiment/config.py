@@ -1,21 +1,19 @@
-"""The settings of a race: methods, numbers of labels, seeds, learning rates and time."""
+"""The settings of `adapt`, and of a race: methods, numbers of labels, seeds, learning rates and time."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from tyro.conf import Positional, arg
 
-from warmstart.baselines import BASELINES
-from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput
+from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
 from warmstart.data.budget import SelectionName, selection_or_default
+from warmstart.data.source import LabelledTableFlags
 from warmstart.experiment.backends import PROCESSES, known_backend
-from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.domain import OwnBackboneConfig
-from warmstart.finetuning.schemes import known_scheme
-from warmstart.interop.encoders import encoders_at_hand
+from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
+from warmstart.finetuning.schemes.registry import known_scheme
 from warmstart.system.console import console
 
 
@@ -50,6 +48,55 @@ def increasing(labels: tuple[int, ...]) -> tuple[int, ...]:
     if list(labels) != sorted(set(labels)) or (labels and labels[0] < 2):
         raise ValueError(f"must be increasing numbers from 2 on; got {' '.join(map(str, labels))}")
     return labels
+
+
+class AdaptConfig(Config):
+    """Swap a model's head, fine-tune it on labels over several seeds, and compare it with methods that need no pretraining."""
+
+    model: Positional[FileInput[str]]
+    """the pretrained model: a bundle, the folder of a run, or the name of an encoder: minilm, e5 or smollm2"""
+    task: Positional[TaskInput[str]]
+    """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
+    out: Effectless[str] = "runs/adapt"
+    """folder of the run"""
+    tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
+    seeds: int = Field(3, gt=0)
+    """number of seeds; fewer than three give wide intervals"""
+    seed: int = Field(0, ge=0)
+    """the first seed"""
+    scratch: bool = True
+    """also train the same network from scratch"""
+    baselines: bool = True
+    """also run the majority label and TF-IDF + logistic regression"""
+    labels: int | None = Field(None, gt=0)
+    """number of labelled texts that anything may look at, to learn or to choose; each seed draws its own; default: all"""
+    selection: SelectionName | None = None
+    """what chooses the settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none.
+    default: cross-validation with --labels or without validation texts, also below 300, where a race takes none: out-of-fold
+    predictions give the temperature; otherwise the validation split as a holdout"""
+    calibration_fraction: float = Field(0.0, ge=0, lt=1)
+    """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
+    give a guarantee; of a task of answers 0 means a half"""
+    ensemble: Advanced[bool] = False
+    """all seeds as one model, a stack with the mean of their predictions, saved if it is no worse than a single seed on the texts
+    that choose; with --labels all seeds then learn from those of the first"""
+    drop_leaks: bool = False
+    """drop training texts that are also in validation or test, and validation texts that are also in test"""
+    drop_near_leaks: Advanced[bool] = False
+    """drop these, and texts that are nearly the same as one of validation or test"""
+    tensorboard: Effectless[Advanced[bool]] = False
+    """write every training run as event files of TensorBoard, too"""
+    scratch_epochs: Advanced[float] = Field(75, gt=0)
+    """answers: passes of the same network from scratch, which needs more of them"""
+    target_error: Advanced[float] = Field(0.1, gt=0, lt=1)
+    """answers: largest error rate among the answers given; below the threshold for it, the model abstains"""
+    confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
+    """answers: probability with which that error rate is guaranteed"""
+
+    @property
+    def chosen_selection(self) -> SelectionName:
+        """What chooses the settings, by name."""
+        return selection_or_default(self.selection, self.labels)
 
 
 class RaceConfig(Config):
@@ -112,6 +159,9 @@ class RaceConfig(Config):
 
     def completed(self) -> Self:
         """The same with the backbones and schemes that nobody named. Raises ``ConfigError`` if no backbone is at hand."""
+        from warmstart.baselines import BASELINES
+        from warmstart.interop.encoders import encoders_at_hand
+
         given = self.schemes != type(self).model_fields["schemes"].default
         if self.backbones or (self.methods and all(name in BASELINES for name in self.methods)):
             schemes = self.schemes if given or len(self.labels) < 2 else ("lp-ft",)
@@ -138,3 +188,56 @@ class RaceConfig(Config):
         if self.selection is None and labels is not None and labels < FEW_LABELS and not names_rates:
             return "none"
         return selection_or_default(self.selection, labels)
+
+
+Metric = Literal["accuracy", "macro_f1", "micro_f1", "subset"]
+
+
+FINE_TUNING = ("contrast",)
+"""the best way with few labels (results/performance.md)"""
+
+
+class FitConfig(LabelledTableFlags):
+    """Make the best model that your labels allow within minutes, and say how good it will be on new texts."""
+
+    data: Positional[TaskInput[str]]
+    """texts and labels: a table (csv, tsv, xlsx, parquet, ndjson), a folder with a folder of texts per label, or a manifest; rows
+    of a table without a label are texts to read"""
+    unlabelled: FileInput[tuple[str, ...]] = ()
+    """files of more texts without labels"""
+    test: FileInput[str | None] = None
+    """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
+    labels_file: FileInput[str | None] = None
+    """what labels mean in words, for methods that read their names: lines of a label, a tab and its description, a csv of these two
+    columns, or YAML (label: description); labels that only this file names count as labels without a text"""
+    metric: Metric | None = None
+    """what the best method is best in, and what is said of it: the share of texts on which it is right, or the mean over labels of
+    their F1, where a rare label counts as much as a frequent one; of several labels per text also micro_f1 (all labels together)
+    and subset (all labels right); default: accuracy, of several labels micro_f1, or what a manifest says"""
+    minutes: float = Field(3, gt=0)
+    """time for all of it, about"""
+    encoders: FileInput[tuple[str, ...]] = ()
+    """pretrained models whose vectors are used; default: the encoders that are installed, but no slow one"""
+    schemes: tuple[SchemeName, ...] = FINE_TUNING
+    """ways to fine-tune them (full, lora, …), each if it is expected to end in time"""
+    out: Effectless[str] = "runs/fit"
+    """folder of the run; the model is in its folder bundle"""
+    seed: Advanced[int] = Field(0, ge=0)
+    """draws the folds"""
+
+
+class QuickstartConfig(ThreadsConfig):
+    """See what transfer buys in three minutes, on text that every installation already has."""
+
+    out: Effectless[str] = "runs/quickstart"
+    """folder of the run; the model is in its folder bundle"""
+    tokens: int = Field(400_000, gt=0)
+    """budget of pretraining in tokens"""
+    labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(increasing)] = (120, 240, 480)
+    """numbers of labelled texts: the first makes the model, the others show what more would bring"""
+    minutes: float = Field(1.25, gt=0)
+    """time for comparing methods with these labels, about"""
+    seed: int = Field(0, ge=0)
+    """draws the texts, and the weights at first"""
+    packages: Advanced[tuple[str, ...] | None] = None
+    """packages whose documentation is read; default: the standard library and what warmstart depends on"""

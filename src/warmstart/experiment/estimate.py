@@ -27,7 +27,7 @@ from warmstart.finetuning.finetune import FineTuning, reads_features, run_length
 from warmstart.finetuning.inputs import EncodedTask, set_class_means
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.scheme import EmbeddingRows
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown
@@ -83,7 +83,7 @@ def cost_sentence(what: str, seconds: float, trained: int) -> str:
 
 
 @dataclass
-class SweepEstimate(Shown, view="report.notebook:estimate_view"):
+class SweepEstimate(Shown, view="commands.race.page:estimate_view"):
     """The expected cost of a sweep, refined as trials finish."""
 
     costs: Mapping[Place, RunCost]

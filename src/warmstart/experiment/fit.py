@@ -31,7 +31,7 @@ from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, estimate_methods, open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial
 from warmstart.finetuning.calibration import confidence_and_correct, threshold_from
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.runs.verdict import ACCURACY
 from warmstart.seeding import rng

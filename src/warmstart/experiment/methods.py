@@ -16,13 +16,12 @@ from warmstart.data.task import Task
 from warmstart.errors import BundleError, ConfigError, suggest
 from warmstart.experiment.inputs import bundle_at
 from warmstart.experiment.trial import OWN_BACKBONE, Method
-from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
 from warmstart.finetuning.continued import continue_pretraining
-from warmstart.finetuning.domain import OwnBackboneConfig, pretrain_on_own_text
+from warmstart.finetuning.domain import pretrain_on_own_text
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.runs import SCRATCH
-from warmstart.finetuning.schemes import make_scheme
-from warmstart.finetuning.schemes.additions import DaptOptions
+from warmstart.finetuning.schemes.registry import DaptOptions, make_scheme
 from warmstart.interop.encoders import find_model
 from warmstart.interop.load import load_model
 from warmstart.model.files import load_bundle, model_digest, save

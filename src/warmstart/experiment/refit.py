@@ -93,10 +93,7 @@ class FinishedTrials:
     """the number of labels of the comparison"""
 
     def fit(self, method: Method | str, chosen: str = "") -> Refit:
-        """Fit a method, or the one of this name, once more, with its first seed. Raises ``ModelError`` if it ignores the texts.
-
-        ``chosen`` is that of ``refit``.
-        """
+        """Fit a method, or the one of this name, as ``refit`` does. Raises ``ModelError`` if it ignores the texts."""
         method = named_method(method, self.sweep.methods) if isinstance(method, str) else method
         if method.name == MAJORITY_LABEL:
             raise ModelError(

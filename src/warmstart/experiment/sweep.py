@@ -48,7 +48,7 @@ from warmstart.experiment.store import HeldTask, SweepContext, find_result, resu
 from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import remove_model
 from warmstart.model.model import swap_head

@@ -1,18 +1,21 @@
-"""The settings of fine-tuning."""
+"""The settings of fine-tuning on one task and on several, and of a backbone that is pretrained on a task's own text."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field
-from tyro.conf import arg
+from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, InFile
-from warmstart.data.windows import WindowSettings
-from warmstart.finetuning.schemes import SchemeOptions, known_scheme
-from warmstart.heads.per_text import HeadActivation
-from warmstart.heads.pooled import POOLINGS
+from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput
+from warmstart.finetuning.schemes.registry import SchemeOptions, known_scheme
+from warmstart.heads.settings import HeadActivation, PoolingName, WindowSettings
+from warmstart.registry import Registry
+from warmstart.stats.forgetting import ALONE, IN_TURN, JOINT
 from warmstart.training.config import TrainConfig
+
+STRATEGY_NAMES = Registry("strategy", dict.fromkeys((IN_TURN, JOINT, ALONE)))
+"""the names of ``STRATEGIES``"""
 
 
 class FineTuneConfig(WindowSettings):
@@ -22,7 +25,7 @@ class FineTuneConfig(WindowSettings):
     """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss, contrast, dapt; a+b
     combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
-    pooling: Advanced[Annotated[str, AfterValidator(POOLINGS.known)]] = "mean"
+    pooling: Advanced[PoolingName] = "mean"
     """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""
     head_dropout: InFile[float] = Field(0.1, ge=0, lt=1)
     """dropout probability of the pooled state"""
@@ -51,3 +54,64 @@ class FineTuneConfig(WindowSettings):
         scale = rate / self.train.learning_rate if self.train.optimizer == "muon" else 1.0
         rates = {"learning_rate": rate, "muon_learning_rate": self.train.muon_learning_rate * scale}
         return self.model_copy(update={"train": self.train.model_copy(update=rates)})
+
+
+class TasksConfig(Config):
+    """Several tasks on one backbone."""
+
+    model: Positional[FileInput[str]]
+    """the pretrained model: a bundle, or the folder of a run"""
+    tasks: Positional[TaskInput[Annotated[tuple[str, ...], Field(min_length=2)]]]
+    """manifests of the tasks (YAML)"""
+    out: Effectless[str] = "runs/tasks"
+    """folder of the run"""
+    labels: int | None = Field(None, gt=1)
+    """number of labelled texts of each task that anything may look at, to learn or to choose; each seed draws its own;
+    default: all"""
+    selection: Literal["holdout", "none"] = "holdout"
+    """what chooses the weights to keep and, without --labels, the seed to save: a holdout, with --labels a fifth of them, otherwise
+    the validation split; or none: the last weights and the first seed"""
+    seeds: int = Field(3, gt=0)
+    """number of seeds; fewer than three give wide intervals"""
+    seed: int = Field(0, ge=0)
+    """the first seed"""
+    head_dropout: InFile[float] = Field(0.1, ge=0, lt=1)
+    """dropout probability of the pooled state"""
+    alpha: InFile[float] = Field(1.0, ge=0, le=1)
+    """joint: how often each task is read, in proportion to its size to this power; 1: by size, 0: all equally often"""
+    train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
+
+
+class OwnBackboneConfig(Config):
+    """A backbone that is pretrained on the task's own text."""
+
+    tokens: int | None = Field(None, gt=0)
+    """tokens to read, in at most 20 passes over the text; none: 2 million, or 4 million of crops, which take about as long"""
+    pilot: float = Field(0.2, ge=0, lt=1)
+    """fraction after which a probe must beat the majority label, else pretraining stops; 0: it never stops"""
+    objective: Literal["auto", "masked", "contrastive"] = "auto"
+    """what is predicted: masked tokens, or also which crops are of one text; auto: contrastive if the median text has 32 tokens"""
+    width: int = Field(128, gt=0)
+    """width of the hidden states"""
+    depth: int = Field(2, gt=0)
+    """number of blocks"""
+    heads: int = Field(4, gt=0)
+    """number of attention heads"""
+    max_length: int = Field(128, gt=0)
+    """context length"""
+    vocab_size: int = Field(8192, gt=0)
+    """largest number of pieces in the vocabulary"""
+
+
+class ContinualConfig(TasksConfig):
+    """Learn tasks one after another on one backbone, and measure what is forgotten."""
+
+    out: Effectless[str] = "runs/continual"
+    """folder of the run"""
+    text: FileInput[str | None] = None
+    """text that was never trained on, to measure the pretrained language head's loss on after each task"""
+    strategies: Annotated[tuple[Annotated[str, AfterValidator(STRATEGY_NAMES.known)], ...], Field(min_length=1)] = tuple(
+        STRATEGY_NAMES
+    )
+    """how the tasks are learned; several are compared. In turn: none (nothing is done against forgetting); as references: joint
+    (all tasks at once), alone (each on a backbone of its own)"""

@@ -31,7 +31,7 @@ from warmstart.data.token_store import DocumentSplit, prepare_store
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.features import FrozenProbe
 from warmstart.finetuning.losses import LanguageTask
-from warmstart.finetuning.schemes.additions import DaptOptions
+from warmstart.finetuning.schemes.registry import DaptOptions
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import ContinuedPretrainingRecord, StageEvaluation
 from warmstart.model.model import Model

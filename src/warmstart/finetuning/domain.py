@@ -9,32 +9,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 from torch import Tensor, nn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.config import Config
 from warmstart.data.budget import LabelBudget, label_budget
-from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, DomainSource, DomainText
+from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainSource, DomainText
 from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
-from warmstart.data.source import Source
+from warmstart.data.source import DomainConfig, Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError, DataError
-from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
 from warmstart.finetuning.features import FrozenProbe
 from warmstart.finetuning.finetune import head_config_for
-from warmstart.heads.language_modeling import LMHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import DomainRecord, PretrainRecord
 from warmstart.model.model import Model, different_tensors, fresh_head, swap_head
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.runs.run import provenance
 from warmstart.seeding import seed_torch
 from warmstart.stats.formatting import percent
@@ -43,8 +41,9 @@ from warmstart.system.device import pick_device
 from warmstart.system.storage import sha256
 from warmstart.tasks import TASK_TYPES, task_type_of
 from warmstart.tasks.load import load_task
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 from warmstart.training.config import PretrainTrainConfig
 from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.training.loop import TrainingJob, train
@@ -63,27 +62,6 @@ ENOUGH_TO_CROP = 32
 """tokens of the median text from which crops are compared: below, two crops have too little in common (docs: adaptation results)"""
 COMPARED_TEXTS = 32
 """texts of a step whose crops are compared; of the packed rows of masked pretraining, a step has fewer"""
-
-
-class OwnBackboneConfig(Config):
-    """A backbone that is pretrained on the task's own text."""
-
-    tokens: int | None = Field(None, gt=0)
-    """tokens to read, in at most 20 passes over the text; none: 2 million, or 4 million of crops, which take about as long"""
-    pilot: float = Field(0.2, ge=0, lt=1)
-    """fraction after which a probe must beat the majority label, else pretraining stops; 0: it never stops"""
-    objective: Literal["auto", "masked", "contrastive"] = "auto"
-    """what is predicted: masked tokens, or also which crops are of one text; auto: contrastive if the median text has 32 tokens"""
-    width: int = Field(128, gt=0)
-    """width of the hidden states"""
-    depth: int = Field(2, gt=0)
-    """number of blocks"""
-    heads: int = Field(4, gt=0)
-    """number of attention heads"""
-    max_length: int = Field(128, gt=0)
-    """context length"""
-    vocab_size: int = Field(8192, gt=0)
-    """largest number of pieces in the vocabulary"""
 
 
 def pretrain_on_own_text(budget: LabelBudget, text: Pool, config: OwnBackboneConfig) -> Bundle:

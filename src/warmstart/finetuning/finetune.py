@@ -22,9 +22,9 @@ from warmstart.finetuning.features import predict_from_features
 from warmstart.finetuning.inputs import EncodedTask, TrainingInputs, set_class_means
 from warmstart.finetuning.losses import LanguageTask, require_language_head
 from warmstart.finetuning.scheme import EmbeddingRows, Scheme, apply_scheme
-from warmstart.finetuning.schemes import make_scheme
-from warmstart.heads.head import TaskHeadConfig
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import TaskHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model, fresh_head
 from warmstart.seeding import seed_torch

@@ -16,15 +16,15 @@ from torch import Tensor
 from warmstart.adapters.scalar_mix import last_hidden_state_without_mix
 from warmstart.data.encode import collate
 from warmstart.errors import ModelError
-from warmstart.heads import make_head
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.pooled import PooledHead
+from warmstart.heads.registry import make_head
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.comparison import RowComparison
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.loss import language_loss
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.seeding import rng
 from warmstart.types import Batch, Vocabulary
 

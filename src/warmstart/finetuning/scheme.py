@@ -12,16 +12,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from warmstart.adapters import AdapterConfig, insert_adapter
 from warmstart.adapters.insertion import Adapter
-from warmstart.adapters.scalar_mix import ScalarMixConfig
+from warmstart.adapters.registry import insert_adapter
+from warmstart.adapters.settings import AdapterConfig, ScalarMixConfig
 from warmstart.backbone.backbone import EMBEDDING_MODULES, Backbone
 from warmstart.finetuning.losses import Contrast
 from warmstart.model.model import Model
@@ -106,22 +105,6 @@ class Scheme:
             elif isinstance(value, tuple):
                 values[name] = (*mine, *value)
         return Scheme(**{one.name: getattr(self, one.name) for one in fields(self)} | values)
-
-
-@dataclass(frozen=True)
-class NamedScheme:
-    """One row of the table of schemes."""
-
-    decides: str
-    """what the scheme decides; two that decide the same cannot be combined"""
-    make: Callable[[Any], Scheme]
-    """the scheme itself, from the options"""
-    backbone: Literal["all", "part", "none", ""] = ""
-    """how much of the backbone the scheme trains; empty: it leaves that to the scheme it is combined with"""
-    needs: Literal["part", ""] = ""
-    """part: at least a part of the backbone must train, for the scheme to have any effect"""
-    alone: Literal["full", "probe"] = "full"
-    """the scheme it is combined with if no other says how much of the backbone trains"""
 
 
 # Applying a scheme to a model: inserts its adapters, freezes what does not train, and groups the parameters that do.

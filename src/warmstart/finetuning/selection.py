@@ -28,7 +28,7 @@ from warmstart.finetuning.finetune import FineTuneResult, FineTuning, check_pati
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.kept import kept_fine_tuning
 from warmstart.finetuning.losses import LanguageTask
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import Bundle
 from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.device import pick_device

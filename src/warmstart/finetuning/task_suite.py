@@ -9,21 +9,17 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
 from torch import Tensor, nn
-from tyro.conf import Positional, arg
 
 from warmstart.backbone.backbone import Backbone
-from warmstart.config import Config, Effectless, FileInput, InFile, TaskInput
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
 from warmstart.data.scorings import LedgerSummary, ScoringRun, read_ledger
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
-from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.config import FineTuneConfig, TasksConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads.per_text import ClassificationHead
@@ -37,7 +33,6 @@ from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_named_tasks
 from warmstart.tasks.scoring import score_test
-from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
 from warmstart.training.loop import EVALUATIONS, TrainingJob, TrainOutput, train
 from warmstart.types import Batch
@@ -87,32 +82,6 @@ class MultitaskModel(nn.Module):
     def single_task(self, task: int) -> Model:
         """The backbone (the same object) with one task's head."""
         return Model(self.backbone, self.head(task), causal=self.causal)
-
-
-class TasksConfig(Config):
-    """Several tasks on one backbone."""
-
-    model: Positional[FileInput[str]]
-    """the pretrained model: a bundle, or the folder of a run"""
-    tasks: Positional[TaskInput[Annotated[tuple[str, ...], Field(min_length=2)]]]
-    """manifests of the tasks (YAML)"""
-    out: Effectless[str] = "runs/tasks"
-    """folder of the run"""
-    labels: int | None = Field(None, gt=1)
-    """number of labelled texts of each task that anything may look at, to learn or to choose; each seed draws its own;
-    default: all"""
-    selection: Literal["holdout", "none"] = "holdout"
-    """what chooses the weights to keep and, without --labels, the seed to save: a holdout, with --labels a fifth of them, otherwise
-    the validation split; or none: the last weights and the first seed"""
-    seeds: int = Field(3, gt=0)
-    """number of seeds; fewer than three give wide intervals"""
-    seed: int = Field(0, ge=0)
-    """the first seed"""
-    head_dropout: InFile[float] = Field(0.1, ge=0, lt=1)
-    """dropout probability of the pooled state"""
-    alpha: InFile[float] = Field(1.0, ge=0, le=1)
-    """joint: how often each task is read, in proportion to its size to this power; 1: by size, 0: all equally often"""
-    train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
 
 
 def load_tasks(config: TasksConfig) -> list[Task]:

@@ -20,7 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from warmstart.backbone.attention import KVCache
-from warmstart.generation.sampling import GenerateConfig, draw_token, sampling_probabilities
+from warmstart.generation.sampling import draw_token, sampling_probabilities
+from warmstart.generation.settings import GenerateConfig
 from warmstart.model.inference import inference_weights
 from warmstart.model.model import Model
 from warmstart.seeding import derive

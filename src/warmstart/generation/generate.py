@@ -9,7 +9,7 @@ import torch
 
 from warmstart.errors import ModelError
 from warmstart.generation.decoding import Decoded, OnToken, decode
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.model.bundle import Bundle
 
 

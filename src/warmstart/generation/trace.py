@@ -10,7 +10,8 @@ from torch import Tensor
 
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NextTokenCounts, NgramCounts
-from warmstart.generation.sampling import GenerateConfig, sampling_probabilities
+from warmstart.generation.sampling import sampling_probabilities
+from warmstart.generation.settings import GenerateConfig
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -8,15 +8,15 @@ Letters: B batch, T tokens, D width, V vocabulary, R rows: texts, or windows of 
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch.nn.functional as F
-from pydantic import AfterValidator, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
-from warmstart.data.windows import WindowSettings
-from warmstart.heads.head import Head, HeadConfig
+from warmstart.heads.head import Head
 from warmstart.heads.pooled import POOLINGS, Pooling, join_windows
+from warmstart.heads.settings import HeadConfig, PoolingName, WindowSettings
 
 
 class EmbeddingHeadConfig(WindowSettings, HeadConfig):
@@ -24,7 +24,7 @@ class EmbeddingHeadConfig(WindowSettings, HeadConfig):
 
     kind: Literal["embedding"] = "embedding"
     """name of this head in files"""
-    pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
+    pooling: PoolingName = "mean"
     """which hidden state of a text is read: mean, last, first, or appended (a classification token at the end)"""
     normalize: bool = True
     """divide each vector by its length, so that a dot product is a cosine"""

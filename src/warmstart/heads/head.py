@@ -11,24 +11,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from warmstart.config import Config
-from warmstart.data.windows import CUT, WindowSettings
-
-
-class HeadConfig(Config):
-    """The settings of a head."""
-
-    kind: str
-    """name of this head in files, as in the table ``HEADS``"""
-
-    @property
-    def window_settings(self) -> WindowSettings:
-        """What becomes of texts that are too long: they are cut, unless the head can join windows."""
-        return CUT
-
-
-class TaskHeadConfig(HeadConfig):
-    """The settings of a head for a labelled task."""
+from warmstart.heads.settings import HeadConfig, TaskHeadConfig
 
 
 class Head(nn.Module):

@@ -7,34 +7,16 @@ Letters: B batch, T tokens, D width, V vocabulary.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
-from warmstart.config import InFile
 from warmstart.errors import ModelError
-from warmstart.heads.head import Head, HeadConfig
+from warmstart.heads.head import Head
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.system.products import Linear, linear_product
-
-
-class LMHeadConfig(HeadConfig):
-    """A head that predicts the next (or the masked) token."""
-
-    kind: InFile[Literal["language-modeling"]] = "language-modeling"
-    """name of this head in files"""
-    tied: bool = True
-    """share the weight with the token embedding (Press and Wolf 2017)"""
-    bias: bool = False
-    """a bias for every token of the vocabulary"""
-    transform: InFile[bool] = False
-    """one more layer before the logits: linear, gelu, layer norm (BERT)"""
-    transform_bias: InFile[bool] = True
-    """that layer and its norm have a bias"""
-    norm_eps: InFile[float] = Field(1e-5, gt=0)
-    """what its norm adds to the variance, for stability"""
 
 
 class Transform(nn.Module):

@@ -13,11 +13,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from warmstart.heads.pooled import PooledHead, PooledHeadConfig
+from warmstart.heads.settings import HeadActivation
 from warmstart.system.products import Linear
 
 # The classification head: pool a text's hidden states, then one linear layer, or two.
 
-HeadActivation = Literal["none", "tanh", "relu", "gelu"]
 _ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "gelu": F.gelu}
 
 

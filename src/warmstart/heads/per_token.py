@@ -12,7 +12,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from warmstart.dropout import Dropout
-from warmstart.heads.head import TaskHead, TaskHeadConfig
+from warmstart.heads.head import TaskHead
+from warmstart.heads.settings import TaskHeadConfig
 from warmstart.system.products import Linear
 
 

@@ -7,15 +7,15 @@ are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
-from warmstart.data.windows import WindowSettings
 from warmstart.dropout import Dropout
-from warmstart.heads.head import TaskHead, TaskHeadConfig
+from warmstart.heads.head import TaskHead
+from warmstart.heads.settings import PoolingName, TaskHeadConfig, WindowSettings
 from warmstart.registry import Registry
 from warmstart.system.products import Linear
 
@@ -80,7 +80,7 @@ def join_windows(states: Tensor, windows: Tensor, pooling: str, query: Tensor | 
 class PooledHeadConfig(WindowSettings, TaskHeadConfig):
     """The settings that they share."""
 
-    pooling: Annotated[str, AfterValidator(POOLINGS.known)] = "mean"
+    pooling: PoolingName = "mean"
     """which hidden state of a text is read: mean, last, first, or appended (a classification token at the end)"""
     dropout: float = Field(0.0, ge=0, lt=1)
     """dropout probability of the pooled state"""

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from warmstart.backbone.backbone import Backbone, BackboneOutput
 from warmstart.data.encode import Encoded, encode, encode_pieces
-from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.pooled import POOLINGS
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model, fresh_head

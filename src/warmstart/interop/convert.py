@@ -21,11 +21,11 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.block import GATED
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ConfigError, ModelError, TokenizerError
-from warmstart.heads import make_head
 from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.heads.head import HeadConfig
-from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.registry import make_head
+from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.interop.companions import read_companions, read_pooling
 from warmstart.interop.families import FAMILIES, OTHER_FAMILIES
 from warmstart.interop.family import ACTIVATIONS, Family

@@ -20,8 +20,8 @@ from warmstart.adapters.insertion import inserted_adapters
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.embedding import EmbeddingHeadConfig
-from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.companions import POOLED, pooling_files
 from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import FAMILIES

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from warmstart.errors import ModelError
-from warmstart.heads.head import HeadConfig
+from warmstart.heads.settings import HeadConfig
 from warmstart.system.limits import MANIFEST_BYTES, check_tensor_header, free_memory, parse_json
 from warmstart.system.storage import inside, read_inside
 

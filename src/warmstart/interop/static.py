@@ -26,9 +26,9 @@ from scipy.sparse import csr_array
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.data.encode import Encoded, encode
-from warmstart.data.windows import WindowSettings
 from warmstart.errors import DataError, ModelError
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
+from warmstart.heads.settings import WindowSettings
 from warmstart.interop.trim import trimmed
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import OtherRecord

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from warmstart.backbone.backbone import Backbone
-from warmstart.heads import make_head
+from warmstart.heads.registry import make_head
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.tokenizer.tokenizer import Tokenizer

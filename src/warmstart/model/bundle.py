@@ -13,8 +13,8 @@ from warmstart.heads.language_modeling import LMHead
 from warmstart.model.history import AnswersRecord, ContinuedPretrainingRecord, LanguageRecord, Record
 from warmstart.model.model import Model
 from warmstart.notebook import Shown
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 

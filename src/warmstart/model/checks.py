@@ -33,7 +33,7 @@ from warmstart.model.selftest import (
     row_products,
 )
 from warmstart.notebook import Shown
-from warmstart.objectives import OBJECTIVES
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.registry import Registry
 from warmstart.seeding import rng
 

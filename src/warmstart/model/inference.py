@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from warmstart.data.batches import sorted_batches
 from warmstart.data.encode import Encoded, encode
-from warmstart.data.windows import WindowSettings
 from warmstart.errors import ModelError
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.pooled import PooledHead
+from warmstart.heads.settings import WindowSettings
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.system.device import autocast, in_bfloat16

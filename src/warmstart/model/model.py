@@ -11,15 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from warmstart.adapters import adapter_config, insert_adapter
 from warmstart.adapters.insertion import inserted_adapters
+from warmstart.adapters.registry import adapter_config, insert_adapter
 from warmstart.adapters.scalar_mix import ScalarMix
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import BundleError, ModelError
-from warmstart.heads import head_config, make_head
-from warmstart.heads.head import Head, HeadConfig, LossHead
+from warmstart.heads.head import Head, LossHead
 from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.registry import head_config, make_head
+from warmstart.heads.settings import HeadConfig
 from warmstart.objectives.loss import language_loss
 from warmstart.seeding import seed_torch
 from warmstart.system.limits import check_depth

@@ -2,7 +2,7 @@
 
 Text takes the notebook's own colours, light or dark; charts are the pictures of the reports, on white. This file also says what a
 notebook shows of a task and its audit, a comparison, scores, a model with its checks, predictions, a generated text,
-token shards, estimates and a study; commands say what it shows of their results.
+token shards and a study; commands say what it shows of their results.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from warmstart.report.sections import as_sentence, scores_section, size_section
 from warmstart.report.templates import page_template
 from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import MethodTable
-from warmstart.stats.formatting import file_size, percent, sentence_case, time_span
+from warmstart.stats.formatting import percent, sentence_case
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
 from warmstart.tasks.predict import Predictions
 from warmstart.tokenizer.pieces import visible
 
 if TYPE_CHECKING:
     from warmstart.corpora.index import ShardIndex
-    from warmstart.experiment.estimate import SweepEstimate
     from warmstart.model.checks import CheckResults
 
 MOST_LABELS = 30
@@ -184,12 +183,3 @@ def shards_view(index: ShardIndex) -> Report:
     sentence = f"{training.tokens:,} tokens of {training.documents:,} documents."
     table = Table(("text", "shards", *names[:3], "unknown tokens"), rows)
     return Report("Token shards", headline(sentence), (), (Section("Text", left_out, (table,)),))
-
-
-def estimate_view(estimate: SweepEstimate) -> Report:
-    """What a sweep will cost."""
-    trials, time = f"{estimate.planned.total():,}", time_span(estimate.seconds)
-    row = (estimate.task, trials, str(estimate.jobs), time, f"{estimate.trained:,}", file_size(estimate.saved))
-    table = Table(("task", "trials", "jobs", "time", "trained", "saved"), [row])
-    total = f"{trials} trials take about {time}."
-    return Report("Estimate", headline(total), (), (Section("Estimate", [estimate.sentence], (table,)),))

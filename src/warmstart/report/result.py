@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import polars as pl
-
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from warmstart.report.parts import Section
 
 

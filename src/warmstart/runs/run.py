@@ -30,9 +30,8 @@ from typing import Any
 
 import torch
 import yaml
-from pydantic import Field
 
-from warmstart.config import Advanced, Config, Effectless, command_name, read_yaml, result_key
+from warmstart.config import Config, ThreadsConfig, command_name, read_yaml, result_key
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.model.history import Provenance
 from warmstart.runs.made_of import made_of
@@ -51,13 +50,6 @@ LONGEST_SETTING = 60
 _SUFFIX = ".step"
 _NO_RESULTS = (SETTINGS, RUN_FILE, LOCK)
 """files of a folder that may be that of another run: with these alone one stopped before it had any result"""
-
-
-class ThreadsConfig(Config):
-    """Settings of a command that chooses its number of threads."""
-
-    threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
-    """number of threads; default: one for each core that is free. config.yaml records it: the same number repeats a run exactly"""
 
 
 @dataclass(frozen=True)

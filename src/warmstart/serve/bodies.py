@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.serve.answers import Fields, Unicode
 
 MOST_INPUTS = 1_000

@@ -13,17 +13,16 @@ from torch import Tensor
 from warmstart.errors import ModelError, suggest
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NgramCounts
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import most_probable, step_of
 from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.model.inference import embed
 from warmstart.serve.served import LEVEL, ServedModel
 from warmstart.stack.checks import examine
 from warmstart.stack.stack import Stack
-from warmstart.stats.abstention import Threshold
+from warmstart.stats.abstention import UNKNOWN_SHARE, Threshold
 from warmstart.tasks.answers import answer_questions
 from warmstart.tasks.predict import Unread, confidences_of, is_blank, predict, raw_predictions, unread
-from warmstart.tasks.unknown import UNKNOWN_SHARE
 
 MOST_WORDS = 100
 """of a text to be explained: the time grows with their square"""

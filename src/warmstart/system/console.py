@@ -18,8 +18,6 @@ from warmstart.system.trouble import COMMANDING
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from warmstart.stats.comparison import MethodTable
-
 NOTEBOOK_WIDTH = 110
 """characters of a line in the output of a notebook's cell"""
 SENTENCE, GAP = 46, 2
@@ -97,13 +95,6 @@ def _one_line(text: object) -> Text:
     line = Text(re.split(r"[;\n]", harmless(str(text)))[0])
     line.truncate(console.width - 2, overflow="ellipsis")
     return line
-
-
-def print_comparison(title: str, comparison: MethodTable) -> None:
-    """Print a comparison: its table, then its findings."""
-    print_table(title, comparison.table(), comparison.header)
-    for sentence in comparison.findings():
-        console.print(sentence)
 
 
 def print_metrics(title: str, metrics: Mapping[str, float], likelihood: str | None = None) -> None:

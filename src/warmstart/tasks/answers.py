@@ -32,7 +32,7 @@ from warmstart.data.task import independent_units, texts_digest
 from warmstart.data.text_key import TextHashes, key_of, text_key
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.generation.decoding import decode
-from warmstart.generation.sampling import GenerateConfig
+from warmstart.generation.settings import GenerateConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.seeding import rng

@@ -18,10 +18,9 @@ from warmstart.data.batches import labelled_batches
 from warmstart.data.encode import Encoded, encode
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
-from warmstart.data.windows import CUT, WindowPooling
 from warmstart.errors import ConfigError, DataError
-from warmstart.heads.head import TaskHead, TaskHeadConfig
-from warmstart.heads.per_text import HeadActivation
+from warmstart.heads.head import TaskHead
+from warmstart.heads.settings import CUT, HeadActivation, TaskHeadConfig, WindowPooling
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.stats.resampling import DRAWS, resample_indices

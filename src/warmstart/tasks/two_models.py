@@ -14,7 +14,7 @@ import numpy as np
 from warmstart.data.scorings import ScoredMethod
 from warmstart.data.task import Task
 from warmstart.errors import DataError, ModelError
-from warmstart.heads.head import TaskHeadConfig
+from warmstart.heads.settings import TaskHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores

@@ -12,9 +12,10 @@ from pathlib import Path
 from warmstart.errors import TokenizerError
 from warmstart.system.limits import TOKENIZER_BYTES
 from warmstart.tokenizer.sentencepiece import parse_sentencepiece, sentencepiece_json
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.specials import new_special_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, word_backend
+from warmstart.tokenizer.train import word_backend
 
 
 def load_tokenizer(path: str | os.PathLike[str], sentinels: int = 0) -> Tokenizer:

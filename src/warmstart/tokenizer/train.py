@@ -19,34 +19,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
-from warmstart.config import Advanced, Config, InFile
 from warmstart.errors import TokenizerError
 from warmstart.registry import Registry
 from warmstart.tokenizer.pieces import EVERY_CHARACTER, WORD_MARK
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.specials import guard, new_special_tokens
 from warmstart.tokenizer.tokenizer import Tokenizer
-
-
-class TokenizerConfig(Config):
-    """How to train a tokenizer."""
-
-    type: Advanced[Literal["bytes", "wordpiece", "unigram", "character", "word"]] = "bytes"
-    """what a piece is: bytes (lossless), wordpiece, unigram, character or word"""
-    vocab_size: int = Field(default=8192, ge=1, le=10_000_000)
-    """largest number of pieces in the vocabulary, special tokens included"""
-    lowercase: InFile[bool] = False
-    """convert all letters to lower case first"""
-    sentinels: Advanced[int] = Field(default=32, ge=0)
-    """number of sentinel tokens for span corruption"""
-    min_frequency: InFile[int] = Field(default=2, ge=1)
-    """how often a piece must occur to enter the vocabulary"""
-
 
 Trainer = Callable[[Iterator[str], TokenizerConfig], Backend]
 

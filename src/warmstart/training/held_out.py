@@ -25,8 +25,8 @@ from warmstart.data.token_store import TokenStore
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.inference import inference_weights
 from warmstart.model.model import Model
-from warmstart.objectives import OBJECTIVES
 from warmstart.objectives.loss import language_loss
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.seeding import rng
 from warmstart.stats.ratios import ClusteredRatio
 from warmstart.types import IGNORE, Batch

@@ -13,16 +13,17 @@ from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
 from warmstart.data.scorings import ScoringRun, ledger_file
 from warmstart.data.task import Split, Task
-from warmstart.experiment.adaptation import AdaptConfig, adapted_bundle, compare_methods, draw_budgets
+from warmstart.experiment.adaptation import adapted_bundle, compare_methods, draw_budgets
 from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.answers import adapt_to_answers
 from warmstart.experiment.confidence_result import ConfidenceResult
+from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.saved import warn_of_other_predictions
-from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.after_saving import model_is_saved
@@ -30,7 +31,7 @@ from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
 from warmstart.runs.steps import terminal_lines
 from warmstart.stack.files import save_model
-from warmstart.system.console import console, print_comparison
+from warmstart.system.console import console, print_table
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, names_validation, read_spec
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
@@ -110,9 +111,9 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
 
 def _tell(result: AdaptResult | AnswersResult, scored: str, folder: Path, verdict: str, write: Callable[[], Path]) -> None:
     """Print what was found, record the score, write the report, end in its verdict; ``scored`` names what the test split holds."""
-    first, task = result.comparison.rows[0], result.task
-    print_comparison(f"{task.name}: {result.comparison.metric} on {len(task.test)} test {scored}", result.comparison)
-    for sentence in result.notes:
+    compared, task = result.comparison, result.task
+    print_table(f"{task.name}: {compared.metric} on {len(task.test)} test {scored}", compared.table(), compared.header)
+    for sentence in (*compared.findings(), *result.notes):
         console.print(sentence)
-    write_record(folder, score=(first.name, first.interval.mean))
+    write_record(folder, score=(compared.rows[0].name, compared.rows[0].interval.mean))
     console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {write()}\n{verdict}")

@@ -10,16 +10,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from pydantic import Field
-from tyro.conf import Positional
 
 from warmstart.commands.evaluate.page import pairs_section
 from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result
-from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.commands.settings import EvaluateConfig
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
-from warmstart.data.source import Document, Source
+from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task, joined_splits
 from warmstart.data.token_store import prepare_store
@@ -32,7 +30,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.report.result import StudyResult
 from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.runs.run import Run
 from warmstart.runs.steps import attention_step
 from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
@@ -55,30 +53,6 @@ from warmstart.tasks.unknown import recognised_sentence, split_off_unknown
 from warmstart.training.held_out import held_out_metrics
 
 PAIRS_FOLDER, AGAINST_FOLDER = "runs/pairs", "runs/against"
-
-
-class EvaluateConfig(ThreadsConfig):
-    """Score an adapted model on a task's test split, or a language model on a text or on minimal pairs."""
-
-    model: Positional[FileInput[str]]
-    """a bundle, or the folder of a run"""
-    task: Positional[TaskInput[str | None]] = None
-    """for an adapted model, the manifest of a task (YAML), or a table of texts and labels, all of which count but those that it has
-    learned from; for a language model, a file or folder of text"""
-    against: FileInput[str | None] = None
-    """another model: which of the two is better on texts like those of the task, or on the pairs, and how certain is that?"""
-    pairs: FileInput[str | None] = None
-    """minimal pairs, of which a language model should score the right sentence higher: a file or folder of BLiMP's, or a table of
-    good, bad and optionally group"""
-    limit: int | None = Field(None, gt=0)
-    """use only the first pairs of each group, up to this number; default: all"""
-    per_token: Advanced[bool] = False
-    """compare log-probabilities per token, for pairs whose sentences differ in length"""
-    out: Effectless[str | None] = None
-    """folder of the report about pairs or two models, by default runs/pairs or runs/against; else of scores.json, which is written
-    if a folder is named"""
-    document: Advanced[Document] = "paragraph"
-    """what one document of a text is"""
 
 
 def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:

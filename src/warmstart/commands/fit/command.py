@@ -8,21 +8,17 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field
-from tyro.conf import Positional
+from typing import Any
 
 from warmstart.commands.fit.page import write_fit_page
-from warmstart.config import Advanced, Effectless, FileInput, TaskInput
 from warmstart.data.label_cells import names_in
 from warmstart.data.read import source_format
-from warmstart.data.source import LabelledTableFlags, Source
+from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.tables import read_table, reading_alike, reading_of
 from warmstart.data.task import Task, joined_splits
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment.config import RaceConfig, SchemeName
+from warmstart.experiment.config import FINE_TUNING, FitConfig, Metric, RaceConfig
 from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_result import FitResult
 from warmstart.interop.encoders import encoders_at_hand
@@ -38,10 +34,7 @@ from warmstart.tasks import task_type_of
 from warmstart.tasks.guess import Guess, guess_task
 from warmstart.tasks.load import load_task, read_descriptions, read_spec
 
-Metric = Literal["accuracy", "macro_f1", "micro_f1", "subset"]
 FIT_FILE = "fit.json"
-FINE_TUNING = ("contrast",)
-"""the best way with few labels (results/performance.md)"""
 SHARE_OF_TRIALS = 0.7
 """of the minutes: no method starts after that, so that the best can still be fitted to all labels"""
 
@@ -49,35 +42,6 @@ SHARE_OF_TRIALS = 0.7
 MOST_WITHOUT = 0.5
 """share of rows without a label from which these are not labelled, where a text may have several labels or none"""
 _Row = tuple[str, str | tuple[str, ...] | None]
-
-
-class FitConfig(LabelledTableFlags):
-    """Make the best model that your labels allow within minutes, and say how good it will be on new texts."""
-
-    data: Positional[TaskInput[str]]
-    """texts and labels: a table (csv, tsv, xlsx, parquet, ndjson), a folder with a folder of texts per label, or a manifest; rows
-    of a table without a label are texts to read"""
-    unlabelled: FileInput[tuple[str, ...]] = ()
-    """files of more texts without labels"""
-    test: FileInput[str | None] = None
-    """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
-    labels_file: FileInput[str | None] = None
-    """what labels mean in words, for methods that read their names: lines of a label, a tab and its description, a csv of these two
-    columns, or YAML (label: description); labels that only this file names count as labels without a text"""
-    metric: Metric | None = None
-    """what the best method is best in, and what is said of it: the share of texts on which it is right, or the mean over labels of
-    their F1, where a rare label counts as much as a frequent one; of several labels per text also micro_f1 (all labels together)
-    and subset (all labels right); default: accuracy, of several labels micro_f1, or what a manifest says"""
-    minutes: float = Field(3, gt=0)
-    """time for all of it, about"""
-    encoders: FileInput[tuple[str, ...]] = ()
-    """pretrained models whose vectors are used; default: the encoders that are installed, but no slow one"""
-    schemes: tuple[SchemeName, ...] = FINE_TUNING
-    """ways to fine-tune them (full, lora, …), each if it is expected to end in time"""
-    out: Effectless[str] = "runs/fit"
-    """folder of the run; the model is in its folder bundle"""
-    seed: Advanced[int] = Field(0, ge=0)
-    """draws the folds"""
 
 
 def fit_data(config: FitConfig) -> FitResult:

@@ -14,14 +14,7 @@ from tyro.conf import Positional, arg
 from warmstart.commands.generate.page import print_trace, write_trace
 from warmstart.config import Advanced, Config, FileInput, InFile
 from warmstart.data.source import Document, Source
-from warmstart.data.token_store import documents_of
-from warmstart.generation.generate import generate as generate_texts
-from warmstart.generation.ngram_counts import NgramCounts
-from warmstart.generation.sampling import GenerateConfig
-from warmstart.generation.trace import trace
-from warmstart.interop.load import load_model
-from warmstart.report.sections import footer
-from warmstart.runs.made_of import input_paths
+from warmstart.generation.settings import GenerateConfig
 from warmstart.system.outputs import free_output, write_output
 
 
@@ -58,6 +51,14 @@ class GenerateCommandConfig(Config):
 
 def generate(config: GenerateCommandConfig) -> list[dict[str, Any]]:
     """Print each prompt with its continuation, or its trace; the ``generate`` command."""
+    from warmstart.data.token_store import documents_of
+    from warmstart.generation.generate import generate as generate_texts
+    from warmstart.generation.ngram_counts import NgramCounts
+    from warmstart.generation.trace import trace
+    from warmstart.interop.load import load_model
+    from warmstart.report.sections import footer
+    from warmstart.runs.made_of import input_paths
+
     for file, flag in ((config.trace_html, "--trace-html"), (config.trace_json, "--trace-json")):
         if file:
             free_output(file, input_paths(config), flag)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import Field
-from tyro.conf import Positional
-
 from warmstart.commands.import_.result import ENCODERS_HEADER, EncodersResult
-from warmstart.config import Advanced, Effectless, FileInput
+from warmstart.commands.settings import ImportConfig
 from warmstart.data.fetch import fetch
-from warmstart.data.source import Source, TableFlags
+from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
 from warmstart.heads.embedding import EmbeddingHead
@@ -27,29 +24,6 @@ from warmstart.model.history import ImportRecord
 from warmstart.runs.run import provenance
 from warmstart.system.console import console, print_table
 from warmstart.system.outputs import free_folder
-
-
-class ImportConfig(TableFlags):
-    """Save a pretrained model (in the Hugging Face format, a GGUF file, an encoder) as a bundle, or fetch a public data set."""
-
-    source: Positional[FileInput[str | None]] = None
-    """the model's folder (config.json, model.safetensors, tokenizer.json), hf:OWNER/NAME on the hub, FILE.gguf, or an encoder; or
-    the address of a data set; default: list the encoders"""
-    out: Effectless[str | None] = None
-    """folder of the bundle, or of the data set; one that holds the data set is not downloaded again"""
-    checksum: str | None = Field(None, pattern="^(sha256|md5):[0-9a-f]+$")
-    """of a data set at https://…: what the file must be, sha256:… or md5:…"""
-    unpack: Advanced[bool] = True
-    """unpack a data set that is a zip or tar archive"""
-    max_length: int | None = Field(None, gt=0)
-    """maximum length; default: that of the model, with rotary positions at most 8192"""
-    list: bool = False
-    """list the encoders: the pretrained models that have a name, with what they have read"""
-    speed: bool = False
-    """measure for --list how many texts of 30 words each installed encoder reads in a second here; the figures are kept"""
-    static: FileInput[Advanced[tuple[str, ...]]] = ()
-    """files or folders of text, or tables: the model becomes one vector for each token of them, learned from the encoder's vectors
-    of these texts: some accuracy for a hundred times the speed"""
 
 
 def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:

@@ -6,34 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
-from tyro.conf import Positional, arg
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.block import Block
-from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
-from warmstart.config import Advanced, Effectless, FileInput, InFile, read_yaml, result_key, setting_paths
+from warmstart.commands.settings import NOTHING, PretrainConfig
+from warmstart.config import read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
-from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainConfig, DomainSource, domain_text
+from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainSource, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.read import source_files
-from warmstart.data.source import Document, Source, TableFlags
+from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.finetuning.domain import DomainRun, JointTask, LabelledBatch, WithTask, domain_source
-from warmstart.heads.language_modeling import LMHead, LMHeadConfig
+from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
-from warmstart.objectives import OBJECTIVES
-from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.registry import OBJECTIVES
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.run import Run, provenance
 from warmstart.seeding import seed_torch
@@ -43,7 +39,7 @@ from warmstart.system.storage import sha256
 from warmstart.system.urls import is_url
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
+from warmstart.tokenizer.train import train_tokenizer
 from warmstart.training.compiled import check_compiler, compiles_by_default
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.contrastive import ContrastivePretraining
@@ -54,72 +50,10 @@ from warmstart.training.tensorboard import events_folder, shown
 from warmstart.types import Batch
 from warmstart.version import __version__
 
-NOTHING = "none"
-"""the value of ``held_out`` that holds out nothing; there are no held-out metrics then"""
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
 MOST_PASSES = 20
 """over the text, with --for and no budget: it is read until ``TOKENS_OF_ROWS`` or ``TOKENS_OF_CROPS`` are, but at least once"""
-
-
-class PretrainConfig(TableFlags):
-    """Train a backbone on unlabelled text, from scratch or from a saved model, and save it as a bundle."""
-
-    text: Positional[FileInput[tuple[str, ...]]] = ()
-    """files, folders, globs or URLs of text (also .gz, .xz) or tables with a text column, or folders of token shards; optional
-    with --for"""
-    domain: Annotated[DomainConfig, arg(name="")] = DomainConfig()
-    out: Effectless[str] = "runs/pretrain"
-    """folder of the run"""
-    resume: Effectless[str | None] = None
-    """folder of a run to resume, with its own settings"""
-    init_from: FileInput[str | None] = None
-    """a saved model to train further, with its tokenizer and backbone"""
-    held_out: FileInput[str] = "0.02"
-    """held-out text: a file, folder or URL, a fraction of the documents, or none"""
-    document: Advanced[Document] = "paragraph"
-    """what one document is: paragraph, sentence, line or file"""
-    max_words: Advanced[int | None] = Field(None, gt=0)
-    """words of the text to read at most: whole documents, drawn at random, the same for every seed; default: all"""
-    tensorboard: Effectless[Advanced[bool]] = False
-    """write the training log as event files of TensorBoard, too"""
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    """the tokenizer to train on the text"""
-    tokenizer_file: FileInput[Advanced[str | None]] = None
-    """a tokenizer to load instead: tokenizer.json, a sentencepiece .model, or a word list"""
-    objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
-    backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
-    head: Advanced[LMHeadConfig] = LMHeadConfig()
-    train: Annotated[PretrainTrainConfig, arg(name="")] = PretrainTrainConfig()
-    seed: int = Field(0, ge=0)
-    """seed of every random choice"""
-    cache: Effectless[InFile[str | None]] = None
-    """folder for the tokenized text and for copies of text from elsewhere; default: the run's own folder"""
-
-    @field_validator("train", mode="before")
-    @classmethod
-    def _complete_settings(cls, value: Any) -> Any:
-        """Complete settings of any training run are taken as they are, without the defaults of pretraining."""
-        return value.to_dict() if isinstance(value, TrainConfig) else value
-
-    @model_validator(mode="after")
-    def _known_objective(self) -> PretrainConfig:
-        OBJECTIVES[self.objective.name]
-        if self.max_words and self.domain.for_task:
-            raise ValueError("with --for the number of words is --relevant-words; remove --max-words")
-        return self
-
-    def held_out_fraction(self) -> float | None:
-        """The fraction of the documents that is held out; None if a file or folder is named, or nothing is held out."""
-        if self.held_out == NOTHING:
-            return None
-        try:
-            fraction = float(self.held_out)
-        except ValueError:
-            return None
-        if not 0 < fraction < 1:
-            raise ConfigError(f"held_out must be a file, a folder or a fraction between 0 and 1, but is {self.held_out}")
-        return fraction
 
 
 def pretrain(config: PretrainConfig) -> PretrainResult:

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, Field
 
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.fit.command import SHARE_OF_TRIALS, keep_fit
 from warmstart.commands.fit.page import write_fit_page
-from warmstart.commands.pretrain.command import PretrainConfig, pretrain_on, tokenized
+from warmstart.commands.pretrain.command import pretrain_on, tokenized
 from warmstart.commands.pretrain.result import PretrainResult
 from warmstart.commands.quickstart.page import quickstart_view
 from warmstart.commands.quickstart.result import Curves, QuickstartResult
-from warmstart.config import Advanced, Effectless
+from warmstart.commands.settings import PretrainConfig
 from warmstart.data.budget import label_budget
 from warmstart.data.docstring_task import docstring_task, pretraining_text
 from warmstart.data.docstrings import read_docstrings
@@ -29,7 +27,7 @@ from warmstart.data.files import text_lines
 from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
-from warmstart.experiment.config import RaceConfig, increasing
+from warmstart.experiment.config import QuickstartConfig, RaceConfig
 from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_result import FitResult
@@ -37,12 +35,12 @@ from warmstart.experiment.sweep import check_sweep, open_sweep, run_sweep
 from warmstart.interop.encoders import ENCODERS, installed, unambiguous
 from warmstart.model.files import save
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.runs.run import Run, ThreadsConfig
+from warmstart.runs.run import Run
 from warmstart.stats.proportions import wilson_interval
 from warmstart.system.console import console, quietly
 from warmstart.system.storage import atomic_write
 from warmstart.tasks.load import save_task
-from warmstart.tokenizer.train import TokenizerConfig
+from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.training.config import TrainConfig
 
 REGRESSION = "frozen vectors + logistic regression"
@@ -56,23 +54,6 @@ METHODS = (
 """the quick ones of those of ``fit``; the others were no better on this task"""
 OWN_TEXT = "own-text"
 """folder of the backbone in that of the run, after which its methods are called"""
-
-
-class QuickstartConfig(ThreadsConfig):
-    """See what transfer buys in three minutes, on text that every installation already has."""
-
-    out: Effectless[str] = "runs/quickstart"
-    """folder of the run; the model is in its folder bundle"""
-    tokens: int = Field(400_000, gt=0)
-    """budget of pretraining in tokens"""
-    labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(increasing)] = (120, 240, 480)
-    """numbers of labelled texts: the first makes the model, the others show what more would bring"""
-    minutes: float = Field(1.25, gt=0)
-    """time for comparing methods with these labels, about"""
-    seed: int = Field(0, ge=0)
-    """draws the texts, and the weights at first"""
-    packages: Advanced[tuple[str, ...] | None] = None
-    """packages whose documentation is read; default: the standard library and what warmstart depends on"""
 
 
 def quickstart(config: QuickstartConfig) -> QuickstartResult:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warmstart.config import Config
 from warmstart.experiment.comparison import Comparison
@@ -31,10 +32,14 @@ from warmstart.stats.formatting import (
     points_value,
     rows_by_source,
     sentence_case,
+    time_span,
 )
 from warmstart.stats.intervals import NO_SEEDS, ONE_SEED
 from warmstart.stats.power import POWER
 from warmstart.stats.scores import metric_range
+
+if TYPE_CHECKING:
+    from warmstart.experiment.estimate import SweepEstimate
 
 PART_COLUMNS = ("method", "over seeds", "over test texts", "trained", "new")
 """the columns of a table of their own on the page, without which the ranking fits a screen"""
@@ -298,3 +303,12 @@ def _costs_section(result: CurveResult) -> Section:
         "Costs by number of labels",
         items=(Table(("labels", "method", "seconds per run", "seconds of choosing", "note"), rows),),
     )
+
+
+def estimate_view(estimate: SweepEstimate) -> Report:
+    """What a sweep will cost."""
+    trials, time = f"{estimate.planned.total():,}", time_span(estimate.seconds)
+    row = (estimate.task, trials, str(estimate.jobs), time, f"{estimate.trained:,}", file_size(estimate.saved))
+    table = Table(("task", "trials", "jobs", "time", "trained", "saved"), [row])
+    total = f"{trials} trials take about {time}."
+    return Report("Estimate", headline(total), (), (Section("Estimate", [estimate.sentence], (table,)),))

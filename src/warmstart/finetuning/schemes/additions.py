@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field
 from torch import nn
 
-from warmstart.adapters.bottleneck import BottleneckConfig
-from warmstart.adapters.lora import LoraConfig, Targets
-from warmstart.adapters.scalar_mix import ScalarMixConfig
-from warmstart.config import Config, InFile
+from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixConfig
+from warmstart.config import Config
 from warmstart.finetuning.losses import Contrast
 from warmstart.finetuning.scheme import Scheme
+from warmstart.finetuning.schemes.registry import BottleneckOptions, ContrastOptions, DaptOptions, LanguageLossOptions, LoraOptions
 from warmstart.model.model import Model
 
 # Scalar mix: the head reads a learned weighted sum of all layers (Peters et al. 2018, equation 1).
@@ -22,15 +20,6 @@ def scalar_mix(options: Config) -> Scheme:
 
 
 # Bottleneck adapters in a frozen backbone: Houlsby et al. 2019.
-
-
-class BottleneckOptions(Config):
-    """Options of ``houlsby``."""
-
-    adapter_width: int = Field(64, gt=0)
-    """houlsby: width of the bottleneck"""
-    adapter_norms: InFile[bool] = True
-    """houlsby: whether the backbone's norms train too"""
 
 
 def norms(model: Model) -> set[str]:
@@ -51,19 +40,6 @@ def houlsby(options: BottleneckOptions) -> Scheme:
 # LoRA: low-rank changes of a frozen backbone's matrices (Hu et al. 2021).
 
 
-class LoraOptions(Config):
-    """Options of ``lora``."""
-
-    lora_rank: int = Field(8, gt=0)
-    """lora: rank of each change"""
-    lora_alpha: InFile[float] = Field(16.0, gt=0)
-    """lora: each change is scaled by alpha / rank"""
-    lora_targets: Targets = ("q", "v")
-    """lora: which matrices to change: q, k, v, qkv (all three as one), out (of attention), feedforward"""
-    lora_dropout: InFile[float] = Field(0.0, ge=0, lt=1)
-    """lora: dropout probability of each change's input"""
-
-
 def lora(options: LoraOptions) -> Scheme:
     """Train the low-rank changes and the head, at ten times the learning rate that suits a whole network."""
     config = LoraConfig(
@@ -76,15 +52,6 @@ def lora(options: LoraOptions) -> Scheme:
 # reads vectors of length 1, and its own are the class means at first, and again at the end (prototypes: Snell et al. 2017).
 
 
-class ContrastOptions(Config):
-    """Options of ``contrast``."""
-
-    contrast_weight: InFile[float] = Field(1.0, gt=0)
-    """contrast: weight of the contrastive loss beside the head's own"""
-    contrast_temperature: InFile[float] = Field(0.1, gt=0)
-    """contrast: temperature of the contrastive loss; a low one looks at the most similar texts of other labels"""
-
-
 def contrast(options: ContrastOptions) -> Scheme:
     """Draw texts of one label together, and push others away, from where the class means already are: at a low rate."""
     loss = Contrast(options.contrast_weight, options.contrast_temperature)
@@ -94,30 +61,12 @@ def contrast(options: ContrastOptions) -> Scheme:
 # A language-model loss beside the task's (Radford et al. 2018, equation 5); ``finetuning/losses.py`` computes it.
 
 
-class LanguageLossOptions(Config):
-    """Options of ``lm-loss``."""
-
-    lm_weight: InFile[float] = Field(0.5, gt=0)
-    """lm-loss: weight of the language-model loss"""
-
-
 def lm_loss(options: LanguageLossOptions) -> Scheme:
     """Add the language-model loss of the training texts."""
     return Scheme(language_weight=options.lm_weight)
 
 
 # Continued pretraining on the task's own text before adaptation (Gururangan et al. 2020); ``continued`` does it.
-
-
-class DaptOptions(Config):
-    """Options of ``dapt``."""
-
-    dapt_epochs: InFile[float] = Field(3.0, gt=0)
-    """dapt: passes over the task's own text"""
-    dapt_learning_rate: InFile[float] = Field(5e-4, gt=0)
-    """dapt: learning rate of these passes"""
-    dapt_pilot: InFile[float] = Field(0.2, ge=0, lt=1)
-    """dapt: fraction of these passes after which a pilot decides whether to continue; 0: only the check at the end decides"""
 
 
 def dapt(options: DaptOptions) -> Scheme:

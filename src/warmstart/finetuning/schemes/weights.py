@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import Field
-
-from warmstart.config import Config, InFile
+from warmstart.config import Config
 from warmstart.finetuning.scheme import Scheme, Unfreezing, frozen_until
+from warmstart.finetuning.schemes.registry import DiscriminativeOptions, LpFtOptions
 from warmstart.model.model import Model
 from warmstart.training.schedules import Schedule, constant
 
@@ -36,13 +35,6 @@ def probe(options: Config) -> Scheme:
 
 
 # Discriminative fine-tuning: lower layers learn more slowly (Howard and Ruder 2018, section 3.1).
-
-
-class DiscriminativeOptions(Config):
-    """Options of ``discriminative``."""
-
-    layer_decay: float = Field(0.8, gt=0, le=1)
-    """discriminative: learning rate of each level, as a fraction of that of the level above it; ULMFiT's is 0.385"""
 
 
 def discriminative(options: DiscriminativeOptions) -> Scheme:
@@ -83,13 +75,6 @@ def gradual(options: Config) -> Scheme:
 
 RISE = 0.05
 """fraction of the run over which the learning rate of a backbone rises after it is unfrozen at once"""
-
-
-class LpFtOptions(Config):
-    """Options of ``lp-ft``."""
-
-    probe_fraction: InFile[float] = Field(0.2, gt=0, lt=1)
-    """lp-ft: fraction of the run in which only the head trains"""
 
 
 @dataclass(frozen=True)

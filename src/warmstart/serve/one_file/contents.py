@@ -15,10 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmstart.adapters.bottleneck import BottleneckConfig
 from warmstart.adapters.insertion import inserted_adapters
-from warmstart.adapters.lora import LoraConfig
-from warmstart.adapters.scalar_mix import ScalarMixConfig
+from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixConfig
 from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ModelError
 from warmstart.heads.embedding import EmbeddingHead

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from warmstart.adapters.insertion import inserted_adapters, merge_adapters
-from warmstart.adapters.lora import LoraConfig
+from warmstart.adapters.settings import LoraConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
 from warmstart.stack.files import member_entry

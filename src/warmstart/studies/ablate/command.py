@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Literal
 
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, TaskInput
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput, ThreadsConfig
 from warmstart.data.scorings import ScoringRun
 from warmstart.data.source import Source
-from warmstart.data.token_store import documents_of
 from warmstart.errors import ModelError
-from warmstart.interop.load import load_model
-from warmstart.model.files import model_digest
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.runs.steps import attention_step
 from warmstart.stats.formatting import model_name
-from warmstart.studies.ablate.measure import (
-    Ablation,
-    AblationMeasurement,
-    Replacements,
-    ablate_each,
-    choose_metric,
-    components_of,
-    score_full,
-)
-from warmstart.studies.ablate.page import ablation_sections, ablation_tiles
-from warmstart.studies.ablate.result import ablation_result
 from warmstart.system.console import console
 
 
@@ -47,7 +32,7 @@ class StudyAblateConfig(ThreadsConfig):
     """folder of the run"""
     limit: int = Field(300, ge=2)
     """number of texts: the first passages of the text, or test texts drawn evenly over the labels"""
-    ablation: Ablation = "mean"
+    ablation: Literal["mean", "zero", "resample"] = "mean"
     """what replaces a component's states: their mean over the texts, zero, or those of other random tokens"""
     repeats: Advanced[int] = Field(3, gt=1)
     """with resample: number of draws for each component"""
@@ -57,6 +42,22 @@ class StudyAblateConfig(ThreadsConfig):
 
 def study_ablate(config: StudyAblateConfig) -> StudyResult:
     """Ablate, evaluate, print the findings and write the page; the ``study ablate`` command."""
+    from warmstart.data.token_store import documents_of
+    from warmstart.interop.load import load_model
+    from warmstart.model.files import model_digest
+    from warmstart.report.study import finish_study
+    from warmstart.runs.run import Run
+    from warmstart.studies.ablate.measure import (
+        AblationMeasurement,
+        Replacements,
+        ablate_each,
+        choose_metric,
+        components_of,
+        score_full,
+    )
+    from warmstart.studies.ablate.page import ablation_sections, ablation_tiles
+    from warmstart.studies.ablate.result import ablation_result
+
     bundle = load_model(config.model)
     components = components_of(bundle.model.backbone.config)
     if not components:

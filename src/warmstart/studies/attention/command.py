@@ -5,29 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput
-from warmstart.data.read import given_file
+from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.source import Source
-from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
-from warmstart.heads.language_modeling import LMHead
-from warmstart.inspection.explanations import is_explainable
 from warmstart.inspection.tokens import sample_passages
-from warmstart.interop.load import load_model
-from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.runs.steps import NextStep, own_text, study_step
 from warmstart.stats.formatting import model_name
-from warmstart.studies.attention.measure import AttentionMeasured, measure_text_and_corpus
-from warmstart.studies.attention.page import all_heads_section, one_text_section
-from warmstart.studies.attention.result import attention_result
 from warmstart.system.storage import atomic_write
+
+if TYPE_CHECKING:
+    from warmstart.model.bundle import Bundle
+    from warmstart.studies.attention.measure import AttentionMeasured
 
 
 class StudyAttentionConfig(ThreadsConfig):
@@ -51,6 +45,15 @@ class StudyAttentionConfig(ThreadsConfig):
 
 def study_attention(config: StudyAttentionConfig) -> StudyResult:
     """Read, measure, print and write the page. The details are an ``AttentionMeasured``."""
+    from warmstart.data.read import given_file
+    from warmstart.data.token_store import documents_of
+    from warmstart.interop.load import load_model
+    from warmstart.report.study import finish_study
+    from warmstart.runs.run import Run
+    from warmstart.studies.attention.measure import measure_text_and_corpus
+    from warmstart.studies.attention.page import all_heads_section, one_text_section
+    from warmstart.studies.attention.result import attention_result
+
     if not config.sentence.strip():
         raise ConfigError("the text whose attention is drawn must have at least one character, but is blank")
     if file := given_file([config.sentence]):
@@ -75,6 +78,9 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
 
 def _next_step(bundle: Bundle, config: StudyAttentionConfig) -> NextStep | None:
     """How much a language model needs each head, or which words a prediction depends on."""
+    from warmstart.heads.language_modeling import LMHead
+    from warmstart.inspection.explanations import is_explainable
+
     if config.text and isinstance(bundle.model.head, LMHead):
         return study_step("ablate", "How much the model needs each head", config.model, "--text", *config.text)
     text = own_text([config.sentence])

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile
-from warmstart.data.read import given_file
+from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
 from warmstart.data.source import Source, TableFlags
-from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
-from warmstart.inspection.explanations import Removal, check_explainable, explain_text, explain_texts, prepare_text
-from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.runs.steps import attention_step
 from warmstart.seeding import rng
 from warmstart.stats.formatting import model_name
-from warmstart.studies.explain.page import explain_sections, heat_text
-from warmstart.studies.explain.result import explain_result
 from warmstart.system.console import console
 
 
@@ -38,7 +31,7 @@ class StudyExplainConfig(ThreadsConfig, TableFlags):
     """texts over which the faithfulness of the methods is measured: one per line, or a table"""
     limit: int = Field(50, gt=1)
     """number of texts of the file, drawn at random"""
-    removal: Removal = "delete"
+    removal: Literal["delete", "mask"] = "delete"
     """how a word is removed: delete its tokens, or mask them (for models trained with mask tokens)"""
     max_phrase: InFile[int] = Field(3, gt=0, le=10)
     """number of words of the longest phrase that is erased"""
@@ -52,6 +45,14 @@ class StudyExplainConfig(ThreadsConfig, TableFlags):
 
 def study_explain(config: StudyExplainConfig) -> StudyResult:
     """Explain, test, print the findings and write the page; the ``study explain`` command."""
+    from warmstart.data.read import given_file
+    from warmstart.inspection.explanations import check_explainable, explain_text, explain_texts, prepare_text
+    from warmstart.interop.load import load_model
+    from warmstart.report.study import finish_study
+    from warmstart.runs.run import Run
+    from warmstart.studies.explain.page import explain_sections, heat_text
+    from warmstart.studies.explain.result import explain_result
+
     if config.text is None and config.file is None:
         raise ConfigError("there is nothing to explain; give a text, or --file with texts over which the methods are tested")
     if config.text is not None and (file := given_file([config.text])):
@@ -73,6 +74,8 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
 
 
 def _texts(config: StudyExplainConfig) -> list[str]:
+    from warmstart.data.token_store import documents_of
+
     texts = list(documents_of([Source.build({"path": str(config.file), "document": "line", **config.reading})]))
     if len(texts) < 2:
         raise ConfigError(f"faithfulness needs at least two texts, but {config.file} has {len(texts)}")

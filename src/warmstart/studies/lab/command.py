@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, ThreadsConfig
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
-from warmstart.studies.lab.measure import run_experiments
-from warmstart.studies.lab.page import experiment_section
-from warmstart.studies.lab.result import lab_result, largest_difference
 
 
 class StudyLabConfig(ThreadsConfig):
@@ -30,6 +25,12 @@ class StudyLabConfig(ThreadsConfig):
 
 def study_lab(config: StudyLabConfig) -> StudyResult:
     """Run all experiments, print their numbers and write the page. The details are the list of experiments."""
+    from warmstart.report.study import finish_study
+    from warmstart.runs.run import Run
+    from warmstart.studies.lab.measure import run_experiments
+    from warmstart.studies.lab.page import experiment_section
+    from warmstart.studies.lab.result import lab_result, largest_difference
+
     width = max(config.width, config.keys)  # n orthogonal keys need at least n dimensions
     folder = Run.open(config.out, config).folder
     experiments = run_experiments(config.seed, config.keys, width, config.samples)

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput
-from warmstart.data.conllu import is_conllu, read_conllu
-from warmstart.data.encode import Encoded, encode
+from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.source import Source
-from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
-from warmstart.heads.language_modeling import LMHead
 from warmstart.inspection.tokens import sample_passages
-from warmstart.interop.load import load_model
-from warmstart.model.bundle import Bundle
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.runs.steps import study_step
 from warmstart.stats.formatting import model_name
-from warmstart.studies.neurons.measure import (
-    NeuronOptions,
-    TokenProperties,
-    Units,
-    measure_neurons,
-    neuron_layout,
-    tagged_properties,
-    text_properties,
-)
-from warmstart.studies.neurons.page import neurons_sections, neurons_tiles
-from warmstart.studies.neurons.result import neurons_result
+
+if TYPE_CHECKING:
+    from warmstart.data.encode import Encoded
+    from warmstart.model.bundle import Bundle
+    from warmstart.studies.neurons.measure import TokenProperties
 
 _MIN_PASSAGES = 8
 """below this there are no intervals worth reporting"""
@@ -45,7 +32,7 @@ class StudyNeuronsConfig(ThreadsConfig):
     """any model: a bundle, or the folder of a run"""
     text: FileInput[tuple[str, ...]] = Field(min_length=1)
     """files or folders of text; .conllu files (.gz too) add parts of speech"""
-    units: Units = "neurons"
+    units: Literal["neurons", "states"] = "neurons"
     """what is studied: the inner layers of the blocks, or the dimensions of the hidden states between them"""
     neuron: tuple[str, ...] = ()
     """neurons to show, each as LAYER.INDEX, both from 1 (2.113); default: the best one of each property"""
@@ -67,6 +54,15 @@ class StudyNeuronsConfig(ThreadsConfig):
 
 def study_neurons(config: StudyNeuronsConfig) -> StudyResult:
     """Correlate, print the findings and write the page; the ``study neurons`` command."""
+    from warmstart.data.conllu import is_conllu
+    from warmstart.heads.language_modeling import LMHead
+    from warmstart.interop.load import load_model
+    from warmstart.report.study import finish_study
+    from warmstart.runs.run import Run
+    from warmstart.studies.neurons.measure import NeuronOptions, measure_neurons, neuron_layout
+    from warmstart.studies.neurons.page import neurons_sections, neurons_tiles
+    from warmstart.studies.neurons.result import neurons_result
+
     bundle = load_model(config.model)
     layout, properties = neuron_layout(bundle.model, config.units), _properties(bundle, config)
     columns, own_text = [layout.column(name) for name in config.neuron], _own_text(bundle, config)
@@ -83,6 +79,10 @@ def study_neurons(config: StudyNeuronsConfig) -> StudyResult:
 
 def _properties(bundle: Bundle, config: StudyNeuronsConfig) -> TokenProperties:
     """The passages and the properties of their tokens."""
+    from warmstart.data.conllu import is_conllu, read_conllu
+    from warmstart.data.token_store import documents_of
+    from warmstart.studies.neurons.measure import tagged_properties, text_properties
+
     tagged = [is_conllu(path) for path in config.text]
     if any(tagged) and not all(tagged):
         raise ConfigError("--text must be .conllu files only, or none of them, but there are both; run the study once for each")
@@ -102,6 +102,8 @@ def _properties(bundle: Bundle, config: StudyNeuronsConfig) -> TokenProperties:
 
 def _own_text(bundle: Bundle, config: StudyNeuronsConfig) -> Encoded | None:
     """The user's own text, if there is one."""
+    from warmstart.data.encode import encode
+
     if config.show is None:
         return None
     encoded = encode(bundle.tokenizer, [config.show], bundle.model.backbone.config.max_length)

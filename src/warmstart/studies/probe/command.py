@@ -8,21 +8,13 @@ from dataclasses import replace
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile
-from warmstart.data.conllu import read_conllu
+from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
 from warmstart.data.probing import read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
-from warmstart.inspection.activations import layer_names
 from warmstart.inspection.probe_scores import MIX
-from warmstart.interop.load import load_model
 from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
-from warmstart.runs.run import Run, ThreadsConfig
 from warmstart.runs.steps import attention_step
 from warmstart.stats.formatting import model_name, percent
-from warmstart.studies.probe.measure import TaskProbes, probe_models
-from warmstart.studies.probe.page import all_scores_section, compression_section, layers_section
-from warmstart.studies.probe.result import probe_result
 from warmstart.system.console import console
 
 
@@ -51,6 +43,15 @@ class StudyProbeConfig(ThreadsConfig):
 
 def study_probe(config: StudyProbeConfig) -> StudyResult:
     """Probe, print and write the page. The details are a list of ``TaskProbes``, one per task and model."""
+    from warmstart.data.conllu import read_conllu
+    from warmstart.inspection.activations import layer_names
+    from warmstart.interop.load import load_model
+    from warmstart.report.study import finish_study
+    from warmstart.runs.run import Run
+    from warmstart.studies.probe.measure import TaskProbes, probe_models
+    from warmstart.studies.probe.page import all_scores_section, compression_section, layers_section
+    from warmstart.studies.probe.result import probe_result
+
     tasks = read_probing_tasks(config.tasks)
     if config.words:
         tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
