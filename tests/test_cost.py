@@ -111,9 +111,7 @@ def test_flops_in_literal_numbers() -> None:
 
 def test_memory_is_what_is_kept() -> None:
     """AdamW keeps two numbers for each parameter that trains, Muon one for the matrices of the blocks; a probe keeps little."""
-    adamw, muon = (
-        estimate_cost(CostConfig.build({"vocab_size": 60, "train": {"optimizer": name}})).memory for name in ("adamw", "muon")
-    )
+    adamw, muon = (estimate_cost(CostConfig.build({"vocab_size": 60, "optimizer": name})).memory for name in ("adamw", "muon"))
     assert adamw["optimiser state"] == 2 * adamw["weights"] == 2 * adamw["gradients"]
     assert adamw["optimiser state"] - muon["optimiser state"] == 4 * 4 * (4 * 256 * 256 + 2 * 256 * 1024)
     assert adamw["together"] == sum(size for name, size in adamw.items() if name != "together")
@@ -152,7 +150,7 @@ def test_the_settings_of_a_pretraining_run_are_read(tmp_path: Path, tokenizer: T
         CostConfig.build({"bakcbone": {}})
     file = tmp_path / "pretrain.yaml"
     file.write_text("text: [books]\ntokenizer: {vocab_size: 300}\ntrain: {steps: 3}\n")
-    read, unsaid = CostConfig.build(read_yaml(file)).train, ws.PretrainConfig(text=("books",)).train
+    read, unsaid = CostConfig.build(read_yaml(file)), ws.PretrainConfig(text=("books",)).train
     assert (read.optimizer, read.batch) == (unsaid.optimizer, unsaid.batch) == ("muon", 8)
     given = ws.PretrainConfig(text=("books",), train=ws.TrainConfig(steps=3)).train
     assert (given.optimizer, given.batch, given.schedule) == ("adamw", 16, "cosine")

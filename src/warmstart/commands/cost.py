@@ -90,10 +90,10 @@ def estimate_cost(config: CostConfig) -> Cost:
     longest = model.backbone.config.max_length
     if config.length and config.length > longest:
         raise ConfigError(f"length must be at most max_length={longest}, but got {config.length}; give a smaller --length")
-    rows, tokens = config.train.batch, config.length or longest
+    rows, tokens = config.batch, config.length or longest
     flops, activations = count_step(model, rows, tokens, OBJECTIVES[objective.name].target_fractions(objective)[0])
     parameters, totals = count_parameters(model)
-    cost = Cost(parameters, totals, tokens, flops, _memory(model, activations, muon=config.train.optimizer == "muon"))
+    cost = Cost(parameters, totals, tokens, flops, _memory(model, activations, muon=config.optimizer == "muon"))
     print_table("parameters", cost.parameter_rows(), cost.PARAMETERS)
     console.print(
         f"scheme {config.scheme}: {totals['trainable']:,} of {totals['total']:,} parameters train, {totals['frozen']:,} are frozen"
@@ -101,9 +101,7 @@ def estimate_cost(config: CostConfig) -> Cost:
     if isinstance(model.head, LMHead) and model.head.config.tied:
         console.print("the weight of the head is the embedding (tied): it is counted once")
     print_table(f"FLOPs (a multiply-add counts as 2), in rows of {tokens:,} tokens", cost.flop_rows(), cost.FLOPS)
-    print_table(
-        f"memory of training: {rows} x {tokens:,} tokens, float32, {config.train.optimizer}", cost.memory_rows(), cost.MEMORY
-    )
+    print_table(f"memory of training: {rows} x {tokens:,} tokens, float32, {config.optimizer}", cost.memory_rows(), cost.MEMORY)
     return cost
 
 
@@ -129,7 +127,7 @@ def without_storage(backbone: BackboneConfig, vocab_size: int, head: HeadConfig,
 
 def _saved(config: CostConfig) -> tuple[Model, ObjectiveConfig]:
     """The model of a bundle, under a new head if ``classes`` are given. Raises ``ConfigError`` for settings that contradict it."""
-    given = config.model_fields_set & {"backbone", "head", "vocab_size", "tokenizer_file", "tokenizer"}
+    given = config.model_fields_set & {"backbone", "head", "vocab_size", "tokenizer_file"}
     defaults = CostConfig()
     if wrong := sorted(name for name in given if getattr(config, name) != getattr(defaults, name)):
         raise ConfigError(f"a saved model has its own {', '.join(wrong)}; remove these settings, or the model {config.model}")
@@ -144,9 +142,7 @@ def _saved(config: CostConfig) -> tuple[Model, ObjectiveConfig]:
 
 
 def _vocab_size(config: CostConfig) -> int:
-    if config.vocab_size:
-        return config.vocab_size
-    return load_tokenizer(config.tokenizer_file).vocab_size if config.tokenizer_file else config.tokenizer.vocab_size
+    return load_tokenizer(config.tokenizer_file).vocab_size if config.tokenizer_file else config.vocab_size
 
 
 def count_parameters(model: Model) -> tuple[dict[str, int], dict[str, int]]:

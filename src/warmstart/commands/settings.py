@@ -208,12 +208,10 @@ class CostConfig(Config):
 
     model: Positional[FileInput[str | None]] = None
     """a bundle, or the folder of a run; none: the model that the settings describe"""
-    vocab_size: int | None = Field(None, gt=0)
-    """size of the vocabulary; default: the tokenizer's"""
+    vocab_size: int = Field(TokenizerConfig().vocab_size, gt=0)
+    """size of the vocabulary"""
     tokenizer_file: FileInput[Advanced[str | None]] = None
     """take the size of the vocabulary from this tokenizer"""
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    """the tokenizer that would be trained"""
     backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
     head: Advanced[LMHeadConfig] = LMHeadConfig()
     """the language head"""
@@ -224,7 +222,10 @@ class CostConfig(Config):
     length: int | None = Field(None, gt=0)
     """tokens per row; default: the context length of the backbone"""
     objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
-    train: Annotated[TrainConfig, arg(name="")] = TrainConfig()
+    batch: int = Field(TrainConfig().batch, gt=0, le=1_000_000)
+    """rows in a batch"""
+    optimizer: Advanced[Literal["adamw", "muon"]] = TrainConfig().optimizer
+    """AdamW for all parameters, or Muon for the matrices inside the blocks and AdamW for the rest"""
 
     @model_validator(mode="before")
     @classmethod
@@ -235,8 +236,9 @@ class CostConfig(Config):
         ignored = PretrainConfig.model_fields.keys() - cls.model_fields.keys()
         kept = {name: value for name, value in values.items() if name not in ignored}
         if "text" in values:  # missing training settings have the defaults of pretraining
-            train = PretrainTrainConfig.build(values.get("train") or {}, "train").to_dict()
-            kept["train"] = {name: value for name, value in train.items() if name in TrainConfig.model_fields}
+            train = PretrainTrainConfig.build(values.get("train") or {}, "train")
+            tokenizer = TokenizerConfig.build(values.get("tokenizer") or {}, "tokenizer")
+            kept |= {"batch": train.batch, "optimizer": train.optimizer, "vocab_size": tokenizer.vocab_size}
         return {"model": values["init_from"], **kept} if values.get("init_from") else kept
 
     @model_validator(mode="after")
