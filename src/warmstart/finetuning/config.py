@@ -16,6 +16,7 @@ from warmstart.training.config import TrainConfig
 
 STRATEGY_NAMES = Registry("strategy", dict.fromkeys((IN_TURN, JOINT, ALONE)))
 """the names of ``STRATEGIES``"""
+StrategyName = Annotated[str, AfterValidator(STRATEGY_NAMES.known)]
 
 
 class FineTuneConfig(WindowSettings):
@@ -110,8 +111,6 @@ class ContinualConfig(TasksConfig):
     """folder of the run"""
     text: FileInput[str | None] = None
     """text that was never trained on, to measure the pretrained language head's loss on after each task"""
-    strategies: Annotated[tuple[Annotated[str, AfterValidator(STRATEGY_NAMES.known)], ...], Field(min_length=1)] = tuple(
-        STRATEGY_NAMES
-    )
+    strategies: Annotated[tuple[StrategyName, ...], Field(min_length=1)] = tuple(STRATEGY_NAMES)
     """how the tasks are learned; several are compared. In turn: none (nothing is done against forgetting); as references: joint
     (all tasks at once), alone (each on a backbone of its own)"""
