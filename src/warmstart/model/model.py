@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.registry import adapter_config, insert_adapter
@@ -131,15 +132,24 @@ def rebuilt(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model
     """The model with these settings and tensors, in evaluation mode. Raises ``BundleError`` if they do not fit each other."""
     config = BackboneConfig.build(settings["backbone"], "backbone")
     check_depth(config.depth, len(tensors))
-    with torch.device("meta"):  # shapes without memory: settings may ask for more than the tensors hold
+    with torch.device("meta"), _AnyWeights():  # shapes without memory: settings may ask for more than the tensors hold
         wanted = {name: list(tensor.shape) for name, tensor in _made(settings, config).weights().items()}
     found = {name: list(tensor.shape) for name, tensor in tensors.items()}
     if wanted != found:
         wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
         raise BundleError(f"the settings and the weights disagree about these tensors: {', '.join(wrong)}")
-    model = _made(settings, config)
+    with _AnyWeights():
+        model = _made(settings, config)
     model.load_state_dict(tensors, strict=False)  # a tied head's weight is the embedding's; the names were compared above
     return model.eval()
+
+
+class _AnyWeights(TorchFunctionMode):
+    """Inside, no weights are drawn: those of a saved model follow. On the device ``meta`` drawing would load torch's compiler."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        return (args or [*given.values()])[0] if func.__name__ in ("normal_", "uniform_") else func(*args, **given)
 
 
 def _made(settings: Mapping[str, Any], config: BackboneConfig) -> Model:

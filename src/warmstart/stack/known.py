@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from warmstart.stack.readout import of_unit_length
 from warmstart.stats.abstention import conformal_p_values
 
 
@@ -26,24 +27,20 @@ class KnownTexts:
     @classmethod
     def of(cls, vectors: np.ndarray, labels: np.ndarray, units: np.ndarray, classes: int) -> KnownTexts:
         """From (M, D) vectors, (M,) numbers of classes, and (M,) which texts are left out together: copies, or those of a group."""
-        from sklearn.preprocessing import normalize
-
-        unit = normalize(vectors)
+        unit = of_unit_length(vectors)
         together = np.unique(np.stack([units, labels]), axis=1, return_inverse=True)[1].ravel()
         sums, own = np.zeros((classes, unit.shape[1])), np.zeros((together.max() + 1, unit.shape[1]))
         np.add.at(sums, labels, unit)
         np.add.at(own, together, unit)
         others = sums[labels] - own[together]
         others[np.linalg.norm(others, axis=1) < 1e-9] = 0.0  # the only one of its class: as if of a class that nobody labelled
-        cosines = unit @ normalize(sums).T
-        cosines[np.arange(len(labels)), labels] = (unit * normalize(others)).sum(axis=1)
+        cosines = unit @ of_unit_length(sums).T
+        cosines[np.arange(len(labels)), labels] = (unit * of_unit_length(others)).sum(axis=1)
         return cls(sums, np.sort(cosines[np.unique(units, return_index=True)[1]].max(axis=1)))
 
     def cosines(self, vectors: np.ndarray) -> np.ndarray:
         """(N, D) vectors -> (N,) the largest cosine of each with a mean."""
-        from sklearn.preprocessing import normalize
-
-        return np.asarray((normalize(vectors) @ normalize(self.means).T).max(axis=1))
+        return np.asarray((of_unit_length(vectors) @ of_unit_length(self.means).T).max(axis=1))
 
     def typicality(self, vectors: np.ndarray) -> np.ndarray:
         """(N, D) vectors -> (N,) the share of the texts left out that are no nearer to a mean; see ``conformal_p_values``."""

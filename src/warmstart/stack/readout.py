@@ -11,6 +11,16 @@ from typing import Any, Literal
 import numpy as np
 
 
+def of_unit_length(rows: Any) -> Any:
+    """(N, D) rows, each divided by its length, or left as it is if that is 0; dense ones without the seconds that sklearn takes."""
+    if not isinstance(rows, np.ndarray):
+        from sklearn.preprocessing import normalize
+
+        return normalize(rows)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    return rows / np.where(lengths < 10 * np.finfo(lengths.dtype).eps, 1, lengths)
+
+
 @dataclass(frozen=True, eq=False)
 class LinearReadout:
     """One matrix: softmax(x W + b), or the sums themselves for numbers."""
@@ -31,9 +41,8 @@ class LinearReadout:
     def __call__(self, rows: Any) -> np.ndarray:
         """(N, D) -> (N, C)."""
         from scipy.special import softmax
-        from sklearn.preprocessing import normalize
 
-        sums = np.asarray((normalize(rows) if self.unit_length else rows) @ self.weights + self.bias)
+        sums = np.asarray((of_unit_length(rows) if self.unit_length else rows) @ self.weights + self.bias)
         return np.asarray(softmax(sums, axis=1)) if self.link == "softmax" else sums
 
     def spread(self, present: np.ndarray, classes: int) -> LinearReadout:

@@ -18,6 +18,7 @@ import numpy as np
 from warmstart.data.task import plain_text
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
+from warmstart.stack.readout import of_unit_length
 
 TOKENS = r"(?u)\w+|[^\w\s]"
 """the words of a text"""
@@ -66,9 +67,7 @@ class WordRows:
 
     def along_directions(self, words: Any) -> Any:
         """(N, V) rows of words -> (N, D), each of length 1; the same rows if there are no directions."""
-        from sklearn.preprocessing import normalize
-
-        return words if self.directions is None else np.asarray(normalize(words @ self.directions.T))
+        return words if self.directions is None else np.asarray(of_unit_length(words @ self.directions.T))
 
     @cached_property
     def _vectorizer(self) -> Any:

@@ -74,8 +74,8 @@ def guard(names: Iterable[str], model: str) -> dict[str, Any]:
     }
 
 
-def guarded_backend(text: str, sentinels: int = 0) -> tuple[Backend, SpecialTokens]:
-    """A tokenizer of the library from its JSON, with the guard, and the ids of its special tokens.
+def guarded_backend(text: str, sentinels: int = 0) -> tuple[Backend, SpecialTokens, dict[str, Any]]:
+    """A tokenizer of the library from its JSON, with the guard, the ids of its special tokens, and its own JSON, parsed.
 
     Special tokens of other tokenizers are found by their spelling; missing ones, and sentinels up to the number ``sentinels``, get
     new ids at the end of the vocabulary. Padding and truncation settings are removed. Doing it twice changes nothing. Raises
@@ -99,18 +99,18 @@ def library_errors(what: str) -> Iterator[None]:
         raise TokenizerError(f"{what}: {error}") from None
 
 
-def _guarded(spec: dict[str, Any], sentinels: int) -> tuple[Backend, SpecialTokens]:
+def _guarded(spec: dict[str, Any], sentinels: int) -> tuple[Backend, SpecialTokens, dict[str, Any]]:
     check_tokenizer(spec)
     backend = Backend.from_str(json.dumps({**spec, "truncation": None, "padding": None}))
     first, last = added_special_tokens(spec.get("post_processor"))
     names = _name_roles(backend.get_vocab(with_added_tokens=True), spec["model"], sentinels, last)
     backend.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in names.values()])
-    backend = _with_guard(backend)
+    backend, spec = _with_guard(backend)
     backend.encode_special_tokens = True  # not stored in the JSON, so set at every load
     ids: dict[str, Any] = {role: backend.token_to_id(name) for role, name in names.items()}
     roles = {role: ids.pop(role) for role in _KNOWN_SPELLINGS}
     begin = None if first is None else backend.token_to_id(first)
-    return backend, SpecialTokens(**roles, sentinels=tuple(ids.values()), bos=None if begin == roles["eos"] else begin)
+    return backend, SpecialTokens(**roles, sentinels=tuple(ids.values()), bos=None if begin == roles["eos"] else begin), spec
 
 
 def added_special_tokens(post: dict[str, Any] | None) -> tuple[str | None, str | None]:
@@ -193,14 +193,14 @@ def _model_unk(model: dict[str, Any]) -> str | None:
     return model.get("unk_token") or None
 
 
-def _with_guard(backend: Backend) -> Backend:
-    """The same tokenizer with the guard as its last pre-tokenization step."""
+def _with_guard(backend: Backend) -> tuple[Backend, dict[str, Any]]:
+    """The same tokenizer with the guard as its last pre-tokenization step, and its JSON, parsed: of large ones once."""
     spec = json.loads(backend.to_str())
     names = [token["content"] for token in spec["added_tokens"] if token["special"]]
     last = guard(names, spec["model"]["type"])
     before = spec["pre_tokenizer"]
     steps = before["pretokenizers"] if before and before["type"] == "Sequence" else [before] if before else []
     if steps and steps[-1] == last:
-        return backend
+        return backend, spec
     spec["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*steps, last]}
-    return Backend.from_str(json.dumps(spec))
+    return Backend.from_str(json.dumps(spec)), spec

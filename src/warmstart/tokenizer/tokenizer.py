@@ -39,8 +39,7 @@ class Tokenizer:
     """
 
     def __init__(self, text: str, sentinels: int = 0) -> None:
-        self._backend, self.specials = guarded_backend(text, sentinels)
-        spec = json.loads(self._backend.to_str())
+        self._backend, self.specials, spec = guarded_backend(text, sentinels)
         self.type = tokenizer_type(spec)
         self._special_ids = self.specials.all()
         self.prefix = prefix_of(spec["post_processor"], self.vocab_size)
