@@ -17,7 +17,7 @@ from benchmarks.draws import measured_once, rates_of
 from benchmarks.few_label_tasks import SETS, shortened
 from benchmarks.harness import table
 
-from warmstart.data.budget import SelectionName, label_budget
+from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import task_model
 from warmstart.finetuning.inputs import EncodedTask
@@ -28,6 +28,7 @@ from warmstart.stats.formatting import percent_value
 from warmstart.stats.intervals import t_interval
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
+from warmstart.types import SelectionName
 
 LABELS, DRAWS, WORDS = 100, 5, 20
 LEVEL = 0.8

@@ -15,12 +15,13 @@ from warmstart.baselines.baseline import Sample, as_objects
 from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.classifiers import STRENGTHS, logistic_regression
 from warmstart.baselines.tagging import tag_chain
-from warmstart.data.budget import LabelBudget, SelectionName, label_budget
+from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.seeding import rng
 from warmstart.tasks import TASK_TYPES, task_type_of
 from warmstart.tasks.load import load_task
+from warmstart.types import SelectionName
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "tasks"
 TFIDF = "TF-IDF + logistic regression"

@@ -18,7 +18,7 @@ from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.commands.continual import REFERENCES, ContinualResult, continual
-from warmstart.data.budget import LabelBudget, SelectionName, label_budget
+from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
@@ -31,6 +31,7 @@ from warmstart.stats.forgetting import forgetting_metrics
 from warmstart.stats.splits import THIS_SPLIT
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.types import SelectionName
 
 
 def test_each_task_is_read_by_its_own_head() -> None:

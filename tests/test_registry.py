@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from warmstart.commands.settings import PredictConfig
 from warmstart.errors import ConfigError, suggest
 from warmstart.finetuning.config import STRATEGY_NAMES
 from warmstart.finetuning.strategies import STRATEGIES
 from warmstart.heads.pooled import POOLINGS
 from warmstart.heads.settings import POOLING_NAMES
 from warmstart.registry import Registry
+from warmstart.tasks.unknown import UNKNOWN_SHARE
 
 
 def test_a_registry_is_a_mapping_that_suggests_the_nearest_name() -> None:
@@ -23,6 +25,7 @@ def test_a_registry_is_a_mapping_that_suggests_the_nearest_name() -> None:
     assert suggest("xyz", ["b", "a"]) == "known: a, b"
 
 
-def test_settings_know_the_names_of_what_they_do_not_import() -> None:
-    """Those of poolings and strategies, in the order of their tables."""
+def test_settings_know_what_they_do_not_import() -> None:
+    """The names of poolings and strategies, in the order of their tables, and the share of texts that may be marked as unknown."""
     assert ([*POOLING_NAMES], [*STRATEGY_NAMES]) == ([*POOLINGS], [*STRATEGIES])
+    assert PredictConfig.model_fields["unknown_share"].default == UNKNOWN_SHARE

@@ -11,7 +11,7 @@ import torch
 
 from helpers.bundles import finetune_config, language_bundle
 from helpers.tasks import cats, write_task
-from warmstart.data.budget import LabelBudget, SelectionName, label_budget
+from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError, DivergedError
 from warmstart.experiment.estimate import Estimator
@@ -28,6 +28,7 @@ from warmstart.tasks.load import load_task
 from warmstart.tasks.thresholds import scores_left_out
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
+from warmstart.types import SelectionName
 
 SELECTIONS: list[SelectionName] = ["cross-validation", "holdout", "none"]
 SHORT = FineTuneConfig(scheme="probe", train=TrainConfig(learning_rate=5e-3, epochs=3, batch=4, precision="float32"))

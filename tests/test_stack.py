@@ -18,7 +18,7 @@ from helpers.tasks import write_task
 from warmstart.baselines import baselines_for
 from warmstart.baselines.choice import fitted_baseline, run_baseline
 from warmstart.cli import main
-from warmstart.data.budget import SelectionName, label_budget
+from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.errors import BundleError, ModelError
 from warmstart.heads.embedding import EmbeddingHeadConfig
@@ -43,6 +43,7 @@ from warmstart.tasks import predict as predicting
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.types import SelectionName
 
 UNSAVED = {
     "commonest tag of each word": "most frequent tag",

@@ -261,13 +261,14 @@ def _print_help(settings: Any, program: str, *, everything: bool) -> NoReturn:
     """Print the basic flags, or all of them, and exit."""
     import tyro
 
-    from warmstart.backbone.config import PRESETS
     from warmstart.flags import count_flags, file_settings, only_basic
 
     try:
         tyro.cli(settings if everything else only_basic(settings), args=["--help"], prog=program)
     finally:
         if "backbone" in settings.model_fields:
+            from warmstart.backbone.config import PRESETS
+
             print(f"--preset gives the backbone a shape: {', '.join(PRESETS)}")  # noqa: T201
         advanced = count_flags(settings)["advanced"]
         if advanced and not everything:

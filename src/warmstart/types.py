@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 IGNORE = -100
 """A target that does not count in the loss (torch's convention)."""
+SelectionName = Literal["cross-validation", "holdout", "none"]
+"""how settings are chosen: by folds of the texts that learn, by texts set apart, or not at all"""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from warmstart.errors import ConfigError
 from warmstart.finetuning.schemes.registry import known_scheme
 from warmstart.heads.settings import LMHeadConfig, WindowSettings
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.stats.abstention import UNKNOWN_SHARE
 from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 
@@ -197,7 +196,7 @@ class PredictConfig(TableFlags):
     """probability with which that error rate is guaranteed"""
     refuse_unknown: bool = False
     """say 'none of these' in place of a label for texts like those of none of the labels; else 'unknown' marks them"""
-    unknown_share: Advanced[float] = Field(UNKNOWN_SHARE, gt=0, lt=1)
+    unknown_share: Advanced[float] = Field(0.05, gt=0, lt=1)
     """share of the texts of known labels that may be marked so, at most"""
     corpus: FileInput[Advanced[tuple[str, ...]]] = ()
     """for answers: text that the model was trained on; questions with names that do not occur in it are flagged and not answered"""

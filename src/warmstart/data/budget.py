@@ -19,9 +19,8 @@ import numpy as np
 from warmstart.data.splits import NO_TEXTS, cross_validation_folds, strata, stratified_sample, stratified_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
+from warmstart.types import SelectionName
 
-SelectionName = Literal["cross-validation", "holdout", "none"]
-"""how settings are chosen: by folds of the texts that learn, by texts set apart, or not at all"""
 FOLDS = 5
 HOLDOUT_SHARE = 0.2
 """the share of the labels that choose with ``holdout``"""
@@ -139,11 +138,6 @@ class LabelBudget:
             return f"{learn}, and none chooses the settings of a network."
         folds = f"{len(self.folds)}-fold cross-validation on them chooses"
         return f"{learn}. {folds} {chosen}; a network's settings are fixed.{self._single}"
-
-
-def selection_or_default(selection: SelectionName | None, labels: int | None) -> SelectionName:
-    """As somebody said, or the default for this number of labels."""
-    return selection or ("holdout" if labels is None else "cross-validation")
 
 
 def labels_sentence(budget: LabelBudget, selection: SelectionName, chosen: str = "") -> str:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from warmstart.data.budget import SelectionName, label_budget, labels_sentence
+from warmstart.data.budget import label_budget, labels_sentence
 from warmstart.data.pool import pool_unlike
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task, plain_text
@@ -34,6 +34,7 @@ from warmstart.model.files import find_bundle, load_bundle, save
 from warmstart.model.history import AdaptRecord, TaskRecord
 from warmstart.model.model import swap_head
 from warmstart.tasks import task_type_for, task_type_of
+from warmstart.types import SelectionName
 
 Self = TypeVar("Self", bound="Adapted")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warmstart.data.budget import LabelBudget, SelectionName, labels_sentence
+from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.scorings import LedgerSummary
 from warmstart.experiment.confidence_result import CONFIDENCE_LEVEL, ConfidenceResult
 from warmstart.finetuning.runs import PRETRAINED, best_run
@@ -17,6 +17,7 @@ from warmstart.notebook import Shown
 from warmstart.stats.abstention import smallest_guarantee
 from warmstart.stats.formatting import percent, time_span
 from warmstart.stats.splits import ONE_SPLIT, share_training_texts
+from warmstart.types import SelectionName
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit

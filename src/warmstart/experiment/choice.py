@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from warmstart.data.budget import SelectionName
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.stats.comparison import PairedComparison
 from warmstart.stats.differences import (
@@ -23,6 +22,7 @@ from warmstart.stats.differences import (
     picked,
 )
 from warmstart.stats.formatting import time_span
+from warmstart.types import SelectionName
 
 FEW_TEXTS = 30
 """with fewer texts that choose, the choice is uncertain"""

@@ -58,13 +58,13 @@ from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
-    from warmstart.data.budget import SelectionName
     from warmstart.data.task import Task
     from warmstart.experiment.curve import CurveResult
     from warmstart.experiment.ranking import RankedMethod, Ranking
     from warmstart.experiment.refit import FinishedTrials, Refit
     from warmstart.model.bundle import Bundle
     from warmstart.stack.stack import Stack
+    from warmstart.types import SelectionName
 
 
 class DifferenceToBest(NamedTuple):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warmstart.data.budget import SelectionName
 from warmstart.stats.abstention import area_under_risk_coverage, find_threshold, risk_coverage, smallest_guarantee
 from warmstart.stats.calibration import (
     apply_temperature,
@@ -24,6 +23,7 @@ from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import figure_interval, percent, percent_value
 from warmstart.stats.power import detectable_from_interval
 from warmstart.stats.resampling import cluster_bootstrap
+from warmstart.types import SelectionName
 
 if TYPE_CHECKING:
     from warmstart.model.bundle import Calibration

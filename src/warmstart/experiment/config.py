@@ -9,12 +9,12 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
-from warmstart.data.budget import SelectionName, selection_or_default
 from warmstart.data.source import LabelledTableFlags
 from warmstart.experiment.backends import PROCESSES, known_backend
 from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
 from warmstart.finetuning.schemes.registry import known_scheme
 from warmstart.system.console import console
+from warmstart.types import SelectionName
 
 
 def duration(text: str) -> str:
@@ -48,6 +48,11 @@ def increasing(labels: tuple[int, ...]) -> tuple[int, ...]:
     if list(labels) != sorted(set(labels)) or (labels and labels[0] < 2):
         raise ValueError(f"must be increasing numbers from 2 on; got {' '.join(map(str, labels))}")
     return labels
+
+
+def selection_or_default(selection: SelectionName | None, labels: int | None) -> SelectionName:
+    """The selection that is given, or the default for this number of labels."""
+    return selection or ("holdout" if labels is None else "cross-validation")
 
 
 class AdaptConfig(Config):

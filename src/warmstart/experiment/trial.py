@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from warmstart.config import Config, Effectless
-from warmstart.data.budget import SelectionName
+from warmstart.types import SelectionName
 
 OWN_BACKBONE = "pool"
 """in the place of a backbone: one that is pretrained on the task's own text"""

@@ -11,10 +11,9 @@ from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, Ta
 from warmstart.finetuning.schemes.registry import SchemeOptions, known_scheme
 from warmstart.heads.settings import HeadActivation, PoolingName, WindowSettings
 from warmstart.registry import Registry
-from warmstart.stats.forgetting import ALONE, IN_TURN, JOINT
 from warmstart.training.config import TrainConfig
 
-STRATEGY_NAMES = Registry("strategy", dict.fromkeys((IN_TURN, JOINT, ALONE)))
+STRATEGY_NAMES = Registry("strategy", dict.fromkeys(("none", "joint", "alone")))
 """the names of ``STRATEGIES``"""
 StrategyName = Annotated[str, AfterValidator(STRATEGY_NAMES.known)]
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.data.budget import LabelBudget, SelectionName
+from warmstart.data.budget import LabelBudget
 from warmstart.errors import DivergedError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import FineTuneResult, FineTuning, check_patience, predict_test, run_length, task_model
@@ -34,6 +34,7 @@ from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.device import pick_device
 from warmstart.tasks.thresholds import scores_left_out
 from warmstart.training.config import TrainConfig
+from warmstart.types import SelectionName
 
 Curve = tuple[tuple[int, float], ...]
 """(step, score) of every evaluation"""

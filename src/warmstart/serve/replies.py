@@ -20,9 +20,10 @@ from warmstart.model.inference import embed
 from warmstart.serve.served import LEVEL, ServedModel
 from warmstart.stack.checks import examine
 from warmstart.stack.stack import Stack
-from warmstart.stats.abstention import UNKNOWN_SHARE, Threshold
+from warmstart.stats.abstention import Threshold
 from warmstart.tasks.answers import answer_questions
 from warmstart.tasks.predict import Unread, confidences_of, is_blank, predict, raw_predictions, unread
+from warmstart.tasks.unknown import UNKNOWN_SHARE
 
 MOST_WORDS = 100
 """of a text to be explained: the time grows with their square"""

@@ -17,9 +17,6 @@ import numpy as np
 from warmstart.errors import ConfigError
 from warmstart.stats.formatting import percent
 
-UNKNOWN_SHARE = 0.05
-"""of the texts of known classes so many may be called unknown"""
-
 
 @dataclass(frozen=True)
 class Threshold:

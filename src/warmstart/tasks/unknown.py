@@ -13,12 +13,13 @@ from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.stack import Stack
-from warmstart.stats.abstention import UNKNOWN_SHARE
 from warmstart.stats.formatting import first_of, of_100, percent, percent_interval
 from warmstart.stats.proportions import wilson_interval
 from warmstart.tasks.predict import Read, is_blank, read
 
 NONE_OF_THESE = "none of these"
+UNKNOWN_SHARE = 0.05
+"""of the texts of known classes so many may be called unknown"""
 CHANGED = 2.33
 """standard deviations by which texts must be less typical than expected: texts that have not changed are, in 1 of 100 cases"""
 
