@@ -26,6 +26,7 @@ from helpers.skips import pytest_make_collect_report as pytest_make_collect_repo
 from helpers.skips import pytest_runtest_makereport as pytest_runtest_makereport
 from helpers.skips import pytest_terminal_summary as pytest_terminal_summary
 from warmstart.baselines import BASELINES
+from warmstart.finetuning import finetune
 from warmstart.system import products
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
@@ -110,6 +111,14 @@ def cache_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """The cache of this run of the tests: nothing is written into the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_steps() -> Iterator[None]:
+    """A run whose length is not named is ten epochs, however few steps these are; a test in test_finetune.py holds the least."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetune, "MIN_STEPS", 1)
         yield
 
 

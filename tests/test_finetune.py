@@ -301,6 +301,14 @@ def test_weights_and_smoothing_reach_the_loss(tokenizer: Tokenizer, monkeypatch:
         assert loss == pytest.approx(float(expected), rel=1e-4), names
 
 
+def test_few_texts_are_read_for_sixty_steps_at_least(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten epochs of twelve texts are thirty steps of four; a length that is named counts."""
+    monkeypatch.setattr(finetune, "MIN_STEPS", 60)
+    encoded = EncodedTask.of(make_task(), classifier(tokenizer), tokenizer)
+    for config, steps in ((TrainConfig(batch=4), 60), (TrainConfig(batch=1), 120), (TrainConfig(batch=4, epochs=2), 6)):
+        assert finetune.run_length(encoded, config, make_scheme("full"))[0] == steps
+
+
 def test_patience_stops_a_run_that_no_longer_improves(tokenizer: Tokenizer) -> None:
     """With a rate too small to change anything: after an evaluation and the patience, but not before all is unfrozen."""
     tiny = TrainConfig(learning_rate=1e-9, epochs=20, batch=4)
