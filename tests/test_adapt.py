@@ -14,7 +14,7 @@ import yaml
 
 from helpers.bundles import language_bundle
 from helpers.multitask import who
-from helpers.tasks import cats, race_config, tune, write_task
+from helpers.tasks import cats, poisoned, race_config, tune, write_task
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
 from warmstart.commands.race.command import race
@@ -110,12 +110,8 @@ def test_the_validation_and_test_labels_change_nothing(place: Path) -> None:
     file = place / "more.txt"
     file.write_text("\n\n".join(f"We found {what} in {year}." for what in ("a cat", "the river") for year in range(1900, 1960)))
     task = replace(task, unlabelled=(Source(path=str(file)),))
-    poisoned = replace(
-        task,
-        validation=replace(task.validation, labels=1 - task.validation.labels),
-        test=replace(task.test, labels=1 - task.test.labels),
-    )
-    one, other = (run(place, each, seeds=1, tune=tune("dapt+probe", epochs=2)) for each in (task, poisoned))
+    tasks = (task, poisoned(task, np.arange(60)))
+    one, other = (run(place, each, seeds=1, tune=tune("dapt+probe", epochs=2)) for each in tasks)
     before, after = one.best.final.model.weights(), other.best.final.model.weights()
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     np.testing.assert_array_equal(one.best.choosing, other.best.choosing)
@@ -126,12 +122,10 @@ def test_the_probe_of_continued_pretraining_is_within_the_budget(tokenizer: Toke
     """The labels of all other training texts are turned round: the same decision and figures."""
     task = cats()
     budget = label_budget(task, 20, "cross-validation", 0)
-    labels = 1 - task.train.labels
-    labels[budget.train] = task.train.labels[budget.train]
-    poisoned = replace(budget, whole=task.with_train(replace(task.train, labels=labels)))
+    changed = replace(budget, whole=poisoned(task, budget.train))
     options = SchemeOptions(dapt_epochs=2, dapt_learning_rate=5e-3)
     text = Pool(tuple(map(str, task.train.texts)))
-    one, other = (continue_pretraining(language_bundle(tokenizer), each, options, text) for each in (budget, poisoned))
+    one, other = (continue_pretraining(language_bundle(tokenizer), each, options, text) for each in (budget, changed))
     assert one.decision == other.decision
     assert [stage.probe_accuracy for stage in one.evaluations] == [stage.probe_accuracy for stage in other.evaluations]
     accuracy = 20 * one.evaluations[0].probe_accuracy
@@ -152,7 +146,6 @@ def test_calibration_texts_of_a_budget_have_no_copies_among_those_that_learn() -
     task = cats()
     twice = task.with_train(replace(task.train, texts=tuple(task.train.texts[i // 2] for i in range(60))))
     rest, apart = split_calibration_texts(twice, 0.5, 20)
-    assert apart
     assert not {*rest.train.texts} & {*apart.texts}
     assert 0 < len(apart) <= 10
     relabelled = twice.with_train(replace(twice.train, labels=1 - twice.train.labels))

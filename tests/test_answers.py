@@ -15,6 +15,7 @@ from helpers.models import make_language_model
 from helpers.results import answers_result
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
+from warmstart.data.scorings import read_ledger
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.experiment.answers import split_calibration_questions
@@ -166,7 +167,8 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     assert THIS_SPLIT in result.findings
     assert THIS_SPLIT in (out / "bundle" / "README.md").read_text(encoding="utf-8")
     assert json.loads(json.dumps(result.to_dict()))["findings"] == result.findings
-    assert (out / "report.html").exists()
+    assert result.ledger.scorings == read_ledger(load_answer_task(manifest)).scorings == 3, "each run, and the most common answer"
+    assert result.ledger.sentence in (out / "report.html").read_text()
     assert main(["evaluate", str(out), str(manifest)]) == 0
     assert main(["doctor", str(out)]) == 0
     capsys.readouterr()

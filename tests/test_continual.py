@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from helpers.multitask import multitask_model, task_batch, task_settings, who, write_inputs
 from helpers.results import continual_result
 from helpers.settings import in_file
-from helpers.tasks import cats
+from helpers.tasks import cats, poisoned
 from warmstart.cli import main
 from warmstart.commands.continual import REFERENCES, ContinualConfig, ContinualResult, continual
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
-from warmstart.data.splits import NO_TEXTS
+from warmstart.data.scorings import read_ledger
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
 from warmstart.finetuning import task_suite
@@ -28,7 +28,7 @@ from warmstart.finetuning.task_suite import TaskSuite, load_tasks
 from warmstart.model.files import load_bundle
 from warmstart.stats.forgetting import forgetting_metrics
 from warmstart.stats.splits import THIS_SPLIT
-from warmstart.tasks.load import save_task
+from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
@@ -125,7 +125,8 @@ def test_labels_outside_the_budget_change_nothing(
     runs = []
     for number in range(2):
         for name, task in tasks.items() if number else ():
-            save_task(poisoned(task, label_budget(task, 24, selection, 0)), place / name)
+            budget = label_budget(task, 24, selection, 0)
+            save_task(poisoned(task, budget.train, budget.validation), place / name)
         found = run(place, f"run{number}", labels=24, selection=selection, seeds=1, strategies=[strategy])
         assert all(f"{name}: 24 labels: {said}" in " ".join(found.findings) for name in tasks)
         assert "NaN" not in json.dumps(found.to_dict())
@@ -134,17 +135,6 @@ def test_labels_outside_the_budget_change_nothing(
     assert len(runs[0]) == 2
     for one, other in zip(*runs, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def poisoned(task: Task, budget: LabelBudget) -> Task:
-    """The task with every label changed that is not in the budget."""
-    kept = {"train": budget.train, "validation": budget.validation, "test": NO_TEXTS}
-    changed = {}
-    for name, split in task.splits().items():
-        labels = (split.labels + 1) % len(task.labels)
-        labels[kept[name]] = split.labels[kept[name]]
-        changed[name] = replace(split, labels=labels)
-    return replace(task, **changed)
 
 
 def test_each_seed_draws_its_own_labels(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -222,3 +212,7 @@ def test_continual_learning_from_end_to_end(tmp_path: Path, tokenizer: Tokenizer
     assert all(word in page for word in ("What was forgotten", "Strategy: none", "Backward transfer"))
     stored = json.loads((inputs / "run" / "continual.json").read_text())
     assert (stored["tasks"], stored["findings"]) == (["cats", "who"], result.findings)
+    ledgers = {name: read_ledger(load_task(inputs / name)) for name in result.tasks}
+    assert [one.scorings for one in ledgers.values()] == [8, 6], "the first task learned in turn is scored again after the second"
+    assert result.findings[-2:] == [f"{name}: {one.sentence}" for name, one in ledgers.items()]
+    assert all(one.sentence in page for one in ledgers.values())

@@ -398,6 +398,9 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
         "laws": len(found.methods),
     }
     assert (place / "curve" / "figures" / "curve.svg").exists()
+    trials = [*(place / "curve" / "trials").glob("*.json")]
+    assert raced.ledger.scorings == 2 * raced.ledger.settings == len(trials), "every number of labels is a setting of its own"
+    assert raced.ledger.sentence in page
     assert len(polars.read_csv(place / "curve" / "runs.csv")["labels"].unique()) == 4
     assert json.loads((place / "curve" / "race.json").read_text())["labels"] == 32, "the ranking is that with the most labels"
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from helpers.bundles import finetune_config, language_bundle
-from helpers.tasks import cats, write_task
+from helpers.tasks import cats, poisoned, write_task
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError, DivergedError
@@ -101,15 +101,7 @@ def test_labels_outside_the_budget_change_nothing(selection: SelectionName, type
         task = replace(task, labels=(), metric="pearson", type="regression", **splits)
     drawn = label_budget(cats(), 20, selection, 0)
     runs = []
-    for poison in (False, True):
-        splits = dict(task.splits())
-        for name, chosen in (("train", drawn.train), ("validation", drawn.validation), ("test", [])):
-            labels = splits[name].labels.copy()
-            others = np.setdiff1d(np.arange(len(labels)), chosen)
-            if poison:
-                labels[others] = 1 - labels[others] if type_name == "classification" else 1e6
-            splits[name] = replace(splits[name], labels=labels)
-        one = replace(task, **splits)
+    for one in (task, poisoned(task, drawn.train, drawn.validation)):
         choice = SelectionSettings(selection, (5e-3, 5e-2), choose=True)
         config = SHORT.model_copy(update={"scheme": "full"})
         budget = LabelBudget(one, drawn.train, drawn.validation, 0)
