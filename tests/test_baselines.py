@@ -1,4 +1,4 @@
-"""Baselines: each lives through every budget and chooses within it; ours equal their references; some read what labels are called."""
+"""Baselines: each lives through every budget and chooses within it, equals its reference, and may read what labels are called."""
 
 from __future__ import annotations
 

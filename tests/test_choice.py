@@ -281,13 +281,11 @@ def test_two_methods_without_randomness_are_compared_over_the_test_texts() -> No
     rows = [of_families(one, family, deterministic=i < 2) for i, (one, family) in enumerate(zip(methods, families, strict=True))]
     for seeds in ({0, 1, 2}, {0}):
         gain = transfer_gain([*rows[:2], rows[2].with_seeds(seeds)], drawn=False)
-        assert gain is not None
         assert gain.p < 0.001
         sentence = gain.sentence(bounded=True)
         assert sentence.startswith("0 is better than 1 (the strongest rival without pretraining) by 40.0 points (95% interval 3")
         assert "over the test texts). Both" in sentence
     one = transfer_gain([rows[0], replace(rows[1], deterministic=False)], drawn=False)
-    assert one is not None
     assert one.p == 1
     assert "on one seed, which shows nothing about other seeds" in one.sentence(bounded=True)
 
@@ -299,7 +297,6 @@ def test_with_a_split_for_each_seed_the_sentence_names_its_sources() -> None:
     rows = [of_families(one, family, deterministic=False) for one, family in zip(methods, ("adapted", "baseline"), strict=True)]
     rows = [replace(one, runs=tuple(replace(run, split_sizes=(60, 20, 30)) for run in one.runs)) for one in rows]
     gain = transfer_gain(rows, drawn=False)
-    assert gain is not None
     assert ", over splits and seeds). Both are chosen on validation." in gain.sentence(bounded=True)
 
 
@@ -318,7 +315,6 @@ def test_few_races_of_equal_methods_claim_that_transfer_helps(deterministic: int
             rows = [*zip(result.ranking.methods, ["adapted", "baseline", "baseline", "baseline"] * 2, strict=True)]
             methods = [of_families(*row, deterministic=i < deterministic) for i, row in enumerate(rows)]
             gain = transfer_gain(methods, drawn=False)
-            assert gain is not None
             found.append(gain)
             own.append(gain.transfer[0].test_scores.over_seeds.mean - gain.rivals[0].test_scores.over_seeds.mean)
         means, claims = [one.difference.mean for one in found], np.mean([one.p < SIGNIFICANT for one in found])

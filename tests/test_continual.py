@@ -62,30 +62,6 @@ def test_fractions_by_hand() -> None:
         sampling_fractions([1, 2], 1.5)
 
 
-def test_tasks_jointly_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """Both end at scores of every task, compared task by task; joint training leaves one bundle per task on one backbone."""
-    inputs = write_inputs(tmp_path, tokenizer)
-    result = run(inputs, "run", strategies=["joint", "alone"], text=str(inputs / "text.txt"))
-    assert (result.tasks, result.base) == (("cats", "who"), "alone")
-    assert all([len(row) for row in run.scores] == [2] for runs in result.runs.values() for run in runs)
-    assert all(len(run.language_losses) == 2 for run in result.runs["joint"]), "at the start and at the end"
-    assert not any(run.language_losses for run in result.runs["alone"])
-    assert len(result.findings) == 1 + 2 + 1 + 2 + 1 + 2  # average, tasks, why cells are empty, labels, split, scorings
-    assert all(sentence.startswith(f"{name}: ") for sentence, name in zip(result.findings[1:3], result.tasks, strict=True))
-    assert REFERENCES in result.findings
-    assert all(row[3:6] == ("", "", "") for row in result.table())
-    assert [row[:4:3] for row in result.tested()] == [("joint", "training alone")] * 3 + [("joint", "the pretrained model")]
-    bundles = [load_bundle(tmp_path / "run" / "bundles" / "joint" / name) for name in result.tasks]
-    assert [bundle.labels for bundle in bundles] == [cats().labels, who().labels]
-    one, two = (bundle.model.backbone.state_dict() for bundle in bundles)
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert not (tmp_path / "run" / "bundles" / "alone").exists()
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert all(word in page for word in ("Strategy: joint", "Strategy: alone", "training alone"))
-    stored = json.loads((tmp_path / "run" / "continual.json").read_text())["runs"]["joint"][0]
-    assert (stored["average"], stored["forgetting"]) == (pytest.approx(np.mean(stored["scores"])), None)
-
-
 def test_mistakes_are_explained(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     """One task, two of one name, a budget that is not epochs, flags without effect, a text that does not exist."""
     write_inputs(tmp_path, tokenizer)
@@ -185,6 +161,9 @@ def test_metrics_are_stated_over_seeds_and_texts() -> None:
     assert [row[6] for row in tested] == ["yes", "no", "yes", "yes", "yes"]
     assert [row[7].split()[-1] for row in tested] == ["points"] * 3 + ["nats"] * 2
     assert {row[7] for row in continual_result({"none": 0.6, "joint": 0.75}, seeds=1).tested()} == {"-"}
+    at_once = continual_result({"joint": 0.75, "alone": 0.7})
+    assert (at_once.base, at_once.tested()[0][:4:3]) == ("alone", ("joint", "training alone")), "compared task by task"
+    assert all(row[3:6] == ("", "", "") for row in at_once.table()), "nothing was learned in turn, so nothing forgotten"
 
 
 def run(inputs: Path, out: str, **changes: object) -> ContinualResult:
@@ -200,8 +179,12 @@ def test_continual_learning_from_end_to_end(tmp_path: Path, tokenizer: Tokenizer
     assert [len(row) for row in first.scores] == [1, 2]
     assert len(first.language_losses) == 3
     assert first.language_losses[0] == joint.language_losses[0]
-    one, two = (load_bundle(inputs / "run" / "bundles" / "none" / name).model.backbone.state_dict() for name in ("cats", "who"))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    for strategy in ("none", "joint"):
+        bundles = [load_bundle(inputs / "run" / "bundles" / strategy / name) for name in result.tasks]
+        assert [bundle.labels for bundle in bundles] == [cats().labels, who().labels]
+        one, two = (bundle.model.backbone.state_dict() for bundle in bundles)
+        assert all(torch.equal(one[name], two[name]) for name in one), strategy
+    assert not (inputs / "run" / "bundles" / "alone").exists()
     compared = [sentence for sentence in result.findings if sentence.startswith(("Average over tasks", "Score on each new task"))]
     assert len(compared) == 2
     assert all("the test texts" in sentence or "No difference" in sentence for sentence in compared)
@@ -209,7 +192,7 @@ def test_continual_learning_from_end_to_end(tmp_path: Path, tokenizer: Tokenizer
     assert all(sentence.endswith(".") for sentence in result.findings)
     assert result.findings.count(THIS_SPLIT) == 1
     page = (inputs / "run" / "report.html").read_text()
-    assert all(word in page for word in ("What was forgotten", "Strategy: none", "Backward transfer"))
+    assert all(word in page for word in ("What was forgotten", "Strategy: none", "Strategy: alone", "Backward transfer"))
     stored = json.loads((inputs / "run" / "continual.json").read_text())
     assert (stored["tasks"], stored["findings"]) == (["cats", "who"], result.findings)
     ledgers = {name: read_ledger(load_task(inputs / name)) for name in result.tasks}

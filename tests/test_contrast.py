@@ -29,7 +29,7 @@ from warmstart.finetuning.losses import Contrast, ContrastiveLoss, LanguageTask,
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.files import load_bundle
 from warmstart.model.model import Model, fresh_head
-from warmstart.objectives.comparison import ComparedBatch, contrastive_loss
+from warmstart.objectives.comparison import contrastive_loss
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.contrastive import CroppedBatch, contrastive_batch
 from warmstart.seeding import rng, seed_torch
@@ -116,8 +116,6 @@ def test_dropout_is_the_same_when_a_batch_is_read_again() -> None:
     model.zero_grad()
     vectors, total = [], torch.zeros(())
     for batch in prepared:
-        assert isinstance(batch, ComparedBatch)
-        assert batch.targets is not None
         seed_torch(batch.dropout[0], "contrast", batch.dropout[1])
         states = model.backbone.forward_batch(batch).last_hidden_state
         vectors.append(model.head.pooling(states, batch.attention_mask))
@@ -153,8 +151,6 @@ def test_the_loss_of_a_batch_is_that_of_its_logits_and_of_the_comparison() -> No
     (batch,) = make_batches([9])
     loss = ContrastiveLoss(model, Contrast(0.7, 0.2), task_loss(None, 0.0))
     states = backbone.forward_batch(batch).last_hidden_state.detach().double().numpy()
-    assert batch.attention_mask is not None
-    assert batch.targets is not None
     rows = np.array([state[real].mean(axis=0) for state, real in zip(states, batch.attention_mask.numpy(), strict=True)])
     score, labels = model.head.score, batch.targets.numpy()
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -226,7 +222,6 @@ def test_each_document_gives_two_crops(lengths: list[int], seed: int, tokens: in
     batch = contrastive_batch(rows, np.array([len(text) + 2 for text in texts]), draw, VOCABULARY, CONFIG)
     assert batch.ids.shape[1] <= max(3, tokens // 2)
     assert batch.documents.tolist() == [n for n in range(len(texts)) for _ in range(2)]
-    assert batch.targets is not None
     for row, targets, length, document in zip(batch.ids, batch.targets, batch.lengths, batch.documents, strict=True):
         text = texts[int(document)].tolist()
         crop = torch.where(targets == IGNORE, row, targets)[: int(length)].tolist()
@@ -249,7 +244,6 @@ def test_the_loss_is_its_formula(tokenizer: Tokenizer, store: TokenStore) -> Non
     """Masked cross-entropy, and for each crop the negative log of its sibling's share among all others, by a plain loop."""
     model, rows, loss = model_and_loss(tokenizer, store)
     (batch,) = pretraining_batches(rows, 5, 1, 0)(0)
-    assert isinstance(batch, CroppedBatch)
     with torch.no_grad():
         found = float(loss.loss(batch))
         states = model.backbone.forward_batch(batch).last_hidden_state

@@ -32,8 +32,9 @@ from warmstart.finetuning.losses import (
 )
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes import make_scheme
+from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.heads.language_modeling import LMHeadConfig
-from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.model import Model
 from warmstart.objectives import OBJECTIVES
 from warmstart.system.array_store import ArrayStore
@@ -87,8 +88,11 @@ def test_frozen_schemes_share_features(tokenizer: Tokenizer, tmp_path: Path) -> 
     for names, seed in [("probe", 0), ("scalar-mix", 0), ("scalar-mix", 1)]:
         fine_tune(classifier(tokenizer), encoded, finetune_config(names), seed)
     assert encoded.features.texts_computed == different
-    fine_tune(classifier(tokenizer), encoded.within(label_budget(task, 6, "none", 0)), finetune_config("probe"), 0)
-    assert encoded.features.texts_computed == different
+    bundle = bundle_with(tokenizer, LMHeadConfig())
+    for selection in ("cross-validation", "holdout", "none"):
+        choice = SelectionSettings(selection, (5e-3, 5e-2), choose=True)
+        fine_tune_within(bundle, encoded, label_budget(task, 6, selection, 0), finetune_config("probe"), choice)
+    assert encoded.features.texts_computed == different, "whatever folds, rates and selections there are"
     first, again = encoded.features.get(model, encoded.train, encoded.pad_id), FeatureCache(store)
     assert again.read_before(model, [encoded.train, encoded.validation, encoded.test], 0).startswith(
         f"{different} of {different} texts"
@@ -137,7 +141,6 @@ def test_a_head_can_start_at_the_class_means(tokenizer: Tokenizer) -> None:
         encoded = EncodedTask.of(make_task(), model, tokenizer)
         set_class_means(model, encoded, 0)
         head, labels = model.eval().head, encoded.task.train.labels
-        assert isinstance(head, ClassificationHead)
         read = list[torch.Tensor]()
         head.score.register_forward_pre_hook(lambda _, given, read=read: read.append(given[0].detach()))
         for one in range(len(labels)):
@@ -230,7 +233,6 @@ def test_the_language_loss_falls_and_its_head_is_dropped(tokenizer: Tokenizer) -
     """Under every objective the language-model loss of the texts falls too; the adapted model has no language head."""
     for number, objective in enumerate(OBJECTIVES):
         language = LanguageTask.of(language_bundle(tokenizer, objective, LANGUAGE_HEADS[number % 2]))
-        assert language is not None
         losses = {}
         for names in ("full", "lm-loss"):
             model = classifier(tokenizer)

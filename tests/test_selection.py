@@ -16,7 +16,6 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError, DivergedError
 from warmstart.experiment.estimate import Estimator
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.schemes import SCHEMES
@@ -107,19 +106,6 @@ def test_labels_outside_the_budget_change_nothing(selection: SelectionName, type
         budget = LabelBudget(one, drawn.train, drawn.validation, 0)
         runs.append(fine_tune_within(bundle, encode_task(one, bundle), budget, config, choice))
     same(*runs)
-
-
-def test_a_frozen_scheme_reads_each_text_once(bundle: Bundle) -> None:
-    """Folds, learning rates, seeds and selections share the features of the frozen backbone."""
-    encoded = replace(encode_task(cats(), bundle), features=FeatureCache())
-    read = set[bytes]()
-    for seed in (0, 1):
-        for selection in SELECTIONS:
-            budget = label_budget(encoded.task, 30, selection, seed)
-            fine_tune_within(bundle, encoded, budget, SHORT, SelectionSettings(selection, (5e-3, 5e-2), choose=True))
-            part = encoded.within(budget)
-            read |= {row.tobytes() for row in (*part.train.rows, *part.validation.rows, *part.test.rows)}
-    assert encoded.features.texts_computed == len(read)
 
 
 def test_holdout_on_all_labels_is_a_plain_run(bundle: Bundle, encoded: EncodedTask) -> None:
