@@ -242,15 +242,6 @@ def test_few_equal_methods_differ_in_their_mean_risk() -> None:
     assert np.mean(claimed) <= 0.05 + 2 * error
 
 
-def test_copies_of_a_question_are_on_one_side(manifest: Path) -> None:
-    """A question that comes twice either chooses or guarantees."""
-    task = load_answer_task(manifest)
-    twice = replace(task.validation, questions=task.validation.questions * 2, answers=task.validation.answers * 2)
-    rest, apart = split_calibration_questions(replace(task, validation=twice), 0.5)
-    assert not {*rest.validation.questions} & {*apart.questions}
-    assert len(apart) == len({*apart.questions}) == 2
-
-
 def test_calibration_questions_choose_nothing(manifest: Path) -> None:
     """They are disjoint from the validation questions that remain; both together are the questions of the manifest."""
     task = load_answer_task(manifest)

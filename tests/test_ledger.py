@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars
 import pytest
 
 from helpers.multitask import write_inputs
@@ -22,7 +21,6 @@ from warmstart.commands.evaluate.command import EvaluateConfig, evaluate
 from warmstart.commands.race.command import race
 from warmstart.data.scorings import SUFFIX, LedgerSummary, ScoringRun, read_ledger
 from warmstart.data.task import Split, Task
-from warmstart.experiment import execution
 from warmstart.experiment.adaptation import AdaptConfig
 from warmstart.model.files import load_bundle
 from warmstart.tasks import TASK_TYPES
@@ -228,37 +226,6 @@ def test_the_ledger_tells_what_chose(place: Path) -> None:
         assert {name for name in names if name.startswith(method)} == {
             f"{method}, 20 labels, selection {one}" for one in selections
         }
-
-
-def scored_trials(folder: Path) -> int:
-    """The trials of a race, without those that only choose a learning rate."""
-    return polars.read_csv(folder / "runs.csv")["score"].count()
-
-
-def test_a_resumed_race_counts_each_trial_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed after a scoring and before its result is kept, then run to the end, then run again: one scoring per trial."""
-    config = race_config(place, task=str(place / "cats"), seeds=1, learning_rates=[5e-3], scratch=False)
-    saved = execution.save_result
-
-    def stop(trial: Any, *rest: Any) -> None:
-        if trial.method.name == "full":
-            raise KeyboardInterrupt
-        saved(trial, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(execution, "save_result", stop)
-        with pytest.raises(KeyboardInterrupt):
-            race(config)
-    interrupted = ledger(place / "cats").scorings
-    found = race(config)
-    trials = scored_trials(place / "race")
-    assert 1 < interrupted <= trials == found.ledger.scorings == found.ledger.settings
-    assert race(config).findings == found.findings
-    assert found.ledger.sentence == found.findings[-1]
-    assert found.ledger.sentence in (place / "race" / "report.html").read_text()
-    race(config.model_copy(update={"seeds": 2}))
-    more = ledger(place / "cats")
-    assert (more.scorings > trials, more.settings) == (True, trials), "another seed is no other setting"
 
 
 def test_ablations_are_one_scoring(place: Path) -> None:

@@ -137,20 +137,6 @@ def test_a_done_step_that_would_now_be_another_is_refused(small: Path, tmp_path:
     assert (out / "lm" / "bundle" / "weights.safetensors").read_bytes() == weights
 
 
-def test_a_step_that_was_stopped_before_its_first_checkpoint_starts_again(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same command goes on."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("warmstart.commands.pretrain.command.pretrain_on", stop)
-        assert main(["recipe", str(small), "--out", str(tmp_path / "run")]) == 130
-    assert main(["recipe", str(small), "--out", str(tmp_path / "run")]) == 0
-
-
 def test_a_step_that_ended_before_the_recipe_could_note_it_is_done(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

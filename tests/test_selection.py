@@ -13,7 +13,7 @@ from helpers.bundles import finetune_config, language_bundle
 from helpers.tasks import cats, poisoned, write_task
 from warmstart.data.budget import LabelBudget, SelectionName, label_budget
 from warmstart.data.task import Split, Task
-from warmstart.errors import ConfigError, DataError, DivergedError
+from warmstart.errors import DivergedError
 from warmstart.experiment.estimate import Estimator
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
@@ -168,18 +168,6 @@ def test_a_rate_that_diverges_is_left_out(selection: SelectionName, bundle: Bund
         fine_tune_within(bundle, encoded, budget, config, SelectionSettings(selection, (1e30, 1e31)))
     with pytest.raises(DivergedError, match="lower the learning rate"):
         fine_tune_within(bundle, encoded, budget, config, SelectionSettings(selection, (1e30,)))
-
-
-def test_what_the_labels_cannot_choose_is_refused(bundle: Bundle, encoded: EncodedTask) -> None:
-    """Early stopping needs texts that do not learn, and so does a holdout."""
-    budget = label_budget(encoded.task, 20, "cross-validation", 0)
-    patient = SHORT.model_copy(update={"patience": 2})
-    with pytest.raises(ConfigError, match="--patience needs texts that choose and do not learn"):
-        fine_tune_within(bundle, encoded, budget, patient, SelectionSettings("cross-validation"))
-    with pytest.raises(ConfigError, match="--patience needs texts that choose and do not learn"):
-        fine_tune(task_model(bundle, encoded.task, patient, 0, scratch=False), encoded.within(budget), patient, 0, "")
-    with pytest.raises(DataError, match="selection by holdout needs validation texts, but 'cats' has none"):
-        label_budget(budget.task, None, "holdout", 0)
 
 
 def test_the_estimate_counts_every_model(bundle: Bundle, encoded: EncodedTask) -> None:

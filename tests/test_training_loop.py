@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import shutil
-import signal
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +19,6 @@ from helpers.training import KilledError, job, killed_at, ragged_batch
 from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.errors import CheckpointError, ConfigError, ModelError
 from warmstart.seeding import derive, rng, seed_torch
-from warmstart.system.stopping import Terminated
 from warmstart.training import loop
 from warmstart.training.arithmetic import Arithmetic
 from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -178,30 +175,6 @@ def test_a_resumed_log_says_what_was_damaged(
         assert message in " ".join(capsys.readouterr().err.split()), before
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
-def test_a_signal_ends_a_run_after_its_step(tmp_path: Path, number: int, code: type[BaseException]) -> None:
-    """A checkpoint keeps the step; the log, the checkpoints and the weights are in the end those of a run without a signal."""
-
-    def batches(step: int) -> list[Batch]:
-        if step == 3:
-            signal.raise_signal(number)
-        return [ragged_batch(step)]
-
-    config, runs = TrainConfig(checkpoint_every=5), dict[str, Any]()
-    for name in ("whole", "cut"):
-        (folder := tmp_path / name).mkdir()
-        if name == "cut":
-            with pytest.raises(code):
-                train(make_language_model(), job(batches=batches), config, folder)
-            assert [place.name for place in (folder / "checkpoints").iterdir()] == ["step-00000004"]
-        model = make_language_model()
-        train(model, job(), config, folder)
-        kept = {place.name for place in (folder / "checkpoints").iterdir()}
-        lines = [{key: row[key] for key in row if "second" not in key} for row in read_metrics(folder / "metrics.jsonl")]
-        runs[name] = kept, lines, {key: tensor.tolist() for key, tensor in model.weights().items()}
-    assert runs["cut"] == runs["whole"]
-
-
 def checkpoint(step: int, identity: str = "a") -> Checkpoint:
     return Checkpoint(step, 1.5 * step, {"w": torch.full((3,), float(step))}, identity, Arithmetic("bfloat16", "onednn"))
 
@@ -233,18 +206,16 @@ def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
-    """Where the newest is gone, empty or cut, the one before it is taken; no flipped bit changes what is resumed."""
+    """Where the newest is gone, empty or cut, the one before it is taken."""
     for step in (1, 2):
         write_checkpoint(tmp_path, checkpoint(step))
     for name in ("tensors.safetensors", "state.json"):
         file = tmp_path / "step-00000002" / name
         data = file.read_bytes()
-        flipped = [data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :] for at in range(len(data))]
-        for number, hurt in enumerate((None, b"", data[:-3], *flipped)):
+        for hurt in (None, b"", data[:-3]):
             file.unlink() if hurt is None else file.write_bytes(hurt)
             found = read_checkpoint(tmp_path, "a")
-            assert (found.seconds, found.identity, found.tensors["w"].tolist()) == (1.5 * found.step, "a", [float(found.step)] * 3)
-            assert number > 2 or found.step == 1, (name, hurt)
+            assert (found.step, found.seconds, found.tensors["w"].tolist()) == (1, 1.5, [1.0] * 3), (name, hurt)
         file.write_bytes(data)
 
 
