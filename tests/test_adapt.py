@@ -302,11 +302,7 @@ def test_what_needs_some_says_what_to_write(unset: Path, capsys: pytest.CaptureF
     """Before anything is written: a holdout must have texts, and several tasks choose by one."""
     lm, tasks = str(unset / "lm"), [str(unset / "task"), str(unset / "who")]
     held = ["--selection", "holdout"]
-    for words in (
-        ["race", tasks[0], "--backbones", lm, *held],
-        ["adapt", lm, tasks[0], *held],
-        ["continual", lm, *tasks],
-    ):
+    for words in (["race", tasks[0], "--backbones", lm, *held], ["adapt", lm, tasks[0], *held], ["continual", lm, *tasks]):
         assert main([*words, "--out", str(unset / "run")]) == 2, words
         assert "write 'validation: 0.1'" in " ".join(capsys.readouterr().err.split()), words
         assert not (unset / "run").exists()

@@ -65,12 +65,7 @@ def test_it_says_how_many_labels_are_right_and_how_many_are_found(fitted: tuple[
     place, found = fitted
     lines = found.lines(place, place, None)
     assert len(lines) <= MOST_LINES
-    for part in (
-        "Use ",
-        "Of 100 labels given, ",
-        "all labels are right in ",
-        "always the same labels",
-    ):
+    for part in ("Use ", "Of 100 labels given, ", "all labels are right in ", "always the same labels"):
         assert any(part in line for line in lines), part
     scores = next(line for line in lines if line.startswith("On your own texts, left out: "))
     truth, given = found.left_out.labels, found.best.predicted

@@ -39,11 +39,7 @@ from warmstart.training.config import TrainConfig
 from warmstart.training.loop import TrainingJob, train
 
 EVERYTHING = {"full", "lp-ft", "gradual", "discriminative", "lm-loss", "contrast", "dapt"}
-MOVES = {
-    "houlsby": r"\.norm(_1|_2)?\.|\.adapter\.",
-    "lora": r"\.lora_[qv]\.",
-    "scalar-mix": r"\.scalar_mix\.",
-}
+MOVES = {"houlsby": r"\.norm(_1|_2)?\.|\.adapter\.", "lora": r"\.lora_[qv]\.", "scalar-mix": r"\.scalar_mix\."}
 """which weights each scheme may change beside the head's; written by hand, not read from the schemes"""
 
 
