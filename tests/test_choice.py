@@ -290,16 +290,6 @@ def test_two_methods_without_randomness_are_compared_over_the_test_texts() -> No
     assert "on one seed, which shows nothing about other seeds" in one.sentence(bounded=True)
 
 
-def test_with_a_split_for_each_seed_the_sentence_names_its_sources() -> None:
-    """Splits and seeds, not the test texts."""
-    scores = np.array([[0.9, 0.88, 0.91], [0.5, 0.52, 0.51]])
-    methods = race(*[(scores, np.repeat(scores[..., None], 2, axis=2))] * 2).ranking.methods
-    rows = [of_families(one, family, deterministic=False) for one, family in zip(methods, ("adapted", "baseline"), strict=True)]
-    rows = [replace(one, runs=tuple(replace(run, split_sizes=(60, 20, 30)) for run in one.runs)) for one in rows]
-    gain = transfer_gain(rows, drawn=False)
-    assert ", over splits and seeds). Both are chosen on validation." in gain.sentence(bounded=True)
-
-
 @pytest.mark.proofs
 @pytest.mark.parametrize(("deterministic", "seeds"), [(0, 3), (4, 3), (8, 5), (0, 10)])
 def test_few_races_of_equal_methods_claim_that_transfer_helps(deterministic: int, seeds: int) -> None:

@@ -13,7 +13,6 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.class_weight import compute_class_weight
 
 from helpers.bundles import bundle_with, classifier, finetune_config, language_bundle, make_task
-from helpers.training import KilledError, killed_at
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode
@@ -43,7 +42,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training import loop
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
-from warmstart.training.loop import TrainingJob, train
+from warmstart.training.loop import TrainingJob
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.types import IGNORE, Batch
 
@@ -206,27 +205,6 @@ def test_muon_trains_no_adapters(tokenizer: Tokenizer) -> None:
     assert [type(part).__name__ for part in optimizer.optimizers] == ["AdamW"]
     whole = Optimizer(apply_scheme(classifier(tokenizer), make_scheme("full")), TrainConfig(optimizer="muon"))
     assert [type(part).__name__ for part in whole.optimizers] == ["AdamW", "Muon"]
-
-
-@pytest.mark.parametrize(
-    ("names", "optimizer"),
-    [("gradual+discriminative", "muon"), ("lp-ft", "adamw"), ("lora+scalar-mix", "muon"), ("houlsby", "adamw")],
-)
-def test_a_resumed_scheme_ends_with_the_same_bits(names: str, optimizer: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Killed in the middle and resumed, frozen groups and adapters continue as if the run had never stopped."""
-    config, source = TrainConfig(optimizer=optimizer, checkpoint_every=2), batches_of(tokenizer, (2, 2))
-
-    def run(stop: int | None, folder: Path | None) -> dict[str, torch.Tensor]:
-        model, scheme = dropping(tokenizer, 0.2), make_scheme(names)
-        groups, batches = apply_scheme(model, scheme), killed_at(stop, source)
-        train(model, TrainingJob(batches, 8, 0, groups=groups, progress_bar=False), config, folder)
-        return dict(model.weights())
-
-    whole = run(None, None)
-    with pytest.raises(KilledError):
-        run(5, tmp_path)
-    resumed = run(None, tmp_path)
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
 def test_the_language_loss_falls_and_its_head_is_dropped(tokenizer: Tokenizer) -> None:

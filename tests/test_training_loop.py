@@ -18,6 +18,7 @@ from helpers.models import make_language_model
 from helpers.training import KilledError, job, killed_at, ragged_batch
 from warmstart.commands.pretrain.command import PretrainConfig
 from warmstart.errors import CheckpointError, ConfigError, ModelError
+from warmstart.model.model import Model
 from warmstart.seeding import derive, rng, seed_torch
 from warmstart.training import loop
 from warmstart.training.arithmetic import Arithmetic
@@ -31,16 +32,30 @@ from warmstart.training.schedules import SCHEDULES, learning_rate_factor
 from warmstart.types import Batch
 
 
-@pytest.mark.parametrize(("optimizer", "stop"), [("adamw", 5), ("muon", 1), ("muon", 11)])
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, optimizer: str, stop: int) -> None:
-    """Killed after any step and resumed, a run's weights equal those of one that was never stopped; dropout included."""
+def groups_of(model: Model, *, late: bool) -> list[ParameterGroup] | None:
+    """The lower block stays frozen for half of the run; None: all trains alike."""
+    lower, rest = dict[str, torch.nn.Parameter](), dict[str, torch.nn.Parameter]()
+    for name, parameter in model.named_parameters():
+        (lower if ".blocks.0." in name else rest)[name] = parameter
+    return [ParameterGroup(lower, schedule=lambda progress: float(progress > 0.5)), ParameterGroup(rest, 0.5)] if late else None
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "stop", "late"),
+    [("adamw", 5, False), ("muon", 1, False), ("muon", 11, False), ("adamw", 3, True), ("muon", 8, True)],
+)
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, optimizer: str, stop: int, late: bool) -> None:
+    """Killed after any step and resumed, the weights are those of a run that was never stopped; with dropout and frozen groups."""
     config = TrainConfig(optimizer=optimizer, checkpoint_every=1, learning_rate=0.01)
-    whole = make_language_model(dropout=0.2)
-    train(whole, job(), config)
+
+    def run(model: Model, folder: Path | None = None, stop: int | None = None) -> Model:
+        train(model, job(batches=killed_at(stop), groups=groups_of(model, late=late)), config, folder)
+        return model
+
+    whole = run(make_language_model(dropout=0.2))
     with pytest.raises(KilledError):
-        train(make_language_model(dropout=0.2), job(batches=killed_at(stop)), config, tmp_path)
-    resumed = make_language_model(seed=1, dropout=0.2)  # other weights: all must come from the checkpoint
-    train(resumed, job(), config, tmp_path)
+        run(make_language_model(dropout=0.2), tmp_path, stop)
+    resumed = run(make_language_model(seed=1, dropout=0.2), tmp_path)  # other weights: all must come from the checkpoint
     for name, tensor in whole.weights().items():
         assert torch.equal(tensor, resumed.weights()[name]), name
     steps = [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")]

@@ -28,6 +28,13 @@ OFFLINE = "import pytest_socket\npytest_socket.disable_socket(allow_unix_socket=
 """run before the first cell"""
 CHECKED_HERE = "from warmstart.model import files\nfiles._verify_in_fresh_process = lambda place: files.load_bundle(place) and None"
 """run with it: saved models are loaded and tested in the kernel, as a fresh process for each of some forty saves takes minutes"""
+FEW = """
+from warmstart.baselines import BASELINES
+from warmstart.finetuning import finetune
+finetune.MIN_STEPS = 1
+BASELINES._rows = {name: BASELINES[name] for name in ("majority", "TF-IDF + logistic regression", "NBSVM", "naive Bayes + EM")}
+"""
+"""run with it: a run of no named length has no least number of steps, and races have four baselines"""
 QUICK = '{"train": {"steps": 15, "learning_rate": 5e-4}}'
 """the training of methods in a race, which searches its learning rates in any case"""
 SHORTER = {
@@ -71,7 +78,7 @@ def with_solutions(notebook: NotebookNode, *, as_it_is: bool) -> NotebookNode:
 
     Unless it runs as it is, it is shorter, and saved models are loaded in the kernel, not in a fresh process.
     """
-    cells = [nbformat.v4.new_code_cell(OFFLINE if as_it_is else f"{OFFLINE}\n{CHECKED_HERE}")]
+    cells = [nbformat.v4.new_code_cell(OFFLINE if as_it_is else f"{OFFLINE}\n{CHECKED_HERE}\n{FEW}")]
     for cell in notebook.cells:
         cells += [cell, *map(nbformat.v4.new_code_cell, solutions(cell))]
     for cell in () if as_it_is else cells:
