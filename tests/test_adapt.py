@@ -294,7 +294,7 @@ def test_all_labels_choose_by_cross_validation(unset: Path) -> None:
     lm, task = str(unset / "lm"), str(unset / "task")
     of_race = ["race", task, "--backbones", lm, "--schemes", "--no-scratch"]
     for words, selection in ((of_race, "none"), (["adapt", lm, task, "--no-scratch"], "cross-validation")):
-        assert main([*words, "--seeds", "1", "--out", str(unset / words[0])]) == 0
+        assert main([*words, "--steps", "2", "--seeds", "1", "--out", str(unset / words[0])]) == 0
         assert yaml.safe_load((unset / words[0] / "config.yaml").read_text())["selection"] == selection
 
 
