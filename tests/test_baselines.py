@@ -231,15 +231,6 @@ def test_validation_texts_are_not_trained_on() -> None:
     assert (first.test[:, 1] == 0).all()
 
 
-def test_texts_without_words_leave_the_majority() -> None:
-    """If no training text has a word, the frequencies of the labels are predicted, and the note says why."""
-    train = Split(("", " ", "\n", ""), np.array([2, 2, 2, 0]))
-    for name in CLASSIFIERS:
-        result = run(name, train, train, unlabelled("x", ""))
-        assert result.test.tolist() == [[0.25, 0.0, 0.75]] * 2, name
-        assert name == "majority" or result.note == "the training texts have no words; always the most frequent label", name
-
-
 @pytest.mark.data
 @pytest.mark.journeys
 def test_trec(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
