@@ -390,7 +390,7 @@ def unlearned(tmp_path_factory: pytest.TempPathFactory, few_baselines: None, wor
     place = tmp_path_factory.mktemp("unlearned")
     rows = {"body": [f"word{number} " * 3 for number in range(40)], "topic": ["a", "a", "a", "b"] * 10}
     polars.DataFrame(rows).write_csv(place / "nothing.csv")
-    first, second = (FitConfig(data=str(file), out=str(place / "run")) for file in (table(place), place / "nothing.csv"))
+    first, second = (FitConfig(data=str(file), out=str(place / "run")) for file in (table(place, 20), place / "nothing.csv"))
     assert fit_data(first).learned
     assert (place / "run" / "bundle").is_dir()
     return place, fit_data(second)
