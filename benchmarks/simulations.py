@@ -140,25 +140,6 @@ def score_of_draws(figures: Figures) -> str:
     return markdown((*header, "chosen by all draws together", "chosen by test scores"), rows)
 
 
-RULES = {
-    "best score": "best, of equals the cheapest",
-    "cheapest within ½ error": "cheapest within 0.5 errors",
-    "cheapest within 1 error": "cheapest within 1 errors",
-    "1 point for a factor of ten in cost": "bonus of 1.0 points",
-    "half-way to the family's mean": "50% of the family's mean",
-}
-"""column -> a rule that a draw could choose by, as tests/test_draws.py calls it"""
-
-
-def regret(figures: Figures) -> str:
-    """By labels: the mean regret of each rule, in points."""
-    rows = [
-        [f"{row['labels']}", *(f"{round(row[rule], 1) + 0.0:.1f}".replace("-", "−") for rule in RULES.values())]
-        for row in sorted(figures, key=lambda row: row["labels"])
-    ]
-    return markdown(("labels", *RULES), rows)
-
-
 def transfer(figures: Figures) -> str:
     """By draws and rivals: bias, coverage and false claims of what transfer bought."""
     rows = [
@@ -192,7 +173,6 @@ SIMULATIONS = (
         "differences-to-choice", "test_choice.py::test_differences_to_the_choice_are_not_flattered", differences_to_choice, 12
     ),
     simulation("score-of-draws", "test_draws.py::test_the_score_of_what_draws_choose_is_not_flattered", score_of_draws, 3),
-    simulation("regret-of-rules", "test_draws.py::test_the_best_score_has_the_least_regret", regret, 1),
     simulation("what-transfer-bought", "test_draws.py::test_few_sweeps_of_equal_methods_claim_that_transfer_helps", transfer, 3),
 )
 """the simulations whose tables are written by command"""

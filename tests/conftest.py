@@ -26,6 +26,7 @@ from helpers.skips import pytest_make_collect_report as pytest_make_collect_repo
 from helpers.skips import pytest_runtest_makereport as pytest_runtest_makereport
 from helpers.skips import pytest_terminal_summary as pytest_terminal_summary
 from warmstart.baselines import BASELINES
+from warmstart.finetuning import finetune
 from warmstart.system import products
 from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -42,7 +43,7 @@ SECONDS = {"proofs": 600, "journeys": 600, "chaos": 600}
 """time limits of the tests of other tiers, in place of that of pyproject.toml; the first mark that a test has decides"""
 
 
-FIRST = ("test_wheel.py", "test_torchrun.py", "test_notebooks.py", "test_backends.py")
+FIRST = ("test_wheel.py", "test_torchrun.py", "test_notebooks.py")
 """files that begin: what the tests of the first share takes a minute, and single tests of the others take minutes"""
 
 
@@ -111,6 +112,14 @@ def cache_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """The cache of this run of the tests: nothing is written into the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_steps() -> Iterator[None]:
+    """A run whose length is not named is ten epochs, however few steps these are; a test in test_finetune.py holds the least."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetune, "MIN_STEPS", 1)
         yield
 
 

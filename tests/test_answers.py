@@ -15,6 +15,7 @@ from helpers.models import make_language_model
 from helpers.results import answers_result
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
+from warmstart.data.scorings import read_ledger
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.experiment.answers import split_calibration_questions
 from warmstart.experiment.config import AdaptConfig
@@ -167,7 +168,8 @@ def test_the_life_of_a_model_that_answers(manifest: Path, tmp_path: Path, capsys
     assert THIS_SPLIT in result.findings
     assert THIS_SPLIT in (out / "bundle" / "README.md").read_text(encoding="utf-8")
     assert json.loads(json.dumps(result.to_dict()))["findings"] == result.findings
-    assert (out / "report.html").exists()
+    assert result.ledger.scorings == read_ledger(load_answer_task(manifest)).scorings == 3, "each run, and the most common answer"
+    assert result.ledger.sentence in (out / "report.html").read_text()
     assert main(["evaluate", str(out), str(manifest)]) == 0
     assert main(["doctor", str(out)]) == 0
     capsys.readouterr()
@@ -239,15 +241,6 @@ def test_few_equal_methods_differ_in_their_mean_risk() -> None:
     error = np.sqrt(0.05 * 0.95 / len(held))
     assert np.mean(held) >= 0.94 - 2 * error
     assert np.mean(claimed) <= 0.05 + 2 * error
-
-
-def test_copies_of_a_question_are_on_one_side(manifest: Path) -> None:
-    """A question that comes twice either chooses or guarantees."""
-    task = load_answer_task(manifest)
-    twice = replace(task.validation, questions=task.validation.questions * 2, answers=task.validation.answers * 2)
-    rest, apart = split_calibration_questions(replace(task, validation=twice), 0.5)
-    assert not {*rest.validation.questions} & {*apart.questions}
-    assert len(apart) == len({*apart.questions}) == 2
 
 
 def test_calibration_questions_choose_nothing(manifest: Path) -> None:

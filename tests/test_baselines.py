@@ -1,26 +1,45 @@
-"""Baselines: each one lives through every budget, chooses within it, and TF-IDF is no straw man."""
+"""Baselines: each lives through every budget and chooses within it, equals its reference, and may read what labels are called."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from scipy.sparse import csr_array, vstack
+from scipy.special import log_softmax, softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.preprocessing import normalize
+from sklearn.svm import LinearSVC
 
-from warmstart.baselines import BASELINES, baselines_for
+from warmstart.baselines import BASELINES, baselines_for, classifiers
 from warmstart.baselines.baseline import Sample, as_objects
 from warmstart.baselines.choice import BaselineRun, run_baseline
-from warmstart.baselines.classifiers import STRENGTHS, logistic_regression
+from warmstart.baselines.classifiers import EM_SMOOTHING, EM_STEPS, POOL_WEIGHT, STRENGTHS, logistic_regression, naive_bayes_em
 from warmstart.baselines.tagging import tag_chain
+from warmstart.baselines.vectors import (
+    PRIOR_TEXTS,
+    SCALE,
+    class_means,
+    logistic_with_names,
+    nearest_mean,
+    nearest_mean_em,
+    nearest_prototype,
+)
+from warmstart.cli import main
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.task import Split, Task
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import DataError
 from warmstart.seeding import rng
 from warmstart.tasks import TASK_TYPES, task_type_of
-from warmstart.tasks.load import load_task
+from warmstart.tasks.load import load_task, save_task
 from warmstart.types import SelectionName
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "tasks"
@@ -213,21 +232,6 @@ def test_validation_texts_are_not_trained_on() -> None:
     assert (first.test[:, 1] == 0).all()
 
 
-def test_texts_without_words_leave_the_majority() -> None:
-    """If no training text has a word, the frequencies of the labels are predicted, and the note says why."""
-    train = Split(("", " ", "\n", ""), np.array([2, 2, 2, 0]))
-    for name in CLASSIFIERS:
-        result = run(name, train, train, unlabelled("x", ""))
-        assert result.test.tolist() == [[0.25, 0.0, 0.75]] * 2, name
-        assert name == "majority" or result.note == "the training texts have no words; always the most frequent label", name
-
-
-def test_unknown_baseline_is_suggested() -> None:
-    """A misspelt name is answered with the nearest one."""
-    with pytest.raises(ConfigError, match="unknown baseline 'majorty'; did you mean 'majority'"):
-        BASELINES["majorty"]
-
-
 @pytest.mark.data
 @pytest.mark.journeys
 def test_trec(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,3 +254,237 @@ def test_words_around_tell_tags_that_a_word_alone_does_not() -> None:
     found = predict([("the", "can"), ("we", "can"), ("they", "jumped")])
     assert [one.argmax(axis=1).tolist() for one in found] == [[0, 1], [2, 3], [2, 3]]
     np.testing.assert_allclose(found[2].sum(axis=1), 1)
+
+
+def texts_of_30_words(texts: int, pool: int, classes: int) -> Sample:
+    """Texts of 30 words, of which each class uses some more often."""
+    chance = rng(0, "ladder", texts, pool, classes)
+    labels = np.arange(texts + pool) % classes
+    rates = 0.1 + 0.5 * (np.arange(30) % classes == labels[:, None])
+    rows = csr_array((chance.random((texts + pool, 30)) < rates).astype(np.int64))
+    split = Split(("x",) * texts, labels[:texts])
+    task = Task("t", tuple("abcd")[:classes], split, split, split)
+    return Sample(rows[:texts], labels[:texts], rows[texts:] if pool else None, task, 0)
+
+
+def test_em_is_naive_bayes_fitted_again_and_again() -> None:
+    """scikit-learn's naive Bayes with weighted copies of every pool text, one for each class, gives the same probabilities."""
+    for alpha, pool, classes in product(EM_SMOOTHING, (0, 50), (2, 4)):
+        sample = texts_of_30_words(12, pool, classes)
+        model = MultinomialNB(alpha=alpha).fit(sample.rows, sample.labels)
+        for _ in range(EM_STEPS if pool else 0):
+            rows: Any = vstack([sample.rows] + [sample.pool] * classes)
+            labels = np.concatenate([sample.labels, np.repeat(np.arange(classes), pool)])
+            weights = np.concatenate([np.ones(12), POOL_WEIGHT * model.predict_proba(sample.pool).T.ravel()])
+            model = MultinomialNB(alpha=alpha).fit(rows, labels, sample_weight=weights)
+        new = texts_of_30_words(40, 0, classes).rows
+        assert naive_bayes_em(sample, alpha)(new) == pytest.approx(model.predict_proba(new)), (alpha, pool, classes)
+
+
+def test_the_pool_teaches_words_that_no_label_has() -> None:
+    """'sun' stands beside 'good', and 'rain' beside 'bad', in texts without labels only."""
+    train = Split(tuple(f"{feeling} film {i}" for i in range(4) for feeling in ("good", "bad")), np.array([1, 0] * 4))
+    test = Split(("sun", "rain") * 5, np.array([1, 0] * 5))
+    budget = label_budget(Task("t", ("bad", "good"), train, train, test), None, "cross-validation", 0)
+    pool = tuple(f"{feeling} {weather} {i % 7}" for i in range(70) for feeling, weather in (("good", "sun"), ("bad", "rain")))
+    for texts, right in ((pool, 1.0), ((), 0.5)):
+        found = run_baseline(BASELINES["naive Bayes + EM"], budget, texts)
+        assert (found.test.argmax(axis=1) == test.labels).mean() == right
+        assert {*found.tried} == {*EM_SMOOTHING}, "chosen by the labels of the budget"
+
+
+def test_nbsvm_without_naive_bayes_is_an_svm_on_weighted_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And with naive Bayes alone, words count by their log-count ratio."""
+    sample, new = texts_of_30_words(60, 0, 2), texts_of_30_words(40, 0, 2).rows
+    of_class, others = (1 + np.asarray(sample.rows[sample.labels == one].sum(axis=0)) for one in (1, 0))
+    ratios = np.log(of_class / of_class.sum()) - np.log(others / others.sum())
+    svm, new = LinearSVC(C=1.0, random_state=0).fit(normalize(sample.rows) * ratios[None], sample.labels), normalize(new)
+    monkeypatch.setattr(classifiers, "INTERPOLATION", 1.0)
+    found = classifiers.nbsvm(sample, 1.0)(new)
+    assert np.log(found[:, 1] / found[:, 0]) == pytest.approx(2 * svm.decision_function(new * ratios[None]))
+    monkeypatch.setattr(classifiers, "INTERPOLATION", 0.0)
+    found = classifiers.nbsvm(sample, 1.0)(new)
+    expected = np.abs(svm.coef_).mean() * (new @ ratios) + svm.intercept_[0]
+    assert np.log(found[:, 1] / found[:, 0]) == pytest.approx(2 * expected)
+
+
+def test_a_word_of_all_texts_says_nothing_to_nbsvm() -> None:
+    """However unequal the classes are: a text with this word alone is judged like one without any."""
+    labels = np.repeat(np.arange(3), [3, 5, 30])
+    rows = csr_array(np.concatenate([np.ones((38, 1)), np.eye(3)[labels]], axis=1))
+    split = Split(("x",) * 38, labels)
+    predict = classifiers.nbsvm(Sample(rows, labels, None, Task("t", tuple("abc"), split, split, split), 0), 1.0)
+    assert predict(csr_array(np.eye(4)[:1])) == pytest.approx(predict(csr_array(np.zeros((1, 4)))))
+    assert (predict(rows).argmax(axis=1) == labels).all()
+
+
+def test_class_means_are_nearest_in_angle_with_the_scale_that_suits_texts_left_out() -> None:
+    """Probabilities are written out with numpy, each text left out in turn; a class without a text gets 0, a single class 1."""
+    split = Split(("x",) * 24, np.append(np.arange(23) % 2, 3))
+    task = Task("t", tuple("abcd"), split, split, split)
+    rows = rng(0, "means").normal(size=(24, 4)) + np.eye(4)[split.labels]
+    unit, present = rows / np.linalg.norm(rows, axis=1)[:, None], np.array([0, 1, 3])
+
+    def cosines(learn: np.ndarray, new: np.ndarray) -> np.ndarray:
+        means = np.stack([unit[learn & (split.labels == one)].mean(axis=0) for one in present])
+        return np.asarray(new @ (means / np.linalg.norm(means, axis=1)[:, None]).T)
+
+    def loss(scale: float) -> float:
+        return -float(sum(log_softmax(scale * left, axis=-1)[split.labels[i]] for i, left in enumerate(left_out)))
+
+    left_out = [cosines(np.arange(24) != i, unit[i]) for i in range(23)]  # the last text is alone in its class
+    found = class_means(Sample(rows, split.labels, None, task, 0), 0.0)
+    scale = np.linalg.norm(found.weights[:, 0])
+    assert loss(scale) < min(loss(0.98 * scale), loss(1.02 * scale)), "lowest there"
+    nameless = nearest_mean(Sample(rows, split.labels, None, task, 0, np.zeros((4, 4))), 1.0)
+    assert np.linalg.norm(nameless.weights[:, 0]) == pytest.approx(scale), "whatever else a method knows of a class"
+    expected = np.zeros((24, 4))
+    prior = np.log(np.array([12, 11, 1]) + PRIOR_TEXTS)
+    expected[:, present] = np.exp(log_softmax(scale * cosines(np.ones(24, dtype=bool), unit) + prior, axis=1))
+    np.testing.assert_allclose(found(7 * rows), expected, atol=1e-12)
+    assert (class_means(Sample(rows[:9], np.full(9, 2), None, task, 0), 0.0)(rows) == np.eye(4)[2]).all()
+    alone = class_means(Sample(rows[:2], split.labels[:2], None, task, 0), 0.0)
+    assert np.linalg.norm(alone.weights[:, 0]) == pytest.approx(SCALE), "no text can be left out"
+
+
+def test_a_large_pool_is_sampled_by_the_seed() -> None:
+    train = Split(tuple(f"film {i}" for i in range(8)), np.array([1, 0] * 4))
+    budget = label_budget(Task("t", ("bad", "good"), train, train, train), None, "cross-validation", 0)
+    limited = replace(BASELINES["naive Bayes + EM"], pool_limit=1_000, limited_because="each is read by a network")
+    note = run_baseline(limited, budget, [f"good {i}" for i in range(1_500)]).note
+    assert note.endswith("read 1,000 of 1,500 texts without labels, no more because each is read by a network")
+
+
+def test_what_reads_a_pool_or_vectors_needs_them() -> None:
+    split = Split(("a", "b"), np.array([0, 1]))
+    task = Task("t", ("a", "b"), split, split, split)
+    plain, full = baselines_for(task), baselines_for(task, pool=True, vectors=True)
+    assert not any(one.reads_pool or one.needs_vectors for one in plain.values())
+    assert {name for name, one in full.items() if one.reads_pool or one.needs_vectors} == {*full} - {*plain}
+    assert len(full) - len(plain) >= 6
+
+
+CROPS = ("grain", "wheat", "oil", "crude")
+
+
+def word_counts(inputs: Sequence[Any]) -> np.ndarray:
+    """How often each word occurs, and a dimension that all texts and names have in common."""
+    return np.array([[text.count(word) for word in CROPS] + [1.0] for text in inputs])
+
+
+def grain_or_oil(labels: tuple[str, ...] = ("grain", "oil"), **described: str) -> Task:
+    """Texts about wheat and crude oil; half of them have the name of their label."""
+    texts = ("wheat", "crude", "wheat grain", "crude oil") * 5
+    split = Split(texts, np.array([0, 1, 0, 1] * 5))
+    return Task("t", labels, split, split, split, label_descriptions=described)
+
+
+def by_names(task: Task) -> np.ndarray:
+    """(N, C) what names alone predict for the test texts."""
+    return nearest_prototype(normalize(word_counts(task.label_meanings)))(word_counts(task.test.texts))
+
+
+def test_names_alone_tell_classes_apart_where_texts_have_their_words() -> None:
+    """A text without a name is as likely of either class."""
+    task = grain_or_oil()
+    found = by_names(task)
+    right = found.argmax(axis=1) == task.test.labels
+    assert right[2:4].all()
+    np.testing.assert_allclose(found[0], 0.5)  # "wheat" alone is no name
+
+
+def test_a_description_takes_the_place_of_a_name() -> None:
+    """And then the texts that have its words are told apart too."""
+    task = grain_or_oil(("a1", "b2"), a1="wheat and grain", b2="crude oil")
+    assert (by_names(task).argmax(axis=1) == task.test.labels).all()
+
+
+def test_a_name_counts_as_many_texts() -> None:
+    """The prototype is the mean of the texts and of copies of the name; a class without texts has its name alone."""
+    chance = np.random.default_rng(1)
+    rows, names, new = (normalize(chance.normal(size=(count, 4))) for count in (6, 3, 50))
+    labels = np.array([0, 0, 0, 1, 1, 1])
+    copies = np.concatenate([rows, np.repeat(names, 2, axis=0)])
+    means = np.stack([copies[np.concatenate([labels, np.repeat(np.arange(3), 2)]) == one].mean(axis=0) for one in range(3)])
+    sample = Sample(rows, labels, None, grain_or_oil(), 0, names)
+    found = nearest_mean(sample, 2.0)
+    scale = np.linalg.norm(found.weights[:, 0])  # of lowest loss for texts left out, as above
+    np.testing.assert_allclose(found(new), softmax(scale * new @ normalize(means).T, axis=1))
+
+
+def test_the_words_of_a_name_are_what_a_label_means() -> None:
+    """A number says nothing about a class."""
+    names = {"talk.politics_misc": "talk politics misc", "Sci/Tech": "Sci Tech", "été-2": "été 2", "0": "", "_1.5": ""}
+    assert [grain_or_oil((name, "oil")).label_meanings for name in names] == [(meaning, "oil") for meaning in names.values()]
+
+
+def test_numbers_need_descriptions() -> None:
+    """Without them no regression reads names, and class means do without."""
+    numbered, described = grain_or_oil(("0", "1")), grain_or_oil(("0", "1"), **{"0": "grain", "1": "oil"})
+    assert "label names + logistic regression" not in baselines_for(numbered, vectors=True)
+    assert "label names + logistic regression" in baselines_for(described, vectors=True)
+    run = run_baseline(
+        baselines_for(numbered, vectors=True)["class means + label names"], label_budget(numbered, 8, "none", 0), (), word_counts
+    )
+    assert (run.test.argmax(axis=1) == numbered.test.labels).all()
+
+
+def test_descriptions_are_part_of_a_task(tmp_path: Path) -> None:
+    """Saved and read back; they change what methods read, so they change the digest."""
+    task = grain_or_oil(grain="wheat, maize and barley")
+    read = load_task(save_task(task, tmp_path / "t"))
+    assert read.label_descriptions == {"grain": "wheat, maize and barley"}
+    assert read.digest == task.digest != grain_or_oil().digest
+
+
+def test_descriptions_of_no_label_or_without_words_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = save_task(grain_or_oil(), tmp_path / "t")
+    for name, words, why in (("gold", "a metal", "'gold' is not one of grain, oil"), ("oil", " ", "that of 'oil' is empty")):
+        file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "label_descriptions": {name: words}}))
+        assert main(["audit", str(file)]) == 2
+        assert why in " ".join(capsys.readouterr().err.split())
+
+
+NAMES = np.array([[1.0, 0, 0, 0, 0], [0, 0, 1.0, 0, 0]])
+"""of the labels grain and oil"""
+
+
+def named_sample(texts: Sequence[str], labels: Sequence[int], pool: Sequence[str] = (), names: np.ndarray = NAMES) -> Sample:
+    """What a method on label names learns from."""
+    return Sample(word_counts(texts), np.array(labels), word_counts(pool) if pool else None, grain_or_oil(), 0, names)
+
+
+def test_a_regression_counts_a_name_as_ten_texts_of_its_class() -> None:
+    """As scikit-learn's does with ten copies of it, whose classes weigh the same; a class without a text is known by its name."""
+    texts, labels = ["wheat", "wheat grain", "crude"], [0, 0, 1]
+    found = logistic_with_names(named_sample(texts, labels), 3.0)
+    rows = normalize(np.concatenate([word_counts(texts), *[NAMES] * 10]))
+    balanced = {0: 23 / 2 / 12, 1: 23 / 2 / 11}
+    wanted = LogisticRegression(C=3.0, max_iter=10_000, class_weight=balanced).fit(rows, [*labels, *[0, 1] * 10])
+    np.testing.assert_allclose(found(word_counts(CROPS)), wanted.predict_proba(normalize(word_counts(CROPS))), atol=1e-3)
+    alone = logistic_with_names(named_sample(["wheat"], [0]), 3.0)(word_counts(["oil"]))
+    assert alone.argmax() == 1
+    without = logistic_with_names(named_sample(["wheat"], [0], names=0 * NAMES), 3.0)(word_counts(["oil"]))
+    np.testing.assert_array_equal(without, [[1.0, 0.0]])
+
+
+def test_the_pool_moves_class_means_towards_texts_like_theirs() -> None:
+    """No labelled text and no name has "crude"; the pool says that it goes with "oil". Without a pool nothing changes."""
+    named = named_sample(["wheat", "oil"], [0, 1])
+    np.testing.assert_array_equal(nearest_mean_em(named, 0.3)(word_counts(CROPS)), nearest_mean(named, 3.0)(word_counts(CROPS)))
+    plain = nearest_mean(named, 3.0)(word_counts(["crude"]))[0]
+    moved = nearest_mean_em(named_sample(["wheat", "oil"], [0, 1], ["crude oil"] * 20), 0.3)(word_counts(["crude"]))[0]
+    assert moved[1] > plain[1] + 0.1
+
+
+def test_class_means_with_a_pool_are_soft_k_means_with_frequencies() -> None:
+    """Ten rounds of equations 3 and 4 of Ren et al. 2018 by cosine, where ln(n_c + 3) of a class's labels counts too."""
+    chance = np.random.default_rng(3)
+    rows, pool, names = (normalize(chance.normal(size=(count, 4))) for count in (12, 40, 2))
+    labels, frequencies = np.repeat([0, 1], (9, 3)), np.log([12 / 18, 6 / 18])
+    known = means = 3 * names + np.stack([rows[labels == one].sum(axis=0) for one in range(2)])
+    for _ in range(10):
+        means = known + 0.1 * softmax(SCALE * pool @ normalize(means).T + frequencies, axis=1).T @ pool
+    found = nearest_mean_em(Sample(rows, labels, pool, grain_or_oil(), 0, names), 0.1)
+    np.testing.assert_allclose(normalize(found.weights.T), normalize(means))
+    np.testing.assert_allclose(found.bias, frequencies)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from helpers.multitask import multitask_model, task_batch, task_settings, who, write_inputs
 from helpers.results import continual_result
 from helpers.settings import in_file
-from helpers.tasks import cats
+from helpers.tasks import cats, poisoned
 from warmstart.cli import main
 from warmstart.commands.continual import REFERENCES, ContinualResult, continual
 from warmstart.data.budget import LabelBudget, label_budget
-from warmstart.data.splits import NO_TEXTS
+from warmstart.data.scorings import read_ledger
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
 from warmstart.finetuning import task_suite
@@ -29,7 +29,7 @@ from warmstart.finetuning.task_suite import TaskSuite, load_tasks
 from warmstart.model.files import load_bundle
 from warmstart.stats.forgetting import forgetting_metrics
 from warmstart.stats.splits import THIS_SPLIT
-from warmstart.tasks.load import save_task
+from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import SelectionName
 
@@ -62,30 +62,6 @@ def test_fractions_by_hand() -> None:
     assert sorted(task_order(np.array([0.75, 0.25]), 4, 0)) == [0, 0, 0, 1]
     with pytest.raises(ConfigError, match="alpha must lie between 0"):
         sampling_fractions([1, 2], 1.5)
-
-
-def test_tasks_jointly_and_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """Both end at scores of every task, compared task by task; joint training leaves one bundle per task on one backbone."""
-    inputs = write_inputs(tmp_path, tokenizer)
-    result = run(inputs, "run", strategies=["joint", "alone"], text=str(inputs / "text.txt"))
-    assert (result.tasks, result.base) == (("cats", "who"), "alone")
-    assert all([len(row) for row in run.scores] == [2] for runs in result.runs.values() for run in runs)
-    assert all(len(run.language_losses) == 2 for run in result.runs["joint"]), "at the start and at the end"
-    assert not any(run.language_losses for run in result.runs["alone"])
-    assert len(result.findings) == 1 + 2 + 1 + 2 + 1 + 2  # average, tasks, why cells are empty, labels, split, scorings
-    assert all(sentence.startswith(f"{name}: ") for sentence, name in zip(result.findings[1:3], result.tasks, strict=True))
-    assert REFERENCES in result.findings
-    assert all(row[3:6] == ("", "", "") for row in result.table())
-    assert [row[:4:3] for row in result.tested()] == [("joint", "training alone")] * 3 + [("joint", "the pretrained model")]
-    bundles = [load_bundle(tmp_path / "run" / "bundles" / "joint" / name) for name in result.tasks]
-    assert [bundle.labels for bundle in bundles] == [cats().labels, who().labels]
-    one, two = (bundle.model.backbone.state_dict() for bundle in bundles)
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert not (tmp_path / "run" / "bundles" / "alone").exists()
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert all(word in page for word in ("Strategy: joint", "Strategy: alone", "training alone"))
-    stored = json.loads((tmp_path / "run" / "continual.json").read_text())["runs"]["joint"][0]
-    assert (stored["average"], stored["forgetting"]) == (pytest.approx(np.mean(stored["scores"])), None)
 
 
 def test_mistakes_are_explained(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +103,8 @@ def test_labels_outside_the_budget_change_nothing(
     runs = []
     for number in range(2):
         for name, task in tasks.items() if number else ():
-            save_task(poisoned(task, label_budget(task, 24, selection, 0)), place / name)
+            budget = label_budget(task, 24, selection, 0)
+            save_task(poisoned(task, budget.train, budget.validation), place / name)
         found = run(place, f"run{number}", labels=24, selection=selection, seeds=1, strategies=[strategy])
         assert all(f"{name}: 24 labels: {said}" in " ".join(found.findings) for name in tasks)
         assert "NaN" not in json.dumps(found.to_dict())
@@ -136,17 +113,6 @@ def test_labels_outside_the_budget_change_nothing(
     assert len(runs[0]) == 2
     for one, other in zip(*runs, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def poisoned(task: Task, budget: LabelBudget) -> Task:
-    """The task with every label changed that is not in the budget."""
-    kept = {"train": budget.train, "validation": budget.validation, "test": NO_TEXTS}
-    changed = {}
-    for name, split in task.splits().items():
-        labels = (split.labels + 1) % len(task.labels)
-        labels[kept[name]] = split.labels[kept[name]]
-        changed[name] = replace(split, labels=labels)
-    return replace(task, **changed)
 
 
 def test_each_seed_draws_its_own_labels(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -197,6 +163,9 @@ def test_metrics_are_stated_over_seeds_and_texts() -> None:
     assert [row[6] for row in tested] == ["yes", "no", "yes", "yes", "yes"]
     assert [row[7].split()[-1] for row in tested] == ["points"] * 3 + ["nats"] * 2
     assert {row[7] for row in continual_result({"none": 0.6, "joint": 0.75}, seeds=1).tested()} == {"-"}
+    at_once = continual_result({"joint": 0.75, "alone": 0.7})
+    assert (at_once.base, at_once.tested()[0][:4:3]) == ("alone", ("joint", "training alone")), "compared task by task"
+    assert all(row[3:6] == ("", "", "") for row in at_once.table()), "nothing was learned in turn, so nothing forgotten"
 
 
 def run(inputs: Path, out: str, **changes: object) -> ContinualResult:
@@ -212,8 +181,12 @@ def test_continual_learning_from_end_to_end(tmp_path: Path, tokenizer: Tokenizer
     assert [len(row) for row in first.scores] == [1, 2]
     assert len(first.language_losses) == 3
     assert first.language_losses[0] == joint.language_losses[0]
-    one, two = (load_bundle(inputs / "run" / "bundles" / "none" / name).model.backbone.state_dict() for name in ("cats", "who"))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    for strategy in ("none", "joint"):
+        bundles = [load_bundle(inputs / "run" / "bundles" / strategy / name) for name in result.tasks]
+        assert [bundle.labels for bundle in bundles] == [cats().labels, who().labels]
+        one, two = (bundle.model.backbone.state_dict() for bundle in bundles)
+        assert all(torch.equal(one[name], two[name]) for name in one), strategy
+    assert not (inputs / "run" / "bundles" / "alone").exists()
     compared = [sentence for sentence in result.findings if sentence.startswith(("Average over tasks", "Score on each new task"))]
     assert len(compared) == 2
     assert all("the test texts" in sentence or "No difference" in sentence for sentence in compared)
@@ -221,6 +194,10 @@ def test_continual_learning_from_end_to_end(tmp_path: Path, tokenizer: Tokenizer
     assert all(sentence.endswith(".") for sentence in result.findings)
     assert result.findings.count(THIS_SPLIT) == 1
     page = (inputs / "run" / "report.html").read_text()
-    assert all(word in page for word in ("What was forgotten", "Strategy: none", "Backward transfer"))
+    assert all(word in page for word in ("What was forgotten", "Strategy: none", "Strategy: alone", "Backward transfer"))
     stored = json.loads((inputs / "run" / "continual.json").read_text())
     assert (stored["tasks"], stored["findings"]) == (["cats", "who"], result.findings)
+    ledgers = {name: read_ledger(load_task(inputs / name)) for name in result.tasks}
+    assert [one.scorings for one in ledgers.values()] == [8, 6], "the first task learned in turn is scored again after the second"
+    assert result.findings[-2:] == [f"{name}: {one.sentence}" for name, one in ledgers.items()]
+    assert all(one.sentence in page for one in ledgers.values())

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from helpers.bundles import finetune_config, language_bundle, make_task
 from helpers.models import SENTENCES, VOCABULARY, make_backbone, make_language_model
+from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.data.batches import class_pairs
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
@@ -29,10 +30,11 @@ from warmstart.finetuning.losses import Contrast, ContrastiveLoss, LanguageTask,
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.files import load_bundle
 from warmstart.model.model import Model, fresh_head
-from warmstart.objectives.comparison import ComparedBatch, contrastive_loss
+from warmstart.objectives.comparison import contrastive_loss
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.contrastive import CroppedBatch, contrastive_batch
 from warmstart.seeding import rng, seed_torch
+from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.types import IGNORE, Batch
@@ -116,8 +118,6 @@ def test_dropout_is_the_same_when_a_batch_is_read_again() -> None:
     model.zero_grad()
     vectors, total = [], torch.zeros(())
     for batch in prepared:
-        assert isinstance(batch, ComparedBatch)
-        assert batch.targets is not None
         seed_torch(batch.dropout[0], "contrast", batch.dropout[1])
         states = model.backbone.forward_batch(batch).last_hidden_state
         vectors.append(model.head.pooling(states, batch.attention_mask))
@@ -153,8 +153,6 @@ def test_the_loss_of_a_batch_is_that_of_its_logits_and_of_the_comparison() -> No
     (batch,) = make_batches([9])
     loss = ContrastiveLoss(model, Contrast(0.7, 0.2), task_loss(None, 0.0))
     states = backbone.forward_batch(batch).last_hidden_state.detach().double().numpy()
-    assert batch.attention_mask is not None
-    assert batch.targets is not None
     rows = np.array([state[real].mean(axis=0) for state, real in zip(states, batch.attention_mask.numpy(), strict=True)])
     score, labels = model.head.score, batch.targets.numpy()
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -226,7 +224,6 @@ def test_each_document_gives_two_crops(lengths: list[int], seed: int, tokens: in
     batch = contrastive_batch(rows, np.array([len(text) + 2 for text in texts]), draw, VOCABULARY, CONFIG)
     assert batch.ids.shape[1] <= max(3, tokens // 2)
     assert batch.documents.tolist() == [n for n in range(len(texts)) for _ in range(2)]
-    assert batch.targets is not None
     for row, targets, length, document in zip(batch.ids, batch.targets, batch.lengths, batch.documents, strict=True):
         text = texts[int(document)].tolist()
         crop = torch.where(targets == IGNORE, row, targets)[: int(length)].tolist()
@@ -249,7 +246,6 @@ def test_the_loss_is_its_formula(tokenizer: Tokenizer, store: TokenStore) -> Non
     """Masked cross-entropy, and for each crop the negative log of its sibling's share among all others, by a plain loop."""
     model, rows, loss = model_and_loss(tokenizer, store)
     (batch,) = pretraining_batches(rows, 5, 1, 0)(0)
-    assert isinstance(batch, CroppedBatch)
     with torch.no_grad():
         found = float(loss.loss(batch))
         states = model.backbone.forward_batch(batch).last_hidden_state
@@ -296,27 +292,9 @@ def test_accumulated_batches_compare_all_crops_of_a_step(tokenizer: Tokenizer, s
         torch.testing.assert_close(found, gradient, atol=1e-4, rtol=1e-4)
 
 
-QUICK = [
-    "--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "32", "--max-length", "24", "--tokenizer.vocab-size", "330",
-    "--tokenizer.sentinels", "0", "--batch", "8", "--learning-rate", "0.01", "--held-out", "0.1",
-]  # fmt: skip
-
-
-def corpus(folder: Path) -> Path:
-    """Documents of one of ten topics each: eight words, six of them of the topic."""
-    draw, file = rng(0, "documents"), folder / "corpus.txt"
-    words = np.array([["".join(draw.choice(list("abcdefgh"), 4)) for _ in range(12)] for _ in range(11)])
-    lines = [" ".join([*draw.choice(words[n % 10], 12), *draw.choice(words[10], 4)]) for n in range(200)]
-    file.write_text("\n".join(lines))
-    return file
-
-
 def test_labels_can_be_learned_in_the_same_steps(tmp_path: Path) -> None:
     """Beside crops, as beside any other batch; and the bundle is continued as a masked one."""
-    rows = [f"{line}\t{'even' if n % 2 else 'odd'}" for n, line in enumerate(corpus(tmp_path).read_text().splitlines())]
-    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "\n".join(rows[:150]) + "\n")
-    (tmp_path / "test.tsv").write_text("text\tlabel\n" + "\n".join(rows[150:]) + "\n")
-    (tmp_path / "task.yaml").write_text("name: parity\ntrain: train.tsv\nvalidation: 0.2\ntest: test.tsv\nmetric: accuracy\n")
-    words = ["--objective", "contrastive", "--labels", "20", "--steps", "3", "--accumulate", "2", "--out", str(tmp_path / "run")]
-    assert main(["pretrain", "--for", str(tmp_path / "task.yaml"), *words, *QUICK]) == 0
+    task, shape = save_task(cats(), tmp_path / "task"), ["--width", "16", "--depth", "1", "--heads", "2", "--max-length", "24"]
+    words = ["--objective", "contrastive", "--labels", "20", "--steps", "3", "--accumulate", "2", "--batch", "8", *shape]
+    assert main(["pretrain", "--for", str(task), *words, "--tokenizer.vocab-size", "330", "--out", str(tmp_path / "run")]) == 0
     assert LanguageTask.of(load_bundle(tmp_path / "run" / "bundle")).objective.name == "masked"

@@ -1,4 +1,4 @@
-"""Pretraining on the domain of a task: what is read, what is not, and that a run goes on as if it had never stopped."""
+"""Pretraining on a task's domain or own text, anew or continued: what is read, what never is, and what decides."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,26 +14,46 @@ import torch
 
 from helpers.bundles import language_bundle
 from helpers.settings import in_file
-from helpers.tasks import cats
+from helpers.tasks import cats, poisoned
+from warmstart.adapters.insertion import inserted_adapters
+from warmstart.adapters.registry import insert_adapter
+from warmstart.adapters.settings import LoraConfig
 from warmstart.cli import main
+from warmstart.commands.race.command import race
 from warmstart.data import relevance
 from warmstart.data.budget import label_budget
 from warmstart.data.domain import DOMAIN, TIMES, DomainSource, DomainText, domain_text
+from warmstart.data.pool import Pool, texts_to_read
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.relevance import LEFT_OUT, passages_of, relevances
 from warmstart.data.source import DomainConfig, Source
+from warmstart.data.task import Split, Task
 from warmstart.data.token_store import prepare_store
-from warmstart.finetuning.domain import JointTask, LabelledBatch
+from warmstart.errors import DataError
+from warmstart.experiment.config import RaceConfig
+from warmstart.finetuning import continued
+from warmstart.finetuning.config import OwnBackboneConfig
+from warmstart.finetuning.continued import continue_pretraining, decide
+from warmstart.finetuning.domain import JointTask, LabelledBatch, pretrain_on_own_text
+from warmstart.finetuning.schemes.registry import SchemeOptions
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
-from warmstart.model.files import load_bundle
-from warmstart.model.history import DomainRecord, PretrainRecord, seen_labels
+from warmstart.model.files import load_bundle, save
+from warmstart.model.history import (
+    AdaptRecord,
+    ContinuedPretrainingRecord,
+    DomainRecord,
+    PretrainRecord,
+    StageEvaluation,
+    seen_labels,
+)
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32", "--batch", "4"]
-QUICK = [*SMALL, "--tokenizer.vocab-size", "300", "--objective", "masked"]
+FLAGS = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32", "--batch", "4",
+         "--tokenizer.vocab-size", "300", "--objective", "masked"]  # fmt: skip
 NEAR = [f"They say that she holds the cat near a river in {year}." for year in range(1000, 1040)]
 FAR = [f"Gross domestic product rose by {year} percent, analysts told reporters." for year in range(1000, 1040)]
 
@@ -63,7 +84,7 @@ def choose(folder: Path, *text: Path, relevant_words: int | None = None) -> tupl
 
 def run(out: Path, *words: str | Path) -> Bundle:
     """The bundle of a pretraining run by command."""
-    assert main(["pretrain", *map(str, words), "--out", str(out), *QUICK]) == 0
+    assert main(["pretrain", *map(str, words), "--out", str(out), *FLAGS]) == 0
     return load_bundle(out / "bundle")
 
 
@@ -82,8 +103,6 @@ def test_the_most_relevant_passages_are_kept_and_read_most_often(tmp_path: Path,
     assert [one["times"] for one in kept] == sorted((one["times"] for one in kept), reverse=True)
     assert {one["times"] for one in kept} == {1, 2, 3, 4}
     assert all(read.count(one["text"]) == one["times"] for one in kept)
-    assert found.most
-    assert found.least
     assert found.most.relevance >= found.least.relevance > 0
 
 
@@ -98,7 +117,7 @@ def test_the_pool_is_read_as_often_as_the_best_passages(tmp_path: Path, corpus: 
     assert read.count(read[0]) == TIMES
 
 
-def test_scored_texts_are_never_read(tmp_path: Path, corpus: Path) -> None:
+def test_scored_texts_are_no_passages(tmp_path: Path, corpus: Path) -> None:
     """Neither as texts of the pool nor as passages, however they are written, nor inside a longer passage."""
     scored = [text.casefold() for split in cats().held_out().values() for text in split.texts]
     other = tmp_path / "other.txt"
@@ -174,7 +193,6 @@ def test_labels_are_read_only_if_they_are_asked_for(manifest: Path, tmp_path: Pa
     )
     assert not torch.equal(weights(third), weights(fourth))
     record = third.history[-1]
-    assert isinstance(record, PretrainRecord)
     assert record.domain == DomainRecord(task="cats", texts=record.domain.texts, left_out=record.domain.left_out, labels=10)
     assert seen_labels(third.history, "cats")
     assert "The text was chosen for `cats`: " in card(third)
@@ -226,3 +244,259 @@ def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pyte
         assert main(["pretrain", *(names.get(word, word) for word in words.split()), "--out", str(out)]) == 2, words
         assert message in capsys.readouterr().err, words
         assert not (out / "bundle").exists()
+
+
+QUICK = SchemeOptions(dapt_epochs=4, dapt_learning_rate=5e-3)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    """Sentences about cats, with more text like them; two of its lines are in the test split."""
+    base = cats()
+    more = [f"We found {what} in {year}." for what in ("a cat", "the river", "a dog") for year in range(1900, 1960)]
+    file = tmp_path / "more.txt"
+    file.write_text("\n\n".join([*more, base.test.texts[0].upper(), "  " + base.test.texts[1]]))
+    return replace(base, unlabelled=(Source(path=str(file)),))
+
+
+def test_calibration_texts_are_never_read(task: Task) -> None:
+    """They are left out like the test split; a pair is one text, and case is ignored as in the audit."""
+    calibration, budget = Split(("We found a cat in 1900.",), task.test.labels[:1]), label_budget(task, None, "holdout", 0)
+    read = texts_to_read(budget, excluded=calibration)
+    assert "We found a cat in 1900." not in read.texts
+    assert read.left_out == texts_to_read(budget).left_out + 61, "and those that differ in a number"
+    train = Split((("STRASSE nach", "Norden"), ("one", "other")), np.array([0, 1]))
+    pairs = replace(task, train=train, test=Split(("Straße nach Norden",), task.test.labels[:1]), unlabelled=())
+    assert texts_to_read(label_budget(pairs, None, "holdout", 0)) == Pool(("one other",), 1)
+
+
+def test_the_pool_says_what_is_read(task: Task, tmp_path: Path) -> None:
+    """With ``none`` the texts of the budget alone, with a file these and its own; none that is nearly a test text."""
+    long = "We saw how the old cat sat by the wide river for a whole long day in"
+    task = replace(task, test=replace(task.test, texts=(f"{long} 1907", *task.test.texts[1:])))
+    budget = label_budget(task, 20, "cross-validation", 0)
+    own = {*texts_to_read(budget, "none").texts}
+    assert own < {str(task.train.texts[i]) for i in budget.train}
+    (tmp_path / "pool.txt").write_text(f"first\nsecond\n{long} 1908\n")
+    read = texts_to_read(budget, str(tmp_path / "pool.txt"))
+    assert {*read.texts} == own | {"first", "second"}
+    assert read.left_out == 1 + texts_to_read(budget, "none").left_out
+    assert {*texts_to_read(budget).texts} > own
+
+
+def test_only_the_backbone_and_the_language_head_change(task: Task, tokenizer: Tokenizer) -> None:
+    """The loss falls; the tokenizer and the original bundle stay the same; the history records it; a repeat gives the same bits."""
+    budget = label_budget(task, None, "holdout", 0)
+    for objective in ("masked", "causal"):
+        bundle = language_bundle(tokenizer, objective)
+        before = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
+        done, again = (continue_pretraining(bundle, budget, QUICK) for _ in range(2))
+        assert done.evaluations[0].stage == "before"
+        assert done.evaluations[-1].loss < done.evaluations[0].loss
+        assert done.bundle.tokenizer is bundle.tokenizer
+        assert all(torch.equal(before[name], tensor) for name, tensor in bundle.model.state_dict().items())
+        record, after = done.bundle.history[-1], done.bundle.model.state_dict()
+        assert (record.left_out, record.texts) == (39, 203)
+        assert any(not torch.equal(before[name], tensor) for name, tensor in after.items()) == record.kept
+        assert all(torch.equal(again.bundle.model.state_dict()[name], tensor) for name, tensor in after.items())
+
+
+def test_a_pilot_that_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run stops after the pilot, and the weights are the pretrained ones, to the bit."""
+    steps = list[int]()
+    train = continued.train
+    monkeypatch.setattr(continued, "train", lambda model, job, *more: (steps.append(job.steps), train(model, job, *more))[1])
+    monkeypatch.setattr(continued, "MIN_GAIN", 0.99)
+    bundle = language_bundle(tokenizer)
+    done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
+    budget = label_budget(task, None, "holdout", 0)
+    whole = continue_pretraining(bundle, budget, QUICK.model_copy(update={"dapt_pilot": 0.0}))
+    assert steps[0] == pytest.approx(0.2 * steps[1], abs=1)
+    assert [one.stage for one in done.evaluations] == ["before", "pilot"]
+    assert [one.stage for one in whole.evaluations] == ["before", "end"]
+    for result in (done, whole):
+        assert result.decision.endswith("The pretrained weights are kept.")
+        assert all(torch.equal(bundle.model.state_dict()[n], t) for n, t in result.bundle.model.state_dict().items())
+
+
+def evaluation(stage: str, loss: float, probe: float, error: float, noise: float | None = 0.02) -> StageEvaluation:
+    """``noise`` is half the width of the interval of the change from a loss of 4."""
+    change = None if noise is None else (loss - 4 - noise, loss - 4 + noise)
+    return StageEvaluation(stage=stage, loss=loss, loss_change=change, probe_accuracy=probe, standard_error=error, seconds=1.0)
+
+
+def test_a_loss_within_noise_decides_nothing() -> None:
+    """Neither the sentence nor the decision takes a change within noise for a fall; and the probe must not fall either."""
+    before = evaluation("before", 4.0, 0.8, 0.0)
+    for loss, noise, helps, sentence in (
+        (3.95, 0.02, True, "The held-out loss fell from 4.000 to 3.950 nats (95% interval of the change -0.070 to -0.030, over"),
+        (3.8, 0.3, False, "The held-out loss did not change significantly: 4.000 nats before, 3.800 nats after (95% interval"),
+        (3.8, None, False, "fewer than two held-out documents were scored, so its noise is unknown."),
+        (4.2, 0.1, False, "The held-out loss rose from 4.000 to 4.200 nats"),
+    ):
+        decided, words = decide(before, evaluation("pilot", loss, 0.8, 0.01, noise))
+        assert decided == helps
+        assert sentence in words
+        assert words.endswith(f"The {'new' if helps else 'pretrained'} weights are kept.")
+    for loss, probe, helps in ((3.95, 0.795, True), (3.95, 0.78, False), (3.99, 0.90, False), (4.2, 0.81, False)):
+        assert decide(before, evaluation("pilot", loss, probe, 0.01))[0] == helps, (loss, probe)
+
+
+def test_adapters_and_an_untied_head_stay(task: Task, tokenizer: Tokenizer) -> None:
+    """LoRA stays in the backbone; a head with weights of its own is trained further."""
+    bundle = language_bundle(tokenizer, "causal", LMHeadConfig(tied=False))
+    insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
+    done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
+    assert inserted_adapters(done.bundle.model.backbone) == [LoraConfig(rank=2)]
+    assert done.bundle.model.state_dict().keys() == bundle.model.state_dict().keys()
+
+
+def test_too_little_text_is_refused(tokenizer: Tokenizer) -> None:
+    """A text or two teach nothing, and leave nothing to hold out."""
+    base = cats()
+    few = replace(base, train=base.train.take(base.train.labels[:2] * 0), unlabelled=())
+    with pytest.raises(DataError, match="continued pretraining needs at least 40 texts, but has 1; add texts under 'unlabelled'"):
+        continue_pretraining(language_bundle(tokenizer, "causal"), label_budget(few, None, "holdout", 0), QUICK)
+
+
+def test_adapt_continues_pretraining_first(
+    task: Task, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``dapt+lora`` on the command line: the report says what it brought; a model without a language head is refused."""
+    save_task(task, tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    flags = [
+        "--scheme",
+        "dapt+lora",
+        "--seeds",
+        "1",
+        "--no-scratch",
+        "--no-baselines",
+        "--steps",
+        "5",
+        *in_file(tune={"options": {"dapt_learning_rate": 5e-3}}),
+    ]
+    assert main(["adapt", str(tmp_path / "lm"), str(tmp_path / "task"), "--out", str(tmp_path / "run"), *flags]) == 0
+    assert "Continued pretraining" in (tmp_path / "run" / "report.html").read_text()
+    kinds = [type(record) for record in load_bundle(tmp_path / "run" / "bundle").history]
+    assert kinds[-2:] == [ContinuedPretrainingRecord, AdaptRecord]
+    capsys.readouterr()
+    assert main(["adapt", str(tmp_path / "run"), str(tmp_path / "task"), "--out", str(tmp_path / "again"), *flags]) == 2
+    assert "lm-loss and dapt need a pretrained language head" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.usefixtures("no_pages")
+def test_a_race_continues_pretraining_once(
+    task: Task, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both methods with ``dapt`` share one continued backbone and report its seconds; the next call finds it."""
+    save_task(task, tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    config = RaceConfig.build({
+        "task": str(tmp_path / "task"), "backbones": [str(tmp_path / "lm")], "schemes": ["dapt+full", "dapt+probe"], "seeds": 1,
+        "learning_rates": [1e-3], "scratch": False, "labels": 30, "out": str(tmp_path / "race"),
+        "tune": {"train": {"steps": 3, "learning_rate": 5e-4}},
+    })  # fmt: skip
+    found = race(config)
+    assert len(list((tmp_path / "race" / "dapt").iterdir())) == 1
+    assert {"dapt+full", "dapt+probe", "probe", "scalar-mix"} <= {s.name for s in found.ranking.methods}
+    assert "of continued pretraining on 203 texts, once, kept or not by the labels of the first seed" in next(
+        s.note for s in found.ranking.methods if s.name == "dapt+full"
+    )
+    monkeypatch.setattr("warmstart.experiment.methods.continue_pretraining", lambda *_: pytest.fail("it was done already"))
+    race(config)
+    assert json.loads((tmp_path / "race" / "race.json").read_text())["labels"] == 30
+
+
+SMALL = {"tokens": 4000, "width": 16, "depth": 1, "heads": 2, "max_length": 16, "vocab_size": 300}
+
+
+def record_of(bundle: Bundle) -> PretrainRecord:
+    """The one entry of a history."""
+    (record,) = bundle.history
+    return record
+
+
+def pretrained(task: Task, **settings: Any) -> PretrainRecord:
+    """How a backbone on the task's own text was made."""
+    budget = label_budget(task, 20, "cross-validation", 0)
+    return record_of(pretrain_on_own_text(budget, texts_to_read(budget), OwnBackboneConfig.build(SMALL | settings)))
+
+
+@pytest.mark.usefixtures("no_pages")
+def test_a_race_pretrains_once_and_says_what_it_cost(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its methods share one backbone, beside a given one; the next call finds it."""
+    manifest = save_task(cats(), tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    config = RaceConfig.build({
+        "task": str(manifest), "backbones": ["pool", str(tmp_path / "lm")], "schemes": ["full"], "seeds": 1, "labels": 20,
+        "out": str(tmp_path / "race"), "own": SMALL, "tune": {"train": {"steps": 3, "learning_rate": 5e-4}},
+    })  # fmt: skip
+    found = race(config)
+    rows = {row.name: row for row in found.ranking.methods}
+    assert {"probe · pool", "full · pool", "full · lm", "from scratch · pool"} <= {*rows}
+    assert len(list((tmp_path / "race" / "own").iterdir())) == 1
+    assert "s of pretraining on" in rows["full · pool"].note
+    assert "by the labels of the first seed, after 20% of it a probe on frozen features" in rows["full · pool"].note
+    assert rows["full · pool"].method.continued_pretraining_seconds > 0
+    assert rows["from scratch · pool"].method.continued_pretraining_seconds == 0
+    assert "adapted/full/pool" in {row.method.id_over_tasks for row in rows.values()}, "the same for every task"
+    monkeypatch.setattr("warmstart.experiment.methods.pretrain_on_own_text", lambda *_: pytest.fail("it was done already"))
+    assert race(config).to_dict()["methods"] == found.to_dict()["methods"]
+
+
+def test_the_pilot_stops_what_reads_nothing(tmp_path: Path) -> None:
+    """Where a probe is no better than the majority label, a fifth of the text is read; otherwise, and without a pilot, all."""
+    task = cats()
+    labels = np.zeros(60, dtype=np.int64)
+    labels[::7] = 1
+    texts = tuple(f"{number} rivers" for number in np.random.default_rng(0).permutation(60) + 1000)
+    stopped = pretrained(replace(task, train=Split(texts, labels)))
+    assert "stopped there" in stopped.domain.decision
+    assert stopped.tokens < 0.3 * SMALL["tokens"]
+    whole = pretrained(replace(task, train=Split(texts, labels)), pilot=0)
+    assert not whole.domain.decision
+    assert whole.tokens > 0.8 * SMALL["tokens"]
+
+
+def test_crops_are_compared_where_texts_are_long_enough() -> None:
+    """By the median text; a setting decides otherwise."""
+    for words, objective in ((5, "masked"), (60, "contrastive")):
+        task, draw = cats(), np.random.default_rng(0)
+        texts = tuple(" ".join(draw.choice(text.split(), words)) for text in task.train.texts)
+        task = replace(task, train=Split(texts, task.train.labels))
+        assert pretrained(task).objective.name == objective
+    assert pretrained(task, objective="masked").objective.name == "masked"
+
+
+def test_only_labels_of_the_budget_decide(tmp_path: Path) -> None:
+    """Other labels outside it, and other labels of validation and test texts, change nothing."""
+    task = cats()
+    budget = label_budget(task, 20, "cross-validation", 0)
+    made = []
+    for whole in (task, poisoned(task, budget.train)):
+        own = replace(budget, whole=whole)
+        made.append(pretrain_on_own_text(own, texts_to_read(own), OwnBackboneConfig.build(SMALL)))
+    first, second = (record_of(bundle) for bundle in made)
+    assert first.domain == second.domain
+    assert first.tokens == second.tokens
+    states = [bundle.model.state_dict() for bundle in made]
+    assert all(np.array_equal(tensor.numpy(), states[1][name].numpy()) for name, tensor in states[0].items())
+
+
+def test_wrong_inputs_are_refused_and_an_estimate_leaves_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is refused with what to do; an estimate says what is not in it, and trains and writes nothing."""
+    manifest = save_task(cats(), tmp_path / "task")
+    line = ["race", str(manifest), "--labels", "20", "--out"]
+    for words, message in (
+        (["pool", "--resample"], "pool pretrains once, on texts that other splits test on; remove pool or --resample"),
+        (["pool", "pool"], "--backbones names pool twice"),
+        (["pool", *in_file(own={"vocab_size": 300, "heads": 3})], "heads must divide width"),
+        (["pool", *in_file(own={"vocab_size": 300, "max_length": 100_000})], "remove pool from --backbones"),
+    ):
+        assert main([*line, str(tmp_path / "race"), "--backbones", *words]) == 2
+        assert message in capsys.readouterr().err
+    assert main([*line, str(tmp_path / "estimate"), "--backbones", "pool", "--estimate"]) == 0
+    assert "are not in the estimate" in capsys.readouterr().err
+    assert not (tmp_path / "estimate").exists()

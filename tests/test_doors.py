@@ -41,7 +41,7 @@ from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import grouped_split
 from warmstart.data.task import independent_units
 from warmstart.errors import ConfigError, DataError
-from warmstart.estimators import TextClassifier
+from warmstart.estimators.classifier import TextClassifier
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import to_huggingface
 from warmstart.model.bundle import Bundle, Calibration

@@ -13,7 +13,6 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.class_weight import compute_class_weight
 
 from helpers.bundles import bundle_with, classifier, finetune_config, language_bundle, make_task
-from helpers.training import KilledError, killed_at
 from warmstart.data.batches import labelled_batches
 from warmstart.data.budget import label_budget
 from warmstart.data.encode import encode
@@ -32,7 +31,8 @@ from warmstart.finetuning.losses import (
 )
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes.registry import make_scheme
-from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfig
+from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.model import Model
 from warmstart.objectives.registry import OBJECTIVES
@@ -42,7 +42,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training import loop
 from warmstart.training.config import TrainConfig
 from warmstart.training.early_stopping import EarlyStopping
-from warmstart.training.loop import TrainingJob, train
+from warmstart.training.loop import TrainingJob
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.types import IGNORE, Batch
 
@@ -87,8 +87,11 @@ def test_frozen_schemes_share_features(tokenizer: Tokenizer, tmp_path: Path) -> 
     for names, seed in [("probe", 0), ("scalar-mix", 0), ("scalar-mix", 1)]:
         fine_tune(classifier(tokenizer), encoded, finetune_config(names), seed)
     assert encoded.features.texts_computed == different
-    fine_tune(classifier(tokenizer), encoded.within(label_budget(task, 6, "none", 0)), finetune_config("probe"), 0)
-    assert encoded.features.texts_computed == different
+    bundle = bundle_with(tokenizer, LMHeadConfig())
+    for selection in ("cross-validation", "holdout", "none"):
+        choice = SelectionSettings(selection, (5e-3, 5e-2), choose=True)
+        fine_tune_within(bundle, encoded, label_budget(task, 6, selection, 0), finetune_config("probe"), choice)
+    assert encoded.features.texts_computed == different, "whatever folds, rates and selections there are"
     first, again = encoded.features.get(model, encoded.train, encoded.pad_id), FeatureCache(store)
     assert again.read_before(model, [encoded.train, encoded.validation, encoded.test], 0).startswith(
         f"{different} of {different} texts"
@@ -137,7 +140,6 @@ def test_a_head_can_start_at_the_class_means(tokenizer: Tokenizer) -> None:
         encoded = EncodedTask.of(make_task(), model, tokenizer)
         set_class_means(model, encoded, 0)
         head, labels = model.eval().head, encoded.task.train.labels
-        assert isinstance(head, ClassificationHead)
         read = list[torch.Tensor]()
         head.score.register_forward_pre_hook(lambda _, given, read=read: read.append(given[0].detach()))
         for one in range(len(labels)):
@@ -205,32 +207,10 @@ def test_muon_trains_no_adapters(tokenizer: Tokenizer) -> None:
     assert [type(part).__name__ for part in whole.optimizers] == ["AdamW", "Muon"]
 
 
-@pytest.mark.parametrize(
-    ("names", "optimizer"),
-    [("gradual+discriminative", "muon"), ("lp-ft", "adamw"), ("lora+scalar-mix", "muon"), ("houlsby", "adamw")],
-)
-def test_a_resumed_scheme_ends_with_the_same_bits(names: str, optimizer: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Killed in the middle and resumed, frozen groups and adapters continue as if the run had never stopped."""
-    config, source = TrainConfig(optimizer=optimizer, checkpoint_every=2), batches_of(tokenizer, (2, 2))
-
-    def run(stop: int | None, folder: Path | None) -> dict[str, torch.Tensor]:
-        model, scheme = dropping(tokenizer, 0.2), make_scheme(names)
-        groups, batches = apply_scheme(model, scheme), killed_at(stop, source)
-        train(model, TrainingJob(batches, 8, 0, groups=groups, progress_bar=False), config, folder)
-        return dict(model.weights())
-
-    whole = run(None, None)
-    with pytest.raises(KilledError):
-        run(5, tmp_path)
-    resumed = run(None, tmp_path)
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
 def test_the_language_loss_falls_and_its_head_is_dropped(tokenizer: Tokenizer) -> None:
     """Under every objective the language-model loss of the texts falls too; the adapted model has no language head."""
     for number, objective in enumerate(OBJECTIVES):
         language = LanguageTask.of(language_bundle(tokenizer, objective, LANGUAGE_HEADS[number % 2]))
-        assert language is not None
         losses = {}
         for names in ("full", "lm-loss"):
             model = classifier(tokenizer)
@@ -299,6 +279,14 @@ def test_weights_and_smoothing_reach_the_loss(tokenizer: Tokenizer, monkeypatch:
         weights = class_weights(skewed.train.labels, 2)
         expected = torch.nn.functional.cross_entropy(logits, labels, weights, label_smoothing=0.2, reduction="sum")
         assert loss == pytest.approx(float(expected), rel=1e-4), names
+
+
+def test_few_texts_are_read_for_sixty_steps_at_least(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten epochs of twelve texts are thirty steps of four; a length that is named counts."""
+    monkeypatch.setattr(finetune, "MIN_STEPS", 60)
+    encoded = EncodedTask.of(make_task(), classifier(tokenizer), tokenizer)
+    for config, steps in ((TrainConfig(batch=4), 60), (TrainConfig(batch=1), 120), (TrainConfig(batch=4, epochs=2), 6)):
+        assert finetune.run_length(encoded, config, make_scheme("full"))[0] == steps
 
 
 def test_patience_stops_a_run_that_no_longer_improves(tokenizer: Tokenizer) -> None:

@@ -19,7 +19,7 @@ from warmstart.data.splits import calibration_split, grouped_split
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key
 from warmstart.errors import DataError
-from warmstart.estimators import TextClassifier
+from warmstart.estimators.classifier import TextClassifier
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.intervals import percentiles
@@ -45,7 +45,7 @@ def rows_by(authors: int, each: int) -> list[dict[str, object]]:
 def test_a_manifest_with_groups(tmp_path: Path) -> None:
     """No author is in two splits; sizes are about those asked for; a written task has the same groups."""
     task = load_task(write_task(tmp_path / "task", rows_by(40, 5)))
-    authors = {name: set(split.groups.tolist()) for name, split in task.splits().items() if split.groups is not None}
+    authors = {name: set(split.groups.tolist()) for name, split in task.splits().items()}
     assert len(authors) == 3
     assert len(set().union(*authors.values())) == sum(map(len, authors.values())) == 40
     assert [len(split) for split in task.splits().values()] == pytest.approx([100, 40, 60], abs=5)
@@ -75,7 +75,6 @@ def test_sources_without_groups(tmp_path: Path) -> None:
     sources = ["all.ndjson", {"path": "all.ndjson", "group": None, "limit": 5}]
     write_task(folder, rows_by(10, 4), train=sources, validation="all.ndjson", test="all.ndjson")
     groups = load_task(folder).train.groups
-    assert groups is not None
     assert len(groups) == 45
     assert len(set(groups[40:].tolist())) == 5
     other = write_task(folder, rows_by(10, 2), source={"group": "writer"})
@@ -139,13 +138,9 @@ def test_the_audit_finds_groups_in_two_splits() -> None:
 def test_calibration_texts_come_from_groups_of_their_own() -> None:
     """One of each group that is set apart, and none of these groups is left in validation; without groups nothing changes."""
     task, chosen = split_calibration_texts(by_author(cats(), 10), 0.5)
-    assert chosen is not None
-    assert chosen.groups is not None
-    assert task.validation.groups is not None
     assert len(chosen) == len(set(chosen.groups.tolist())) == 5
     assert not {*chosen.groups.tolist()} & {*task.validation.groups.tolist()}
     plain, alone = split_calibration_texts(cats(), 0.5)
-    assert alone is not None
     assert (len(alone), len(plain.validation)) == (10, 10)
 
 
@@ -153,7 +148,7 @@ def test_questions_with_groups(tmp_path: Path) -> None:
     """Questions of one author are in one split, and are resampled as one, as are copies of a question."""
     rows = [{"text": f"who {n} {a}?", "label": "me", "author": a} for a in range(20) for n in range(3)]
     task = load_answer_task(write_task(tmp_path / "task", rows, type="answers"))
-    authors = [set(split.groups.tolist()) for split in (task.train, task.validation, task.test) if split.groups is not None]
+    authors = [set(split.groups.tolist()) for split in (task.train, task.validation, task.test)]
     assert sum(map(len, authors)) == len(set().union(*authors)) == 20
     assert len(set(task.test.units.tolist())) == len(authors[2])
 
@@ -163,8 +158,6 @@ def test_groups_of_an_estimator() -> None:
     texts, labels = tuple(f"text {i}" for i in range(40)), (np.arange(40) % 2).astype(np.int64)
     made = TextClassifier(validation=0.2)
     task = made._task(Split(texts, labels, np.array([f"{i // 4}" for i in range(40)])), ("a", "b"), 0)
-    assert task.train.groups is not None
-    assert task.validation.groups is not None
     assert not {*task.train.groups.tolist()} & {*task.validation.groups.tolist()}
     refused(DataError, "as many groups as texts", made.fit, ["a", "b"], [0, 1], groups=[1])
     with config_context(enable_metadata_routing=True):

@@ -1,4 +1,4 @@
-"""The ledger of a test split: every model is counted once, and nothing hides one."""
+"""The ledger of a test split: every command that scores goes through it, every model is counted once, and nothing hides one."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.tasks import cats, write_task
-from warmstart.config import Config
-from warmstart.data.scorings import SUFFIX, ScoringRun, read_ledger
+from helpers.multitask import write_inputs
+from helpers.tasks import cats, race_config, tune, write_task
+from warmstart.cli import main
+from warmstart.commands.adapt.command import adapt
+from warmstart.commands.evaluate.command import evaluate
+from warmstart.commands.race.command import race
+from warmstart.commands.settings import EvaluateConfig
+from warmstart.data.scorings import SUFFIX, LedgerSummary, ScoringRun, read_ledger
 from warmstart.data.task import Split, Task
+from warmstart.experiment.config import AdaptConfig
+from warmstart.model.files import load_bundle
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.scoring import score_test
+from warmstart.tokenizer.tokenizer import Tokenizer
 
-
-class AdaptConfig(Config):
-    """Settings of a command."""
-
-    rate: float = 1.0
+pytestmark = pytest.mark.usefixtures("few_baselines")
 
 
 @pytest.fixture
@@ -35,7 +40,7 @@ def task(tmp_path: Path) -> Task:
 
 def record(task: Task, name: str = "full", seed: int = 0, run: ScoringRun | None = None) -> ScoringRun:
     """Record one scoring; the run is a new one unless it is given."""
-    run = run or ScoringRun.of(AdaptConfig())
+    run = run or ScoringRun.of(AdaptConfig(model="lm", task="task"))
     run.method(name, [name]).record(task, seed)
     return run
 
@@ -71,7 +76,6 @@ def test_the_ledger_lies_beside_the_manifest_and_nowhere_else(task: Task, tmp_pa
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home" / "state"))
     record(task)
-    assert task.manifest is not None
     beside = task.manifest.parent / "task.ledger.jsonl"
     (line,) = beside.read_text().splitlines()
     assert json.loads(line)["name"] == "full"
@@ -117,6 +121,7 @@ for seed in range(100):
 """
 
 
+@pytest.mark.journeys
 def test_two_processes_append_at_once(task: Task) -> None:
     """No line is lost, and none is torn."""
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(task.manifest), name]) for name in "ab"]
@@ -150,7 +155,6 @@ def test_a_kill_hides_no_scoring(task: Task) -> None:
 
 def test_a_folder_that_cannot_be_written(task: Task) -> None:
     """The findings say that nothing is counted."""
-    assert task.manifest is not None
     task.manifest.with_name(f"task{SUFFIX}").mkdir()  # stands for a folder without permission, which root would have
     record(task)
     assert read_ledger(task).findings == [
@@ -161,7 +165,6 @@ def test_a_folder_that_cannot_be_written(task: Task) -> None:
 def test_damaged_lines_are_counted(task: Task) -> None:
     """Neither bytes that are no text, nor a torn last line, nor a changed one loses the lines around it."""
     record(task)
-    assert task.manifest is not None
     beside = task.manifest.with_name(f"task{SUFFIX}")
     newer = json.dumps(json.loads(beside.read_text()) | {"id": "newer", "more": 1}).encode()
     beside.write_bytes(beside.read_bytes() * 2 + b"\xff\x00 {\n\n[1]\n" + newer + b'\n{"id": "torn')
@@ -169,3 +172,69 @@ def test_damaged_lines_are_counted(task: Task) -> None:
     found = read_ledger(task)
     assert (found.scorings, found.unreadable) == (2, 4)
     assert found.findings[-1] == "Damaged lines of its ledger, 4, may stand for more."
+
+
+@pytest.fixture
+def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """A folder with a tiny language model and the tasks cats and who."""
+    return write_inputs(tmp_path, tokenizer)
+
+
+def ledger(folder: Path) -> LedgerSummary:
+    """The ledger of the task in a folder."""
+    return read_ledger(load_task(folder))
+
+
+def adapt_config(place: Path, **changes: Any) -> AdaptConfig:
+    """Two seeds of two methods, and the two baselines."""
+    given = {"model": str(place / "lm"), "task": str(place / "cats"), "out": str(place / "adapt"), "seeds": 2}
+    return AdaptConfig.build(given | {"tune": tune(steps=4, epochs=None)} | changes)
+
+
+def test_adapt_counts_and_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the findings, the report, the card of the bundle and on the terminal; ``audit`` lists the settings."""
+    found = adapt(adapt_config(place))
+    sentence = ledger(place / "cats").sentence
+    assert "6 models with 4 settings have been scored" in sentence
+    assert sentence == found.findings[-1] == found.ledger.sentence
+    assert found.to_dict()["test_split"]["scorings"] == 6
+    assert sentence in (place / "adapt" / "report.html").read_text()
+    assert sentence in (place / "adapt" / "bundle" / "README.md").read_text()
+    assert sentence in " ".join(capsys.readouterr().err.split())
+    evaluate(EvaluateConfig(model=str(place / "adapt"), task=str(place / "cats")))
+    assert ledger(place / "cats").scorings == 7
+    capsys.readouterr()
+    assert main(["audit", str(place / "cats")]) == 0
+    shown = capsys.readouterr().err
+    assert "scored on test, as" in shown
+    assert all(word in shown for word in ("full at", "TF-IDF", "evaluate"))
+    assert str(place / "cats" / "task.ledger.jsonl") in shown.replace("\n", "")
+    adapt(adapt_config(place, out=str(place / "again")))
+    assert (ledger(place / "cats").scorings, ledger(place / "cats").settings) == (7, 5), "the same models, scored again"
+
+
+@pytest.mark.usefixtures("no_pages")
+def test_the_ledger_tells_what_chose(place: Path) -> None:
+    """Two runs that differ in their selection alone have other names, in ``adapt`` and in a race."""
+    selections = ("cross-validation", "none")
+    for selection in selections:
+        given = {"labels": 20, "selection": selection, "seeds": 1, "scratch": False}
+        adapt(adapt_config(place, **given, baselines=False, out=str(place / selection)))
+        given |= {"task": str(place / "cats"), "schemes": [], "learning_rates": [5e-3]}
+        race(race_config(place, **given, out=str(place / f"race-{selection}")))
+    names = {entry.name for entry in ledger(place / "cats").entries}
+    for method in ("full at learning rate 0.005", "majority"):
+        assert {name for name in names if name.startswith(method)} == {
+            f"{method}, 20 labels, selection {one}" for one in selections
+        }
+
+
+def test_ablations_are_one_scoring(place: Path) -> None:
+    """Of the model that is ablated."""
+    from warmstart.studies.ablate.command import StudyAblateConfig, study_ablate
+
+    adapt(adapt_config(place, seeds=1, scratch=False, baselines=False))
+    assert load_bundle(place / "adapt" / "bundle").labels
+    given = {"model": str(place / "adapt"), "task": str(place / "cats"), "out": str(place / "study"), "limit": 8}
+    study_ablate(StudyAblateConfig.build(given))
+    assert ledger(place / "cats").scorings == 2

@@ -1,4 +1,4 @@
-"""The race and the curve on a tiny backbone: fair, saved, resumed, spread over workers, and honest about which method is best."""
+"""The race and the curve on a tiny backbone: fair, saved, resumed, honest about which method is best, which can be saved."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars
 import pytest
 import torch
@@ -15,23 +16,32 @@ import yaml
 
 from helpers.bundles import language_bundle
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
-from warmstart.baselines import baselines_for
+from warmstart.baselines import baselines_for, choice
 from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.data import pool
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import ConfigError, DataError, ModelError, UncheckedWarning
 from warmstart.experiment import execution
 from warmstart.experiment.comparison import Comparison
+from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.curve import list_sizes
 from warmstart.experiment.estimate import RunCost, SweepEstimate
 from warmstart.experiment.methods import learning_rates_for
-from warmstart.experiment.store import SweepContext, find_result, result_file
-from warmstart.experiment.sweep import duration_seconds
-from warmstart.experiment.trial import Method, Trial, TrialResult
+from warmstart.experiment.refit import refit
+from warmstart.experiment.store import SweepContext, find_result, read_predictions, result_file
+from warmstart.experiment.sweep import open_sweep, run_sweep
+from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.finetune import FineTuneResult, FineTuning
+from warmstart.interop.load import load
+from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
+from warmstart.model.model import Model
+from warmstart.stack.stack import Stack
+from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.formatting import file_size
-from warmstart.tasks.load import save_task
+from warmstart.tasks.load import load_task, save_task
+from warmstart.tasks.predict import raw_predictions, read
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("few_baselines")
@@ -59,6 +69,17 @@ def raced(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, few_ba
     """A folder with a race on forty labels, which no test changes, and its result."""
     place = write_race_inputs(tmp_path_factory.mktemp("raced"), tokenizer)
     return place, race(race_config(place, labels=40, tune=SHORT))
+
+
+Runs = tuple[RaceConfig, SweepContext, SweepRuns]
+
+
+@pytest.fixture(scope="module")
+def runs_of(raced: tuple[Path, Comparison]) -> Runs:
+    """The settings and the runs of that race."""
+    config = race_config(raced[0], labels=40, tune=SHORT)
+    sweep = open_sweep(config.model_copy(update={"schemes": ("probe", "scalar-mix", "full")}))
+    return config, sweep.context, run_sweep(sweep, 40)
 
 
 def test_a_race_from_end_to_end(raced: tuple[Path, Comparison]) -> None:
@@ -162,19 +183,6 @@ def test_a_pool_without_texts_ends_the_race_before_any_trial(
         assert none in " ".join(capsys.readouterr().err.split())
     assert counted == []
     assert not (place / "race").exists()
-
-
-@pytest.mark.usefixtures("no_pages")
-def test_lines_that_are_read_as_texts_are_counted(place: Path) -> None:
-    """The manifest's ``unlabelled`` file has no blank lines; the notes of the methods count its lines."""
-    file, manifest = place / "pool.txt", place / "task" / "task.yaml"
-    file.write_text("\n".join([*(f"We found a cat in {year}." for year in range(1900, 1920)), *cats().test.texts[:9]]))
-    manifest.write_text(manifest.read_text().replace("unlabelled: []", f"unlabelled: [{file}]"))
-    found = race(
-        race_config(place, schemes=[], seeds=1, scratch=False, labels=60, selection="cross-validation", learning_rates=[5e-3])
-    )
-    note = next(one.note for one in found.ranking.methods if one.name == "naive Bayes + EM")
-    assert "read 20 texts without labels" in note
 
 
 @pytest.mark.usefixtures("no_pages")
@@ -290,6 +298,7 @@ def test_a_budget_leaves_the_rest_for_the_next_time(place: Path, monkeypatch: py
     assert race(race_config(place)).ranking.missing == ()
 
 
+@pytest.mark.usefixtures("no_pages")
 def test_if_the_time_is_too_short_networks_that_cannot_win_are_not_run_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have one seed, are named, and are not in the ranking; whoever is significantly ahead has all.
 
@@ -326,18 +335,6 @@ def test_what_depends_on_no_seed_is_compared_over_the_test_texts(place: Path) ->
     assert "One seed says nothing" not in page
 
 
-@pytest.mark.usefixtures("no_pages")
-@pytest.mark.journeys
-def test_workers_change_no_result(place: Path) -> None:
-    """Two processes give the scores that one gives, and write into the same ledger."""
-    alone, shared = (race(race_config(place, out=str(place / f"{jobs}"), jobs=jobs)) for jobs in (1, 2))
-    one, two = (
-        [(s.name, s.test_scores.scores, s.learning_rates, s.validation) for s in found.ranking.methods] for found in (alone, shared)
-    )
-    assert one == two
-    assert (shared.ledger.scorings, shared.ledger.unreadable) == (alone.ledger.scorings, 0)
-
-
 MISTAKES = {
     "--scheme lora": "use --schemes lora, not --scheme",
     "--learning-rate 1e-4": "use --learning-rates 0.0001, not --learning-rate",
@@ -345,6 +342,8 @@ MISTAKES = {
     "--budget soon": "must be a time such as 90s, 30m or 2h; got 'soon'",
     "--labels 4000": "there are 60 training texts, but 4,000 labels should learn",
     "--learning-rates 0": "--learning-rates must be greater than 0",
+    "--labels 8 4": "must be increasing numbers from 2 on; got 8 4",
+    "--labels 8 600": "--labels 600: there are 60 training texts",
     "--rates 1e-3": "--learning-rates [FLOAT",
     "--jobs 0": "jobs",
 }
@@ -374,7 +373,7 @@ def test_backbones_have_different_names(place: Path, tokenizer: Tokenizer) -> No
 
 
 def test_a_curve_from_end_to_end(place: Path) -> None:
-    """Every method at every size, sentences on what labels are worth, a page; and it continues where it stopped."""
+    """Every method at every size, sentences on what labels are worth, and a page."""
     config = curve_config(place, learning_rates=[5e-3], labels=[4, 8, 16, 32], schemes=["probe"], target=0.9, tune=SHORT)
     raced = race(config)
     found = raced.curve
@@ -399,17 +398,11 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
         "laws": len(found.methods),
     }
     assert (place / "curve" / "figures" / "curve.svg").exists()
+    trials = [*(place / "curve" / "trials").glob("*.json")]
+    assert raced.ledger.scorings == 2 * raced.ledger.settings == len(trials), "every number of labels is a setting of its own"
+    assert raced.ledger.sentence in page
     assert len(polars.read_csv(place / "curve" / "runs.csv")["labels"].unique()) == 4
     assert json.loads((place / "curve" / "race.json").read_text())["labels"] == 32, "the ranking is that with the most labels"
-    assert race(config).curve.to_dict() == found.to_dict()
-
-
-def test_a_curve_needs_increasing_numbers_that_the_task_has(place: Path) -> None:
-    """Both mistakes are reported before anything is trained."""
-    with pytest.raises(ConfigError, match="must be increasing numbers from 2 on; got 8 4"):
-        curve_config(place, labels=[8, 4])
-    with pytest.raises(ConfigError, match="--labels 600: there are 60 training texts"):
-        race(curve_config(place, labels=[8, 600]))
 
 
 def test_small_things() -> None:
@@ -432,3 +425,102 @@ def test_a_backbone_that_knows_the_labels_is_named(place: Path, tokenizer: Token
     assert main(["race", task, *words, *base]) == 0
     assert "audit (error)" in capsys.readouterr().err
     assert "was already trained on labels of" in (place / "raced" / "report.html").read_text()
+
+
+def test_every_method_predicts_from_its_folder_what_was_scored(runs_of: Runs, tmp_path: Path) -> None:
+    """Baselines, classifiers on frozen vectors, fine-tuned networks and their stack: the same probabilities, then a temperature."""
+    config, context, runs = runs_of
+    task = load_task(config.task)
+    methods = list({trial.method.name: trial.method for trial in runs.trials}.values())
+    assert {method.family for method in methods} == {"baseline", "frozen", "adapted", "scratch", "stack"}
+    for number, method in enumerate(methods):
+        fitted = refit(method, runs, context)
+        saved = load(fitted.save(tmp_path / str(number)))
+        assert isinstance(saved, Bundle if method.family in ("adapted", "scratch") else Stack), method
+        assert (len(saved.members) > 1) == method.combines if isinstance(saved, Stack) else saved.labels
+        scored = read_predictions(fitted.trial, context)
+        assert fitted.trial.seed == 0
+        expected = apply_temperature(scored.test, saved.calibration.temperature)
+        np.testing.assert_allclose(raw_predictions(saved, task.test.texts), expected, atol=2e-5, err_msg=method.name)
+        assert fitted.difference < 1e-5, method
+        typical = read(saved, task.test.texts).typicality
+        np.testing.assert_array_equal(typical, read(fitted.model, task.test.texts).typicality)
+        assert (typical is not None) >= (method.family == "frozen"), method.name
+        assert "It predicts what was scored: " in fitted.sentence
+
+
+def test_a_baseline_takes_one_more_fit(runs_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the setting that its trial chose; no fold is run again."""
+    _, context, runs = runs_of
+    fit, settings = choice._Learner.fit, list[float]()
+    monkeypatch.setattr(choice._Learner, "fit", lambda self, indices, one: settings.append(one) or fit(self, indices, one))
+    trial = next(one for one in runs.trials if one.method.name.startswith("TF-IDF"))
+    refit(trial.method, runs, context)
+    assert settings == [runs.results[trial].setting]
+
+
+def test_a_network_takes_one_more_fit(runs_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of as many steps as the trial's last fit; no fold is run again."""
+    _, context, runs = runs_of
+    fit, fits = FineTuning.run, list[int]()
+
+    def counted(run: FineTuning, model: Model) -> FineTuneResult:
+        fits.append(1)
+        return fit(run, model)
+
+    monkeypatch.setattr(FineTuning, "run", counted)
+    trial = next(trial for trial in runs.trials if trial.method.name == "full")
+    found = refit(trial.method, SweepRuns((trial,), {trial: runs.results[trial]}), context)
+    assert found.difference < 1e-6
+    assert len(fits) == 1
+
+
+def test_what_diverged_is_the_constant_that_was_scored(runs_of: Runs) -> None:
+    """The constant prediction stands for it in the scores, and so in the model."""
+    _, context, runs = runs_of
+    trial = next(trial for trial in runs.trials if trial.method.name == "full")
+    found = refit(trial.method, SweepRuns((trial,), {trial: replace(runs.results[trial], diverged=True)}), context)
+    assert raw_predictions(found.model, ["a", "b"]) == pytest.approx(np.full((2, 2), 0.5))
+    assert found.difference > 0.01, "here it had not diverged"
+
+
+def test_a_model_that_differs_from_what_was_scored_is_said_to(runs_of: Runs, tmp_path: Path) -> None:
+    """Saved all the same, because the race may have taken hours; the command then ends with exit code 1."""
+    _, context, runs = runs_of
+    trial = next(trial for trial in runs.trials if trial.method.name == "NBSVM")
+    found = replace(refit(trial.method, runs, context), difference=0.2)
+    with pytest.warns(UncheckedWarning, match="differ by up to 0.2 from those that were scored"):
+        found.save(tmp_path / "saved")
+    assert "It does not predict what was scored: before calibration, predictions differ by at most 0.2." in found.sentence
+    assert isinstance(load(tmp_path / "saved"), Stack)
+
+
+@pytest.mark.usefixtures("no_pages")
+def test_a_race_saves_what_it_recommends(runs_of: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also after it was run; every command finds the model in the folder of the race."""
+    config, _, _ = runs_of
+    for name, kind in (("recommended", None), ("stack", Stack), ("full", Bundle), ("NBSVM", Stack)):
+        result = race(config.model_copy(update={"save": name}))
+        saved = load(Path(config.out) / "bundle")
+        assert kind is None or isinstance(saved, kind)
+        printed = " ".join(capsys.readouterr().err.split())
+        assert f"Saved {result.recommended.name if name == 'recommended' else name}, fitted again to its labels" in printed
+    assert main(["predict", config.out, "She holds the cat."]) == 0
+    assert '"label": "' in capsys.readouterr().out
+    assert main(["evaluate", config.out, config.task]) == 0
+    assert main(["doctor", config.out]) == 0
+
+
+def test_what_cannot_be_saved_is_refused(runs_of: Runs) -> None:
+    """An unknown name before anything runs."""
+    config, context, runs = runs_of
+    with pytest.raises(ConfigError, match="no method of this race has this name; did you mean 'stack'"):
+        race(config.model_copy(update={"save": "stak"}))
+    with pytest.raises(ModelError, match="majority ignores the texts"):
+        race(config.model_copy(update={"save": "majority"}))
+    method = Method(name="later", family="adapted")
+    with pytest.raises(ModelError, match="later has no finished run"):
+        refit(method, runs, context)
+    trial = runs.trials[0].model_copy(update={"seed": 99})
+    with pytest.raises(ModelError, match="must be compared with the predictions that were scored"):
+        refit(trial.method, SweepRuns((trial,), {trial: next(iter(runs.results.values()))}), context)

@@ -137,30 +137,6 @@ def test_a_done_step_that_would_now_be_another_is_refused(small: Path, tmp_path:
     assert (out / "lm" / "bundle" / "weights.safetensors").read_bytes() == weights
 
 
-def test_a_changed_split_of_a_task_is_noticed(tmp_path: Path) -> None:
-    """The files that a manifest names are inputs, too."""
-    (tmp_path / "a.csv").write_text("text,label")
-    (tmp_path / "task.yaml").write_text("name: x\ntrain: {path: a.csv}\ntest: 0.2\n")
-    before = input_hashes(AdaptConfig(task=str(tmp_path / "task.yaml"), model="nowhere"))
-    assert set(before) == {str(tmp_path / "task.yaml"), str(tmp_path / "a.csv")}
-    (tmp_path / "a.csv").write_text("text,label\nx,y")
-    assert input_hashes(AdaptConfig(task=str(tmp_path), model="nowhere")) != before
-
-
-def test_a_step_that_was_stopped_before_its_first_checkpoint_starts_again(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same command goes on."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("warmstart.commands.pretrain.command.pretrain_on", stop)
-        assert main(["recipe", str(small), "--out", str(tmp_path / "run")]) == 130
-    assert main(["recipe", str(small), "--out", str(tmp_path / "run")]) == 0
-
-
 def test_a_step_that_ended_before_the_recipe_could_note_it_is_done(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,18 +174,20 @@ def test_tokens_of_a_run_without_its_end_are_not_done(tmp_path: Path) -> None:
     assert _has_result(settings)
 
 
-def test_inputs_of_a_step_are_globs_and_manifests_of_any_ending_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What they name is hashed; a word that is also the name of a folder is not."""
+def test_files_that_a_step_reads_are_its_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that a manifest of any ending names, one by one or by a pattern; a word that is also a folder's name is none."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text("text,label\n")
-    (tmp_path / "task.txt").write_text("name: t\ntrain: data/*.csv\ntest: 0.2\n")
+    (tmp_path / "one.csv").write_text("text,label\n")
+    (tmp_path / "task.txt").write_text("name: t\ntrain: data/*.csv\ntest: {path: one.csv}\n")
     (tmp_path / "full").mkdir()
     monkeypatch.chdir(tmp_path)
     given = AdaptConfig(task="task.txt", model="nowhere")
     before = input_hashes(given)
-    assert sorted(before) == ["data/*.csv", "task.txt"]
-    (tmp_path / "data" / "b.csv").write_text("text,label\n")
-    assert input_hashes(given)["data/*.csv"] != before["data/*.csv"]
+    assert sorted(before) == ["data/*.csv", "one.csv", "task.txt"]
+    for name, file in (("data/*.csv", "data/b.csv"), ("one.csv", "one.csv")):
+        (tmp_path / file).write_text("text,label\nx,y\n")
+        assert input_hashes(given)[name] != before[name]
 
 
 def test_a_setting_that_names_files_says_so() -> None:

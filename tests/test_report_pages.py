@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 import warmstart
 from helpers.curves import curve_of, race_with
 from helpers.races import race_result
-from warmstart.commands.race.page import restarts_chart, write_race_page
+from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
 from warmstart.report import page, theme
 from warmstart.report.headline import HEADLINE_WORDS, headline, paragraphs_once
 from warmstart.report.parts import Figure, Report, Section
+from warmstart.report.race_charts import restarts_chart
 from warmstart.report.templates import COMMON_STYLE, icon
 from warmstart.report.theme import COLOURS, DARK, INK, QUIET, SPARE, WHITE, in_dark
 from warmstart.stats.formatting import merged_notes

@@ -1,8 +1,9 @@
-"""Stratified choices, and the label budget: everything labelled that a run looks at is among the labels that were asked for."""
+"""What learns, chooses and is scored: stratified choices, the label budget, and the pool of texts that have no labels."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from hypothesis import given, settings
@@ -10,8 +11,12 @@ from hypothesis import strategies as st
 
 from helpers.refusals import refused
 from warmstart.data.budget import label_budget, labels_sentence
+from warmstart.data.pool import task_pool
+from warmstart.data.read import LINES, by_lines
+from warmstart.data.source import Source
 from warmstart.data.splits import cross_validation_folds, stratified_sample, stratified_split
 from warmstart.data.task import Split, Task
+from warmstart.data.text_key import text_key
 from warmstart.errors import DataError
 
 # ------------------------------------------------------------------------------------------------ choices
@@ -86,10 +91,20 @@ def test_the_choice_never_changes() -> None:
     assert stratified_split(np.repeat([0, 1], 5), 4, 0)[1].tolist() == [1, 2, 7, 8]
 
 
+def test_folds_depend_on_their_seed() -> None:
+    """The same seed gives the same folds, another one others, also where all labels of a task are in the budget."""
+    labels = np.arange(40) % 2
+    first, again, other = ([*map(list, cross_validation_folds(labels, np.arange(40), 5, seed))] for seed in (0, 0, 1))
+    assert first == again != other
+    budgets = [label_budget(task_of(), None, "cross-validation", seed) for seed in (0, 0, 1)]
+    first, again, other = ([fold.choose.tolist() for fold in budget.folds] for budget in budgets)
+    assert first == again != other
+
+
 def test_impossible_parts() -> None:
     """Empty, everything, a fraction of an example, fewer than classes or more than there are: refused with what came."""
     labels = np.arange(10) % 2
-    for wanted in (0, 0.001, 10, 11, -0.1, -3, 2.5):
+    for wanted in (0, 0.001, 10, 11, -0.1, -3, 2.5, float("nan"), float("inf"), 10**400):
         said = f"fraction between 0 and 1 or a whole number .* got {wanted} of 10 examples"
         refused(DataError, said, stratified_split, labels, wanted, 0)
     for count in (1, 11):
@@ -193,3 +208,101 @@ def test_fewer_labels_than_classes_and_more_than_texts_are_refused() -> None:
     more = "there are 100 training texts, but 101 labels should learn; use fewer labels"
     for labels, selection, said in ((2, "cross-validation", learn), (3, "holdout", learn), (101, "none", more)):
         refused(DataError, said.format(labels), label_budget, task_of(), labels, selection, 0)
+
+
+LONG = "the quick brown fox jumps over the lazy dog near the river bank"
+
+
+def some(*texts: str) -> Split:
+    return Split(texts, np.arange(len(texts)) % 2)
+
+
+def pool_task(*train: str) -> Task:
+    return Task("t", ("a", "b"), some(*train), some("to choose", "B?"), some("Exactly this", LONG))
+
+
+def keys(texts: tuple[str, ...]) -> set[str]:
+    return {*map(text_key, texts)}
+
+
+TEXTS = st.lists(st.sampled_from(["red", "Red!", "blue cat", "BLUE  cat", "", "a b c", "dog", "d", "e", "f", "g"]), min_size=2)
+
+
+@settings(deadline=None, max_examples=150)
+@given(train=TEXTS, validation=TEXTS, test=TEXTS, seed=st.integers(0, 5), labels=st.none() | st.just(4))
+def test_the_pool_has_no_text_that_is_scored_or_labelled(
+    train: list[str], validation: list[str], test: list[str], seed: int, labels: int | None
+) -> None:
+    task = Task("t", ("a", "b"), some("x", "y", *train, "z"), some(*validation), some(*test))
+    budget = label_budget(task, labels, "holdout", seed)
+    pool = task_pool(task).without(budget)
+    for part in (task.test, task.validation, budget.task.train):
+        assert not keys(pool.texts) & keys(part.texts)
+    assert len({*pool.texts}) == len(pool)
+    expected = {
+        text
+        for text in task.train.texts
+        if text.strip() and text_key(text) not in keys((*test, *validation, *budget.task.train.texts))
+    }
+    assert {*pool.texts} == expected, "and nothing else is left out"
+
+
+QUOTED = "no river in this country is as wide or as slow as the one that we crossed in spring last year"
+
+
+def test_a_text_that_contains_a_scored_one_is_left_out() -> None:
+    """Word for word, nearly, or half of a long one; half of a short one, or a few of its words, are no copy. All are counted."""
+    pool = task_pool(pool_task("new", "exactly  THIS!", LONG.replace("lazy", "sleepy"), "to choose", "newer"))
+    assert (pool.texts, pool.left_out) == (("new", "newer"), 3)
+    task = replace(pool_task("new"), test=some(LONG, QUOTED, "a few words"))
+    parts = [LONG, QUOTED, " ".join(QUOTED.split()[:15]), LONG[:40], "a few words"]
+    texts = ["he wrote that " * 20 + part + " and so on and on" * 20 for part in parts]
+    found = task_pool(task.with_train(some(*texts)))
+    assert found.texts == (*texts[3:],)
+    assert found.left_out == 3
+
+
+def test_lines_of_an_unbroken_file_are_texts(tmp_path: Path) -> None:
+    """So that test texts among them are found; a file that is said to be one text is one, and leaves with what it contains."""
+    file = tmp_path / "unlabelled.txt"
+    file.write_text(f"first\n{LONG}\nExactly this\nsecond\n\n")
+    source = Source(path=str(file))
+    task = replace(pool_task("new"), unlabelled=(source,))
+    assert task_pool(task).texts == ("first", "second", "new")
+    whole = replace(task, unlabelled=(source.model_copy(update={"document": "file"}),))
+    refused(DataError, "must have texts that are not in test or validation", task_pool, whole)
+
+
+def test_paragraphs_short_files_of_a_folder_and_single_lines_stay_as_they_are(tmp_path: Path) -> None:
+    """A folder of short files has a text in each, unless all have many lines."""
+    (tmp_path / "one.txt").write_text("a\nb\n\nc\n")
+    (tmp_path / "line.txt").write_text("only\n\n")
+    mails, lists = tmp_path / "mails", tmp_path / "lists"
+    for folder, lines in ((mails, 3), (lists, LINES)):
+        folder.mkdir()
+        for name in ("a", "b"):
+            (folder / name).write_text("".join(f"{name} {number}\n" for number in range(lines)))
+    sources = tuple(Source(path=str(tmp_path / name)) for name in ("one.txt", "line.txt", "mails", "lists"))
+    assert [one.document for one in by_lines(sources)] == ["paragraph", "paragraph", "paragraph", "line"]
+
+
+def test_unlabelled_sources_come_first_and_a_file_takes_the_place_of_the_rest(tmp_path: Path) -> None:
+    """Pairs are read as one string; a file with test texts, or with none that may be read, is refused."""
+    file = tmp_path / "pool.txt"
+    unlabelled = (Source(path=str(file)),)
+    file.write_text("more\n\nExactly this\n\nnew\n")
+    task = replace(pool_task("new", "old"), unlabelled=unlabelled)
+    assert task_pool(task).texts == ("more", "new", "old")
+    assert len(task_pool(task, "none")) == len(task_pool(pool_task("to choose"))) == 0
+    pairs = Split((("one", "two"), ("three", "four")), np.array([0, 1]))
+    assert task_pool(replace(pool_task("x"), train=pairs)).texts == ("one two", "three four")
+    file.write_text("first\nsecond\nto choose\n")
+    pool = task_pool(pool_task("new"), str(file))
+    assert (pool.texts, pool.left_out) == (("first", "second"), 1)
+    file.write_text("first\nExactly this\n")
+    said = r"the test split of 't' has 1 of the texts in .*pool.txt, such as 'Exactly this'"
+    refused(DataError, said, task_pool, pool_task("new"), str(file))
+    file.write_text("to choose\n\n")
+    said = "pool.txt must have texts that are not in test or validation, but has none"
+    refused(DataError, said, task_pool, pool_task("new"), str(file))
+    refused(DataError, "the 'unlabelled' text of 't' must have texts", task_pool, replace(pool_task("new"), unlabelled=unlabelled))

@@ -1,14 +1,17 @@
-"""Sweeps: what is saved, ranked and reported; each promise on its own, on a tiny backbone or on made-up results."""
+"""Sweeps: what is saved, ranked and reported, and where trials run; on a tiny backbone or on made-up results."""
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
+import joblib
 import numpy as np
 import polars
 import pytest
@@ -17,12 +20,15 @@ import yaml
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
 from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import run_baseline
+from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
-from warmstart.errors import DataError, ModelError
-from warmstart.experiment import execution, inputs
+from warmstart.data.scorings import read_ledger
+from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.experiment import backends, execution, inputs
+from warmstart.experiment.backends import spread_calls
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.curve import CurveResult
@@ -93,14 +99,17 @@ def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
     method = continued(place, config)
     assert load_bundle(Path(method.backbone)).history[-1].kept
     plain = Method(name="probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="probe")
-    context = SweepContext.of(load_task(config.task), config.task, place, config.tune, drop_leaks=False)
+    context = context_of(place, config.tune)
     far, near = (run_trial(Trial(method=one, seed=0, learning_rates=(1e-3,)), context) for one in (method, plain))
-    assert far
-    assert near
     whole = sum(tensor.numel() * tensor.element_size() for tensor in load_bundle(place / "lm").model.backbone.state_dict().values())
     assert near.disk == 4 * near.new
     assert whole / 2 < far.disk <= whole + near.disk
     assert far.new == near.new
+
+
+def context_of(place: Path, tune: FineTuneConfig = FineTuneConfig()) -> SweepContext:  # noqa: B008
+    """What trials on the task of that folder share."""
+    return SweepContext.of(load_task(place / "task"), str(place / "task"), place, tune, drop_leaks=False)
 
 
 def result(test: float, validation: float, seconds: float = 1.0) -> TrialResult:
@@ -213,8 +222,6 @@ def test_a_curve_without_its_pretrained_method_says_so(place: Path, monkeypatch:
         race(curve_config(place, **shared, schemes=["full"], budget="0s"))
     only(monkeypatch, lambda trial: trial.labels == 4 or trial.method.name != "full")
     found = race(curve_config(place, **shared, schemes=["full"]))
-    assert isinstance(found, Comparison)
-    assert found.curve
     assert (list(found.curve.rankings), found.curve.incomplete) == ([4], (8,))
 
 
@@ -296,8 +303,7 @@ def test_a_pool_that_hurts_is_found_within_the_labels() -> None:
 
 def test_texts_that_change_during_a_race_are_an_error(place: Path) -> None:
     """No worker saves a result of other texts under the name of those that the race started with."""
-    path = str(place / "task")
-    context = SweepContext.of(load_task(path), path, place, FineTuneConfig(), drop_leaks=False)
+    context = context_of(place)
     file = place / "task" / "test.ndjson"
     file.write_text("\n".join(file.read_text().splitlines()[:4]))
     trial = Trial(method=Method(name="majority", family="baseline"), seed=0)
@@ -328,13 +334,11 @@ def test_runs_at_different_speeds_are_named() -> None:
 def test_validation_scores_are_saved_for_every_run(place: Path) -> None:
     """Baselines and models: the score at the kept weights, and on resamples; a result without them is run again."""
     config = race_config(place, schemes=["full"], learning_rates=[5e-3], seeds=1, scratch=False)
-    task = load_task(config.task)
-    context = SweepContext.of(task, config.task, place, config.tune, drop_leaks=False)
+    context = context_of(place, config.tune)
     full = Method(name="full", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="full")
     for method in (Method(name="majority", family="baseline"), Method(name="NBSVM", family="baseline"), full):
         trial = Trial(method=method, seed=0, learning_rates=(5e-3,) if method is full else ())
         found = run_trial(trial, context)
-        assert found
         assert np.mean(found.resampled_validation) == pytest.approx(found.validation, abs=0.02)
         assert np.mean(found.resampled) == pytest.approx(found.score, abs=0.02)
         assert find_result(trial, context) == found
@@ -348,12 +352,9 @@ def test_validation_scores_are_saved_for_every_run(place: Path) -> None:
 
 def majority_trial(place: Path) -> tuple[Trial, SweepContext, TrialResult]:
     """A trial that was run, with its result."""
-    path = str(place / "task")
-    context = SweepContext.of(load_task(path), path, place, FineTuneConfig(), drop_leaks=False)
+    context = context_of(place)
     trial = Trial(method=Method(name="majority", family="baseline"), seed=0)
-    found = run_trial(trial, context)
-    assert found
-    return trial, context, found
+    return trial, context, run_trial(trial, context)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
@@ -371,8 +372,6 @@ def test_a_flipped_bit_never_changes_a_result(suffix: str, place: Path) -> None:
         assert again is None or (suffix == ".json" and again == found)
     assert run_trial(trial, context) == found or find_result(trial, context)
     kept = read_predictions(trial, context)
-    assert predictions
-    assert kept
     assert np.array_equal(kept.test, predictions.test)
 
 
@@ -395,20 +394,6 @@ def test_the_recommendation_is_made_on_validation(test: float, validation: float
     else:
         better = "On the test texts, probe is better than full: +10.0 points (+10.0 to +10.0); on validation it was not better."
         assert better in found.findings
-
-
-def test_one_seed_says_nothing_of_seeds() -> None:
-    """The finding names what its interval covers, and nothing is significant, however far the texts tell the methods apart."""
-    trials, done = full_and_probe(0)
-    assert "over the test texts alone" in raced(trials, done).findings[1]
-    chance = np.random.default_rng(0).normal(0, 0.01, 50)
-    for trial in trials:
-        test = 0.9 if trial.method.name == "probe" else 0.5
-        done[trial] = replace(done[trial], score=test, resampled=tuple(test + chance * test))
-    [row] = raced(trials, done).differences
-    assert abs(row.difference.mean) > 20 * row.difference.error > 0
-    assert row.p == 1
-    assert not row.significant
 
 
 def test_a_method_better_on_test_names_its_validation_score() -> None:
@@ -453,7 +438,7 @@ def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: 
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
     config, clock = race_config(place), itertools.count(step=100.0)
     monkeypatch.setattr(features_file, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    context = SweepContext.of(load_task(config.task), config.task, place, config.tune, drop_leaks=False)
+    context = context_of(place, config.tune)
     probe = Method(name="probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="probe")
     trials = [Trial(method=probe, seed=seed, learning_rates=rates) for seed, rates in ((0, (1e-3, 5e-3)), (1, (5e-3,)))]
     done = {}
@@ -479,3 +464,93 @@ def test_a_sweep_of_another_task_keeps_no_model(place: Path) -> None:
         assert model.exists() == kept
         model.parent.mkdir(exist_ok=True)
         model.write_text("{}")
+
+
+SMALL = {"schemes": [], "seeds": 1, "learning_rates": [5e-3], "threads": 1, "scratch": False}
+
+
+def scores(place: Path, name: str, **changes: Any) -> dict[str, Any]:
+    """The scores and learning rates of a small race."""
+    with releasing_locks():
+        found = race(race_config(place, **SMALL, out=str(place / name), **changes))
+    return {method.name: (method.test_scores.scores, method.learning_rates) for method in found.ranking.methods}
+
+
+def add(one: int, other: int) -> int:
+    """A call, for any backend."""
+    if other < 0:
+        raise ModelError("the second must not be negative")
+    return one + other
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.journeys)])
+def test_calls_come_back_with_their_numbers(jobs: int) -> None:
+    """In this process or in others, in any order; what one raises is raised here."""
+    calls = [(1, 2), (3, 4), (5, 6)]
+    assert dict(spread_calls(add, calls, "processes", jobs=jobs)) == {0: 3, 1: 7, 2: 11}
+    with pytest.raises(ModelError, match="must not be negative"):
+        list(spread_calls(add, [(1, -1)], "processes", jobs=jobs))
+
+
+def test_an_unknown_backend_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With those that there are."""
+    for backend in ("spark", "dask://", "slurm", "tcp://a:1"):
+        assert main(["race", str(place / "task"), "--backbones", str(place / "lm"), "--backend", backend]) == 2
+        assert "must be processes or dask://HOST:PORT" in capsys.readouterr().err
+
+
+def test_a_missing_library_names_the_extra(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is read or written."""
+    real = importlib.import_module
+
+    def missing(name: str, package: str | None = None) -> ModuleType:
+        if name == "distributed":
+            raise ImportError(name)
+        return real(name, package)
+
+    monkeypatch.setattr(backends.importlib, "import_module", missing)
+    flags = ["--out", str(place / "race"), "--backend", "dask://here:1"]
+    assert main(["race", str(place / "task"), "--backbones", str(place / "lm"), *flags]) == 2
+    assert 'pip install "warmstart[dask]"' in capsys.readouterr().err
+    assert not (place / "race").exists()
+
+
+@pytest.mark.journeys
+@pytest.mark.enable_socket
+@pytest.mark.filterwarnings("ignore")  # of the client's own making
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After half a minute; here sooner."""
+    pytest.importorskip("distributed", reason='pip install "warmstart[dask]" to run this test')
+    monkeypatch.setattr(backends, "WAIT_FOR_CLUSTER", 1)
+    with pytest.raises(ConfigError, match="must be the address of a Dask scheduler, but it does not answer"):
+        list(spread_calls(add, [(1, 2)], "dask://127.0.0.1:1", jobs=1))
+
+
+@pytest.mark.journeys
+@pytest.mark.usefixtures("no_pages")
+def test_workers_change_no_result(place: Path) -> None:
+    """Two processes give the scores that one gives, and write into the same ledger, each trial once."""
+    shared = scores(place, "shared", jobs=2)
+    ledger = read_ledger(load_task(place / "task"))
+    assert (ledger.scorings, ledger.unreadable) == (len(shared), 0)
+    assert shared == scores(place, "alone")
+
+
+@pytest.mark.journeys
+@pytest.mark.usefixtures("no_pages")
+@pytest.mark.enable_socket
+@pytest.mark.filterwarnings("ignore")  # of the cluster's own making
+def test_dask_changes_no_result(place: Path) -> None:
+    """A scheduler is named by its address, or by joblib's backend around the call; its workers run the trials."""
+    distributed = pytest.importorskip("distributed", reason='pip install "warmstart[dask]" to run this test')
+    local = {"host": "127.0.0.1", "protocol": "tcp", "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=2, **local) as cluster:
+        address = cluster.scheduler_address.replace("tcp://", "dask://")
+        with pytest.raises(ModelError, match="must not be negative"):
+            list(spread_calls(add, [(1, -1)], address, jobs=1))
+        spread = scores(place, "spread", backend=address)
+        with distributed.Client(cluster), joblib.parallel_config(backend="dask"):
+            inside = scores(place, "inside", jobs=2)
+    assert spread == inside == scores(place, "alone")

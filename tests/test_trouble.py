@@ -1,30 +1,43 @@
-"""No foreign traceback: what a user, the system or another library gets wrong ends with one message and exit code 2."""
+"""No foreign traceback: mistakes, troubles of the system, limits of what files expand to, and signals each end with one message."""
 
 from __future__ import annotations
 
 import errno
+import gzip
 import json
+import lzma
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import polars as pl
+import psutil
 import pytest
 import torch
 import yaml
 
+from helpers.hostile import DEEP, LAUGHS
 from helpers.models import SENTENCES
 from helpers.multitask import write_inputs
 from helpers.settings import in_file
 from helpers.tasks import race_config, write_race_inputs
+from warmstart import cli
 from warmstart.cli import main
 from warmstart.config import read_yaml
+from warmstart.data import files, read
+from warmstart.data.read import read_documents
 from warmstart.data.source import Source
-from warmstart.data.splits import held_out_count
 from warmstart.data.tables import label_column, read_table
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.interop.load import load_predictor
 from warmstart.model.files import load_bundle
+from warmstart.system.limits import parse_json
+from warmstart.system.stopping import Terminated, asked_to_stop, termination_raises
 from warmstart.system.trouble import explain_trouble
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -83,7 +96,6 @@ def test_a_file_whose_name_is_no_unicode_trains_a_whole_model(tmp_path: Path) ->
     ended = subprocess.run(command, capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr.decode(errors="replace")
     provenance = load_bundle(out / "bundle").history[-1].provenance
-    assert provenance is not None
     assert "t\udcff.txt" in provenance.command
 
 
@@ -104,32 +116,6 @@ def test_flags_that_no_machine_can_follow(text: Path, tmp_path: Path, capsys: py
         given = [flag.format(loop=loop) for flag in flags]
         assert main(["pretrain", str(text), "--out", str(tmp_path / "run"), *QUICK, *given]) == 2, flags
         assert message in " ".join(capsys.readouterr().err.split())
-
-
-YAML = {
-    "a number too long": "limit: " + "9" * 5000,
-    "too deep": "a: " + "[" * 1500 + "]" * 1500,
-    "an object": "a: !!python/object:os.system {}",
-    "UTF-16": "name: x".encode("utf-16"),
-    "latin-1": b"name: \xe9",
-    "a NUL": "name: a\0",
-}
-
-
-def test_yaml_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    """With the name of the file, whatever the library raises."""
-    file = tmp_path / "task.yaml"
-    for content in YAML.values():
-        file.write_bytes(content if isinstance(content, bytes) else content.encode())
-        with pytest.raises(ConfigError, match=str(file)):
-            read_yaml(file)
-
-
-def test_a_held_out_part_must_be_a_number_of_texts() -> None:
-    """What is none is refused with what came."""
-    for part in (float("nan"), float("inf"), -1, 0, 10**400):
-        with pytest.raises(DataError, match="a held-out part must be a fraction between 0 and 1"):
-            held_out_count(40, part)
 
 
 def test_encodings_that_encode_no_such_text_are_refused(tmp_path: Path) -> None:
@@ -211,3 +197,176 @@ def test_a_model_is_not_lost_to_its_card(
     assert json.loads((tmp_path / "run" / "bundle" / "bundle.json").read_text())["history"]
     assert "could not be written" in (tmp_path / "run" / "bundle" / "README.md").read_text()
     load_bundle(tmp_path / "run" / "bundle")
+
+
+@pytest.mark.parametrize(("module", "form"), [(gzip, "text"), (lzma, "csv")])
+def test_compressed_text_expands_to_a_limit(module: Any, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it reading stops; the message names the variable that raises it, and with it all is read."""
+    monkeypatch.setattr(files, "FREE_BYTES", 1 << 20)  # of the sixteen megabytes in a few thousand bytes
+    file = tmp_path / f"text.csv.{'gz' if module is gzip else 'xz'}"
+    with module.open(file, "wt") as stream:
+        stream.write("text,label\n" + ("a" * 999 + ",1\n") * 16_000)
+    source = Source.build({"path": str(file), "format": form})
+    with pytest.raises(DataError, match=r"must hold at most [\d,]+ bytes when decompressed.*set WARMSTART_MAX_EXPANSION"):
+        list(read_documents(source))
+    monkeypatch.setenv("WARMSTART_MAX_EXPANSION", "100000")
+    assert sum(map(len, read_documents(source))) > 15_000_000
+    monkeypatch.setenv("WARMSTART_MAX_EXPANSION", "all")
+    with pytest.raises(DataError, match="WARMSTART_MAX_EXPANSION must be a whole number.*but is 'all'"):
+        list(read_documents(source))
+
+
+@pytest.mark.parametrize("rows", [["x" * 100_000_000], ["x" * 1000, "y"] * 100_000], ids=["one text", "a repeated text"])
+def test_parquet_expands_to_a_limit(rows: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that would fill the memory is met by a process of its own; texts stored once and named often are counted."""
+    monkeypatch.setattr(files, "FREE_BYTES", 4 << 20)
+    file = tmp_path / "rows.parquet"
+    pl.DataFrame({"text": rows}).write_parquet(file, compression="zstd")
+    with pytest.raises(DataError, match=r"rows\.parquet must hold at most [\d,]+ bytes when decompressed"):
+        list(read_documents(Source(path=str(file))))
+
+
+def test_a_pattern_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line that takes too long is named, and the file is not read."""
+    monkeypatch.setattr(read, "PATTERN_SECONDS", 0.2)
+    file = tmp_path / "lines.txt"
+    file.write_text("aaa\n" + "a" * 60 + "b\n")
+    with pytest.raises(DataError, match=r"must match a line within 0.2 seconds, but line 2 of .*lines.txt takes longer"):
+        list(read_documents(Source(path=str(file), pattern="^(?P<text>(a|aa)+)$")))
+
+
+def test_a_table_has_a_limit_of_columns(tmp_path: Path) -> None:
+    """A million of them take gigabytes in a file of two."""
+    file = tmp_path / "rows.csv"
+    file.write_text("," * 1_000_000 + "\n")
+    with pytest.raises(DataError, match="must have at most 10,000 columns, but has 1,000,001"):
+        list(read_documents(Source(path=str(file))))
+
+
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}\n" for i in range(1, 9))
+YAML = {
+    "aliases of aliases": (LAUGHS, "at most 131,072 values, those that its aliases repeat included"),
+    "merged groups": (MERGES, "at most 131,072 values"),
+    "an alias within itself": ("a: &a [*a]\n", r"the alias \*a is within itself"),
+    "deep lists": (DEEP, "nested too deeply"),
+    "a large file": ("a: " + "x" * (1 << 21), "must have at most 1,048,576 bytes of settings"),
+    "an object": ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
+    "a number too long": ("limit: " + "9" * 5000, "settings.yaml"),
+    "UTF-16": ("name: x".encode("utf-16"), "settings.yaml"),
+    "latin-1": (b"name: \xe9", "settings.yaml"),
+    "a NUL": ("name: a\0", "settings.yaml"),
+}
+
+
+def test_yaml_stands_for_what_it_says(tmp_path: Path) -> None:
+    """Aliases repeat only so much, and no value of another type than text, numbers, lists and groups is made."""
+    file = tmp_path / "settings.yaml"
+    for text, said in YAML.values():
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(ConfigError, match=said) as error:
+            read_yaml(file)
+        assert str(file) in str(error.value)
+    file.write_text("a: &a {x: 1}\nb: [*a, *a]\nc: {<<: *a, y: 2}\n")
+    assert read_yaml(file) == {"a": {"x": 1}, "b": [{"x": 1}] * 2, "c": {"x": 1, "y": 2}}
+
+
+def test_json_has_limits() -> None:
+    """Of depth and of values, before anything is made of it."""
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json(DEEP.encode(), 10**9)
+    with pytest.raises(ValueError, match="at most 3 values, but holds about 5"):
+        parse_json(b"[1,[2],3,4]", 3)
+
+
+ENDS = {
+    "pretrain": (["pretrain", "a.txt", "--out", "my run"], "; to go on, run `warmstart pretrain --resume 'my run'`"),
+    "resumed": (["pretrain", "--resume", "my run"], "; to go on, run `warmstart pretrain --resume 'my run'`"),
+    "race": (["race", "t.yaml", "--backbones", "lm"], "; the same command goes on where it stopped"),
+    "recipe": (["recipe", "r.yaml"], "; the same command goes on where it stopped"),
+    "adapt": (["adapt", "lm", "t.yaml"], "; the same command goes on where it stopped"),
+    "import": (["import", "lm", "--out", "o"], "; the same command starts again"),
+    "predict": (["audit", "t.yaml"], ""),
+}
+
+
+def test_a_stopped_command_advises_what_fits_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line and an exit code of its own for each signal."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my run").mkdir()
+    read = cli.read_command
+    for number, code, word in ((signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")):
+        monkeypatch.setattr(
+            cli, "read_command", lambda words, number=number: (lambda _: signal.raise_signal(number), read(words)[1])
+        )
+        for words, advice in ENDS.values():
+            assert main(words) == code
+            assert capsys.readouterr().err == f"warmstart: {word}{advice}\n"
+
+
+def test_a_second_signal_stops_at_once() -> None:
+    """The first one lets a step end; what was in force before returns."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with asked_to_stop() as reason:
+        assert reason() is None
+        signal.raise_signal(signal.SIGTERM)
+        assert reason() is Terminated
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    """As under ``nohup``."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with termination_raises():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+WORK = """
+import os, sys, time
+from pathlib import Path
+from warmstart.experiment import backends
+def work(folder, i):
+    (Path(folder) / f"{i}-{os.getpid()}").touch()
+    if folder.endswith("killed"):
+        os.kill(os.getpid(), 9)
+    time.sleep(600)
+folder = sys.argv[1]
+list(backends.spread_calls(work, [(folder, 0), (folder, 1)], "processes", jobs=2))
+"""
+
+
+def until(found: Callable[[], Any]) -> Any:
+    """What is found within a minute."""
+    for _ in range(600):
+        if result := found():
+            return result
+        time.sleep(0.1)
+    raise AssertionError("nothing happened within a minute")
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_parent(number: int, tmp_path: Path) -> None:
+    """However it ended: nobody works for nobody."""
+    parent = subprocess.Popen([sys.executable, "-c", WORK, str(tmp_path)], stderr=subprocess.DEVNULL)
+    until(lambda: len(list(tmp_path.iterdir())) == 2)
+    workers = [int(file.name.split("-")[1]) for file in tmp_path.iterdir()]
+    assert all(map(psutil.pid_exists, workers))
+    assert os.getpid() not in workers
+    parent.send_signal(number)
+    parent.wait()
+    until(lambda: not any(map(psutil.pid_exists, workers)))
+
+
+@pytest.mark.chaos
+def test_a_killed_worker_is_named(tmp_path: Path) -> None:
+    """Not with a traceback of joblib."""
+    (place := tmp_path / "killed").mkdir()
+    found = subprocess.run([sys.executable, "-c", WORK, str(place)], capture_output=True, text=True, check=False)
+    assert f"{ModelError.__name__}: a worker of 2 was killed, perhaps because memory ran out; use fewer --jobs" in found.stderr

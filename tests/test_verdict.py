@@ -1,9 +1,10 @@
-"""The first screen after training: short, without a statistician's words, the same on every page that shows it."""
+"""What results say: a short first screen without a statistician's words, and findings that claim no more than intervals allow."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,23 +12,33 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from helpers.bundles import language_bundle
+from helpers.curves import SHAPE, curve_of, race_with, ranked
 from helpers.fits import fit_result, quickstart_result
 from helpers.races import FAMILIES, LADDER, race_result
+from helpers.results import adapt_result, answers_result, continual_result, report_of
 from helpers.tasks import cats
-from warmstart.commands.adapt.page import adapt_verdict
+from warmstart.commands.adapt.page import adapt_verdict, write_adapt_page, write_answers_page
+from warmstart.commands.continual import write_continual_page
 from warmstart.commands.fit.page import write_fit_page
+from warmstart.commands.race.page import interval_header, interval_rows, write_race_page
 from warmstart.config import Config
 from warmstart.data.audit import audit
 from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.experiment.config import AdaptConfig
+from warmstart.experiment.curve import CurveResult
+from warmstart.experiment.fit_result import MOST_LINES
 from warmstart.experiment.race_verdict import race_verdict
+from warmstart.experiment.ranking import RankedMethod
 from warmstart.report.templates import verdict_html
 from warmstart.runs.steps import TaskPlace, label_step, own_text, steps_after
 from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, read_verdict, row_of, use_sentence
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
+from warmstart.stats.splits import THIS_SPLIT
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 BANNED = re.compile(r"\b(p|power|seeds?|draws?|significant\w*|null|confidence interval)\b", re.IGNORECASE)
 
@@ -176,3 +187,123 @@ def test_what_is_saved_goes_into_one_file_if_a_page_can_hold_it(tmp_path: Path) 
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps(saved))
         assert f"--to {form}" in steps_after(tmp_path / str(number), cats(), None)[-1].command
+
+
+@pytest.mark.parametrize("with_words", [0.5, 0.84, 0.95])
+def test_what_was_bought_is_short_and_has_both_scores(with_words: float) -> None:
+    """Whoever wins: of 100 new texts, 85 by the encoder, and those by words."""
+    bought = quickstart_result(with_words).bought
+    assert len(bought.split()) <= 25
+    assert "85" in bought
+    assert f"{100 * with_words:.0f}" in bought
+
+
+def test_the_terminal_shows_every_number_of_labels_in_few_lines() -> None:
+    """Two lines come before these, while it computes."""
+    lines = quickstart_result().lines(Path("q"), Path("q/report.html"))
+    assert len(lines) <= MOST_LINES - 2
+    table = [line.split()[-2:] for line in lines[3:] if "minilm" in line or "naive" in line]
+    assert table == [["85", "90"], ["60", "80"]]
+
+
+def test_pretraining_stops_paying_only_where_little_lead_is_left() -> None:
+    """Where the interval goes up to many points, nothing is claimed; where it ends below two, the claim has its interval."""
+    clear = ((16, 0.10, 0.01), (32, 0.10, 0.01))
+    for names in (("",), (" · a", " · b")):
+        wide, narrow, unknown, again = (
+            " ".join(curve_of(*clear, *rows, names=names).findings)
+            for rows in ([(64, 0.05, 0.06)], [(64, 0.001, 0.005)], [], [(64, 0.001, 0.005), (128, 0.05, 0.06)])
+        )
+        lead = f"at 64 labels{{}}: the lead over from scratch{names[0]} is"
+        assert f"Whether pretraining stops paying {lead.format(' is uncertain')} +5.0 points (" in wide
+        assert f"Pretraining stops paying {lead.format('')} +0.1 points (-" in narrow
+        assert "stops paying" not in unknown
+        assert "is uncertain" in again
+
+
+def test_the_report_has_the_interval_over_seeds_alone_below_that_over_both() -> None:
+    """Two rows per method, and the second column says what an interval covers; one seed has the texts alone."""
+    found = curve_of((16, 0.1, 0.01), (32, 0.1, 0.02))
+    assert interval_header(found) == ("method", "95% interval over", "16 labels", "32 labels")
+    both, alone, *_ = interval_rows(found)
+    assert (both[1], alone[1]) == ("seeds and texts", "seeds alone")
+    assert both[2].startswith("90.0% (")
+    assert alone[2] == found.at(found.pretrained, 16).test_scores.over_seeds.ends
+    one = replace(found, rankings={n: tuple(each.with_seeds({0}) for each in row) for n, row in found.rankings.items()})
+    assert [row[1] for row in interval_rows(one)] == ["texts alone"] * 2
+
+
+def test_differences_are_corrected_for_their_number() -> None:
+    """A lead that is just significant alone is not among six sizes, unless the others are as clear."""
+    found = curve_of((16, 0.05, 0.035))
+    assert 0.01 < found.lead(found.others[0], 16).p < 0.05
+    assert found.findings[0].startswith("With 16 labels, lp-ft is better than from scratch: +5.0 points (")
+    many = curve_of((16, 0.05, 0.035), *((2**power, 0.0, 0.035) for power in range(5, 10)))
+    first = "No significant difference between lp-ft and from scratch at any number of labels. A run of this size finds a lead of "
+    assert many.findings[0].startswith(first)
+    assert " points in 4 of 5 cases; with 10 seeds about " in many.findings[0]
+
+
+def test_rivals_that_never_differ_share_a_sentence() -> None:
+    """A ladder of baselines would otherwise fill the findings with sentences that say the same."""
+    found = curve_of((16, 0.0, 0.03), (32, 0.0, 0.03), names=(" · a", " · b"))
+    [sentence] = [one for one in found.findings if "any of" in one]
+    assert sentence == (
+        "No significant difference between lp-ft · a and any of from scratch · a, from scratch · b at any number of labels."
+    )
+    assert sum("A run of this size" in one for one in found.findings) == 1, "said of what transfer bought"
+
+
+def test_one_seed_claims_nothing() -> None:
+    """Lead or no lead: a curve of one seed says neither better nor worse (it said one of them in three of four null curves)."""
+    full = curve_of((16, 0.2, 0.01), (32, 0.0, 0.01))
+    found = replace(full, rankings={n: tuple(one.with_seeds({0}) for one in row) for n, row in full.rankings.items()})
+    assert found.lead(found.others[0], 16).p < 0.001
+    assert not found.significant
+    assert found.findings[0] == "One seed cannot show whether lp-ft and from scratch differ; use more seeds."
+    assert not any(word in " ".join(found.findings) for word in ("better", "worse", "stops paying", "worth"))
+
+
+def test_the_default_target_is_never_perfection() -> None:
+    """Half the error is rounded, not the score: 99.2% leads to 99.6%, not to 100%."""
+    for score, target in ((0.992, 0.996), (0.9, 0.95), (0.875, 0.938), (0.5, 0.75)):
+        found = CurveResult(cats(), {16: (ranked("lp-ft", "adapted", score, 0.01 * SHAPE),)}, (), {}, None, audit(cats()))
+        assert found.target == pytest.approx(target, abs=6e-4)
+        assert found.target < 1
+
+
+def test_no_test_score_chooses_what_labels_are_worth() -> None:
+    """The rival is the best with the most labels, compared where it is behind: both on the texts that choose."""
+    full = curve_of((16, -0.02, 0.01), (32, 0.02, 0.01), (64, 0.02, 0.01), names=(" · a", " · b"))
+
+    def with_validation(one: RankedMethod, score: float) -> RankedMethod:
+        return replace(one, runs=tuple(replace(run, validation=score) for run in one.runs))
+
+    chosen = {"lp-ft · a": 0.9, "lp-ft · b": 0.8, "from scratch · a": 0.5, "from scratch · b": 0.7}
+    rankings = {n: tuple(with_validation(one, chosen[one.name]) for one in row) for n, row in full.rankings.items()}
+    found = replace(full, rankings=rankings)
+    assert (found.worth.labels, found.worth.rival.name) == (16, "from scratch · b"), "although it is ahead there on test"
+    assert any(one.startswith("16 labels with lp-ft · a are worth ") for one in found.findings)
+    behind = {n: tuple(with_validation(one, 0.9 - one.validation) for one in row) for n, row in rankings.items()}
+    assert replace(full, rankings=behind).worth is None
+
+
+SCORES = {"pretrained": 0.8, "TF-IDF": 0.72}
+WRITERS: dict[str, Callable[[Tokenizer, Path], object]] = {
+    "adapt": lambda tokenizer, folder: write_adapt_page(adapt_result(SCORES), language_bundle(tokenizer), Config(), folder),
+    "answers": lambda _, folder: write_answers_page(answers_result(), Config(), folder),
+    "continual": lambda _, folder: write_continual_page(continual_result({"none": 0.6}), Config(), folder),
+    "curve": lambda _, folder: write_race_page(race_with(curve_of((16, 0.1, 0.02), (60, 0.06, 0.02))), Config(), folder),
+    "race": lambda _, folder: write_race_page(race_result(SCORES), Config(), folder),
+}
+"""writes the page of a result whose intervals hold for one split"""
+
+
+def test_every_page_with_intervals_over_one_split_says_so(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In some paragraph, for all intervals or for those with many labels."""
+    for command, write in WRITERS.items():
+        report = report_of(monkeypatch, lambda write=write: write(tokenizer, tmp_path))
+        texts = [text for section in report.sections for text in section.text]
+        assert any(THIS_SPLIT.partition(" hold ")[2][:-1] in text for text in texts), (command, texts)

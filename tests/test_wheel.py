@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from warmstart import __version__
+from warmstart.version import __version__
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -28,12 +28,19 @@ OFFLINE = "import pytest_socket\npytest_socket.disable_socket(allow_unix_socket=
 """run before the first cell"""
 CHECKED_HERE = "from warmstart.model import files\nfiles._verify_in_fresh_process = lambda place: files.load_bundle(place) and None"
 """run with it: saved models are loaded and tested in the kernel, as a fresh process for each of some forty saves takes minutes"""
+FEW = """
+from warmstart.baselines import BASELINES
+from warmstart.finetuning import finetune
+finetune.MIN_STEPS = 1
+BASELINES._rows = {name: BASELINES[name] for name in ("majority", "TF-IDF + logistic regression", "NBSVM", "naive Bayes + EM")}
+"""
+"""run with it: a run of no named length has no least number of steps, and races have four baselines"""
 QUICK = '{"train": {"steps": 15, "learning_rate": 5e-4}}'
 """the training of methods in a race, which searches its learning rates in any case"""
 SHORTER = {
     '"steps": 300': '"steps": 60', '"steps": 500': '"steps": 60', '"scratch_epochs": 20': '"scratch_epochs": 5',
     '"epochs": 10}': '"epochs": 3}', '"epochs": 20}': '"epochs": 4}', '"epochs": 100': '"epochs": 40',
-    '"seeds": 3': '"seeds": 2', "seeds=3": "seeds=2", '"labels": 48': f'"labels": 48, "tune": {QUICK}',
+    '"seeds": 3': '"seeds": 1', "seeds=3": "seeds=1", '"labels": 48': f'"labels": 48, "tune": {QUICK}',
     "labels=(12, 36, 108)": f"labels=(12, 36, 108), tune={QUICK}",
 }  # fmt: skip
 """less work in the same cells; their text speaks of results at full length, which nothing here reads"""
@@ -71,7 +78,7 @@ def with_solutions(notebook: NotebookNode, *, as_it_is: bool) -> NotebookNode:
 
     Unless it runs as it is, it is shorter, and saved models are loaded in the kernel, not in a fresh process.
     """
-    cells = [nbformat.v4.new_code_cell(OFFLINE if as_it_is else f"{OFFLINE}\n{CHECKED_HERE}")]
+    cells = [nbformat.v4.new_code_cell(OFFLINE if as_it_is else f"{OFFLINE}\n{CHECKED_HERE}\n{FEW}")]
     for cell in notebook.cells:
         cells += [cell, *map(nbformat.v4.new_code_cell, solutions(cell))]
     for cell in () if as_it_is else cells:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import yaml
 
 from helpers.bundles import language_bundle
+from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.experiment.config import RaceConfig
 from warmstart.model.files import save
@@ -31,6 +33,16 @@ def cats(seed: int = 0) -> Task:
         return Split(tuple(texts), labels.astype(np.int64))
 
     return Task("cats", ("other", "cat"), split(60), split(20), split(30))
+
+
+def poisoned(task: Task, train: np.ndarray, validation: np.ndarray = NO_TEXTS) -> Task:
+    """The task with all labels changed but those of these training and validation texts: whoever reads another one is found out."""
+    kept, changed = {"train": train, "validation": validation, "test": NO_TEXTS}, dict[str, Split]()
+    for name, split in task.splits().items():
+        labels = (split.labels + 1) % len(task.labels) if task.labels else split.labels + 1e6
+        labels[kept[name]] = split.labels[kept[name]]
+        changed[name] = replace(split, labels=labels)
+    return replace(task, **changed)
 
 
 WHO, DOES, WHAT = ("She", "He", "I"), ("holds", "rubs", "can hold", "found"), ("cat", "dog", "river", "cats")

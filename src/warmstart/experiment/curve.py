@@ -169,8 +169,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
     def lead(self, other: Method, labels: int) -> Difference:
         """The scores of the pretrained method that was chosen less those of another with so many labels.
 
-        Each draw scores what it chose within them; if all seeds chose together, it is ``pretrained``. Simulation:
-        tests/test_draws.py: ``test_the_lead_of_a_curve_is_not_flattered``.
+        Each draw scores what it chose within them; if all seeds chose together, it is ``pretrained``.
         """
         rival = self.at(other, labels)
         chosen = self.gains[labels].transfer if self.drawn else (self.at(self.pretrained, labels),)

@@ -62,8 +62,8 @@ def choose_within_draw(
     standard error 0.5, 0.4 and 0.2, within half of one 0.0, 0.0 and 0.1; a bonus of one point for every factor of ten in cost -0.1,
     0.0 and 0.2; scores shrunk half-way to the mean of their family -0.1, 0.0 and 0.1. The test of scores adds 10 points with 50
     labels where the best method is right for 65% of the texts and the majority label for 50%, 3 points where it is right for 75%,
-    and nothing with 500 labels or where it is right for 85%. Simulation: tests/test_draws.py:
-    ``test_the_best_score_has_the_least_regret``; what is chosen without signal: ``test_few_draws_without_signal_choose_a_method``.
+    and nothing with 500 labels or where it is right for 85%. What is chosen without signal: tests/test_draws.py:
+    ``test_few_draws_without_signal_choose_a_method``.
 
     >>> scores = np.array([0.5, 0.8, 0.6]), np.random.default_rng(0).normal(0, 0.05, (3, 200))
     >>> draw = [MethodScores("", (score,), score + noise[None]) for score, noise in zip(*scores)]

@@ -43,7 +43,7 @@ def selected_accuracy(right: np.ndarray, repetitions: int, units: np.ndarray | N
 
     ``right`` (M, N) is the share of ``repetitions`` in which each method predicted each text correctly out of fold; ``units`` (N,)
     are equal for texts that depend on each other, such as copies. Its luck is taken off by the bootstrap of Tsamardinos, Greasidou
-    and Borboudakis 2018. Simulation: tests/test_selected.py: ``test_the_accuracy_of_what_was_selected_is_covered``.
+    and Borboudakis 2018. Simulation: tests/test_choice.py: ``test_the_accuracy_of_what_was_selected_is_covered``.
 
     >>> right = np.array([[1.0] * 80 + [0.0] * 20, [1.0] * 50 + [0.0] * 50])
     >>> found = selected_accuracy(right, repetitions=5)
@@ -60,7 +60,7 @@ def selected_f1(
 
     ``predicted`` (M, N, C) is the share of repetitions in which each method gives a text each label. F1 = 2 hits / (predictions +
     labels), of each class that occurs for macro, of all together for micro (Opitz and Burst 2019). Simulation:
-    tests/test_selected.py: ``test_f1_of_what_was_selected_is_covered``.
+    tests/test_choice.py: ``test_f1_of_what_was_selected_is_covered``.
 
     >>> labels = np.eye(2)[[0] * 60 + [1] * 40]
     >>> always_first = np.eye(2)[[0] * 100]
