@@ -1,4 +1,4 @@
-"""Probes find what is there and nothing else, and their controls show what they learn by themselves."""
+"""Probes find what is there and nothing else, as their controls show; hidden states of words and texts that they read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
 
+from helpers.models import SENTENCES, make_language_model
+from warmstart.data.encode import encode
 from warmstart.data.probing import IGNORED
+from warmstart.inspection.activations import encode_words, run_backbone, text_states, with_random_weights, word_states
 from warmstart.inspection.linear_probes import PROBE_STRENGTHS, fit_linear_probe
 from warmstart.inspection.probes import (
     ProbeData,
@@ -25,8 +28,10 @@ from warmstart.inspection.probes import (
     online_compression,
     standardize,
 )
+from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
 from warmstart.stats.coding import frequency_code_bits
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 def made_up(
@@ -249,3 +254,40 @@ def test_labels_of_which_the_states_tell_nothing_take_no_more_than_their_frequen
         (items.states[:, :20], torch.zeros(20, dtype=torch.int64)), (items.states[:, 20:40], labels[20:40]), 2
     )
     assert 0 < float(unseen.losses(items.states[:, 40:50], torch.ones(10, dtype=torch.int64)).mean()) < 10
+
+
+WORDS = [tuple(sentence.split()) for sentence in SENTENCES]
+
+
+def bundle_of(tokenizer: Tokenizer, *, causal: bool = False) -> Bundle:
+    return Bundle(make_language_model(vocab_size=tokenizer.vocab_size, causal=causal, max_length=64), tokenizer)
+
+
+def test_word_states_are_means_over_a_words_tokens(tokenizer: Tokenizer) -> None:
+    """Checked one text at a time; a text without words has none; the tokens are those of the text as a whole."""
+    for causal in (True, False):
+        bundle = bundle_of(tokenizer, causal=causal)
+        words = encode_words(bundle, [*WORDS, ()])
+        states = word_states(bundle, words)
+        assert states[-1].shape == (0, 3, 16)
+        for number, text in enumerate(WORDS):
+            alone = encode_words(bundle, [text]).encoded
+            output = run_backbone(bundle, alone.batch(np.array([0]), None, 0, causal=causal))
+            layers = torch.stack([*output.hidden_states[:-1], output.last_hidden_state])[:, 0]
+            ends = [*alone.piece_starts[0], len(alone.rows[0]) - 1]
+            for i in range(len(text)):
+                wanted = layers[:, ends[i] : ends[i + 1]].mean(dim=1).detach().numpy()
+                np.testing.assert_allclose(states[number][i], wanted, atol=1e-5)
+        whole = encode(tokenizer, [" ".join(text) for text in WORDS], 64)
+        for row, own in zip(whole.rows, words.encoded.rows[:-1], strict=True):
+            assert row.tolist() == own.tolist()
+        assert text_states(bundle, SENTENCES).shape == (4, 3, 16)
+
+
+def test_random_weights_keep_the_architecture(tokenizer: Tokenizer) -> None:
+    """The same configuration, other weights; the seed decides which."""
+    bundle = bundle_of(tokenizer)
+    other, again = with_random_weights(bundle, 1), with_random_weights(bundle, 1)
+    assert other.model.backbone.config == bundle.model.backbone.config
+    assert not torch.equal(other.model.backbone.embedding.weight, bundle.model.backbone.embedding.weight)
+    assert torch.equal(other.model.backbone.embedding.weight, again.model.backbone.embedding.weight)
