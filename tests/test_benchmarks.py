@@ -28,6 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 TINY = Size("tiny", 24, 2, 2, 36, 64, 16, 3)
 
 
+@pytest.mark.journeys
 def test_every_contender_takes_a_step() -> None:
     """Ours and all peers but nanoGPT, whose file is not here."""
     for objective, rivals in PEERS.items():

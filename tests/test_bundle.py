@@ -50,7 +50,8 @@ def saved(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pat
     bundle = bundle_with(tokenizer, ClassificationHeadConfig(classes=3))
     insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
     insert_adapter(bundle.model.backbone, ScalarMixConfig(), 0)
-    return save(bundle, tmp_path_factory.mktemp("bundle") / "whole")
+    with checked_here():
+        return save(bundle, tmp_path_factory.mktemp("bundle") / "whole")
 
 
 @pytest.fixture
@@ -59,8 +60,8 @@ def copy(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "copy"))
 
 
-def test_saving_really_reloads_in_a_fresh_process(saved: Path) -> None:
-    """The fixture's save ran it; nothing temporary is left beside the bundle."""
+def test_nothing_temporary_is_left_beside_a_bundle(saved: Path) -> None:
+    """Nor within it."""
     assert sorted(file.name for file in saved.iterdir()) == [
         "README.md", "bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors",
     ]  # fmt: skip
@@ -74,6 +75,7 @@ print(sum(name.partition(".")[0] == "warmstart" for name in sys.modules))
 """
 
 
+@pytest.mark.journeys
 def test_predicting_loads_few_modules(saved: Path) -> None:
     """What reads tables and other formats, trains, draws and writes cards is not loaded to read a text."""
     run = subprocess.run([sys.executable, "-c", PREDICT, str(saved)], capture_output=True, text=True, check=True)
@@ -227,6 +229,7 @@ def test_a_full_disk_leaves_the_old_bundle(copy: Path, tokenizer: Tokenizer, mon
     assert [place.name for place in copy.parent.iterdir()] == ["copy"]
 
 
+@pytest.mark.journeys
 def test_a_bundle_that_does_not_reproduce_itself_is_not_put_in_place(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

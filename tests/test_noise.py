@@ -119,7 +119,7 @@ def test_intervals_over_seeds_and_texts_hold_the_truth() -> None:
     for seeds in (3, 5, 10):
         for spread in (0.01, 0.02, 0.04):
             scores, resampled = accuracies(
-                chance, answers(chance, seed_effects(chance, (repeats(1500, 750), 2, seeds), spread), 500)
+                chance, answers(chance, seed_effects(chance, (repeats(1500, 500), 2, seeds), spread), 500)
             )
             own = Noise.of(scores[:, 0], resampled[:, 0]).p(scores[:, 0].mean(axis=-1) - accuracy(spread)) >= 0.05
             gap = scores[:, 0] - scores[:, 1]
@@ -177,7 +177,7 @@ def test_a_clear_lead_is_found() -> None:
     power = {}
     for seeds in (3, 5, 10):
         for spread in (0.0, 0.01, 0.02, 0.04):
-            means, noise = _differences(seeds, 500, 4, spread, 0.06, 500)
+            means, noise = _differences(seeds, 500, 4, spread, 0.06, repeats(500, 250))
             power[seeds, spread] = float((noise.p(means)[:, 0] * 4 < 0.05).mean())
             found = power[seeds, spread]
             show(f"{seeds} seeds, spread {spread}: power {found:.2f}", seeds=seeds, spread=spread, power=found)
@@ -234,10 +234,10 @@ def test_moderated_differences_keep_their_level() -> None:
     """Single differences of equal methods are claimed in at most 5%, any of a table (Holm) in at most 5%; intervals are narrower.
 
     Three seeds of nine methods with equal, unequal, heavy-tailed and skewed seeds, one rival with eight times the spread, and four
-    methods only; 800 tables for the documents, here 300. Beside an unstable rival the stable pairs are wider. The limit is a method
+    methods only; 800 tables for the documents, here 150. Beside an unstable rival the stable pairs are wider. The limit is a method
     in question with six times the spread of all others: 10%.
     """
-    chance, count, widths = np.random.default_rng(3), repeats(800, 300), dict[str, float]()
+    chance, count, widths = np.random.default_rng(3), repeats(800, 150), dict[str, float]()
     for kind in KINDS:
         parts = [[claims(one, moderated=moderated) for one in tables(chance, kind, count)] for moderated in (False, True)]
         p = [np.array([one for one, _ in rows]) for rows in parts]

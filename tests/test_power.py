@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from helpers.figures import show
+from helpers.figures import repeats, show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.data.audit import audit
@@ -135,7 +135,7 @@ def test_two_methods_differ_by_at_most_what_is_claimed(seeds: int) -> None:
     each of which knows its noise from its own seeds only. With the estimate taken as known it would be 63 to 67% with 3 seeds, 69
     to 76% with 5, 74 to 79% with 10.
     """
-    chance, tables, rates = np.random.default_rng(seeds), 200, list[float]()
+    chance, tables, rates = np.random.default_rng(seeds), repeats(200, 100), list[float]()
     for texts in (500, 2000):
         for spread in (0.0, 0.02, 0.04):
             powers, as_known = list[float](), list[float]()
@@ -184,7 +184,7 @@ def test_what_an_interval_can_detect_is_detected() -> None:
     chance = np.random.default_rng(0)
     for experiment in (gain_of_words, gain_on_pairs):
         own = [detectable_from_interval(one.low, one.high) for one in (experiment(chance, 0.0) for _ in range(50))]
-        found = [experiment(chance, float(np.mean(own))) for _ in range(1000)]
+        found = [experiment(chance, float(np.mean(own))) for _ in range(repeats(1000, 500))]
         signs = [one.sign if isinstance(one, ProportionDifference) else int(one.low > 0) for one in found]
         print(f"{experiment.__name__}: {np.mean(own):.3f} is detected in {np.mean(signs):.3f}")
         assert 0.75 <= np.mean(signs) <= 0.85

@@ -74,6 +74,7 @@ def planted(tmp_path: Path) -> dict[str, str]:
     return kept | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUSERBASE": str(tmp_path / "user"), "HERE": str(here)}
 
 
+@pytest.mark.journeys
 @pytest.mark.parametrize("code", ["print(run_python('import random, torch; print(torch.__file__)'))", LOKY], ids=["ours", "joblib"])
 def test_planted_modules_are_never_executed(code: str, planted: dict[str, str], tmp_path: Path) -> None:
     """Neither by our own processes nor by workers of joblib, although the user's shell names the current folder in PYTHONPATH."""
@@ -89,6 +90,7 @@ def test_planted_modules_are_never_executed(code: str, planted: dict[str, str], 
     assert not (tmp_path / "executed").exists(), (tmp_path / "executed").read_text()
 
 
+@pytest.mark.journeys
 def test_the_module_form_does_not_run_the_current_folder_either(planted: dict[str, str], tmp_path: Path) -> None:
     """``python -m warmstart`` puts the current folder first on its path; no module of ours is imported from there."""
     for name in ("warnings", "threading", "usercustomize", "sitecustomize"):  # read by Python itself before any line of ours
@@ -140,7 +142,9 @@ def _calls(node: ast.AST, isolated: bool = False) -> Iterator[tuple[str, bool]]:
 
 def test_every_start_of_a_process_is_isolated() -> None:
     """One anywhere in the package, and a command itself, as torch.compile starts processes, is inside ``isolated_children``."""
-    files = {file: ast.parse(file.read_text(encoding="utf-8")) for file in SOURCE.rglob("*.py")}
+    texts = {file: file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py")}
+    starting = {file for file, text in texts.items() if any(starter in text for starter in STARTERS)}
+    files = {file: ast.parse(texts[file]) for file in {*starting, SOURCE / "cli.py"}}
     found = [(file, name, isolated) for file, tree in files.items() for name, isolated in _calls(tree) if name in STARTERS]
     assert [one for one in found if not one[2]] == []
     assert len(found) >= 2
@@ -208,6 +212,7 @@ def test_threads_sleep_while_they_wait_on_busy_cores(monkeypatch: pytest.MonkeyP
         assert {name: value for name, value in os.environ.items() if name in cores.VARIABLES} == chosen
 
 
+@pytest.mark.journeys
 def test_the_package_chooses_how_threads_wait_as_well() -> None:
     """When its first name is used, in a program or a notebook: before torch is loaded."""
     code = "import os, sys, warmstart as ws; ws.load; print('torch' in sys.modules, len(os.environ.keys() & set(sys.argv[1:])))"
@@ -216,6 +221,7 @@ def test_the_package_chooses_how_threads_wait_as_well() -> None:
     assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "True 1\n"
 
 
+@pytest.mark.journeys
 @pytest.mark.skipif(sys.platform != "linux", reason="torch has libgomp on Linux")
 @pytest.mark.parametrize(("given", "shown"), [({}, ("0", cores.SPINS)), ({"OMP_WAIT_POLICY": "ACTIVE"}, ("30000000000",))])
 def test_torch_hears_how_threads_wait(given: dict[str, str], shown: tuple[str, ...], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -60,6 +60,7 @@ def test_only_the_gradients_that_are_wanted_are_computed() -> None:
 
 
 @pytest.mark.usefixtures("small_too")
+@settings(max_examples=40)
 @given(rows=st.integers(1, 9), inputs=st.integers(1, 9), outputs=st.integers(1, 9), stride=st.integers(1, 3), flip=st.booleans())
 def test_operands_may_lie_in_memory_in_any_way(rows: int, inputs: int, outputs: int, stride: int, *, flip: bool) -> None:
     """Transposed, or every second or third number: the product is the same."""
@@ -112,6 +113,7 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypat
     products._faster_library.cache_clear()
 
 
+@pytest.mark.journeys
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of processor time are Unix's")
 def test_a_limit_of_processor_time_is_no_trouble() -> None:
     """Under ``ulimit -t`` Linux counts the time of a process in ticks, longer than a product takes."""

@@ -112,6 +112,7 @@ def test_the_life_of_every_baseline(type_name: str, tmp_path: Path, tokenizer: T
         assert baseline.needs_vectors == (folder / "members/1/backbone/bundle.json").is_file(), name
 
 
+@pytest.mark.journeys
 def test_a_saved_stack_predicts_the_same_in_a_new_process(tmp_path: Path) -> None:
     """And was checked in one when it was saved."""
     stack = make_stack(1.0, 3.0)

@@ -18,6 +18,7 @@ from warmstart.seeding import rng
 from warmstart.stats.agreement import krippendorff_alpha, krippendorff_interval
 from warmstart.stats.calibration import expected_calibration_error, log_loss, reliability_bins
 from warmstart.stats.correlation import PearsonSums, bootstrap_correlation, correlation_q_values, pearson, spearman
+from warmstart.stats.goodness_of_fit import distance_from_normal
 from warmstart.stats.intervals import bootstrap_interval, t_interval
 from warmstart.stats.multiple_testing import benjamini_hochberg, holm
 from warmstart.stats.permutation import p_of_no_signal
@@ -81,6 +82,13 @@ def test_the_jackknife_of_a_mean_is_students_interval() -> None:
     found = jackknife(np.array([values.mean(), *((values.sum() - values) / 11)]))
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_the_distance_from_normal_is_the_largest_gap() -> None:
+    """Between the share of values up to a point and the normal distribution there, on either side of each value."""
+    for values in np.random.default_rng(4).normal(0.1, 1.2, (5, 30)):
+        up_to, normal = np.arange(31) / 30, stats.norm.cdf(np.sort(values))
+        assert distance_from_normal(values) == pytest.approx(max((up_to[1:] - normal).max(), (normal - up_to[:-1]).max()))
 
 
 def test_calibration_figures_are_those_of_scikit_learn() -> None:
