@@ -20,7 +20,7 @@ from benchmarks.hostile_requests import send_hostile
 from benchmarks.limit import WAYS, bare, work
 from benchmarks.peers import Cell, Row, by_case, compared, learning_seconds, measure, rendered, rows_of, set_of
 from benchmarks.right_answers import RightAnswers
-from benchmarks.speed_peers import nanogpt_file, transformers_modernbert
+from benchmarks.speed_peers import nanogpt_file
 from benchmarks.table import origin
 from benchmarks.training import PEERS, Size, batches, build, remarks
 from torch.utils.flop_counter import FlopCounterMode
@@ -50,18 +50,6 @@ def test_nanogpt_is_left_out_where_its_file_is_not_named(tmp_path: Path, monkeyp
         nanogpt_file()
     (tmp_path / "model.py").write_text("")
     assert remarks()[0] == "nanoGPT's model.py: SHA-256 e3b0c44298fc."
-
-
-def test_modernbert_has_as_many_weights_as_ours() -> None:
-    """Its feed-forward has three matrices for our two, so they are two thirds as wide; it scores masked tokens only."""
-    size = training.SMALL
-    model = transformers_modernbert(*size.shape)
-    batch = batches(size)["masked"]
-    assert batch.targets is not None
-    layer = model.model.layers[0].mlp
-    assert layer.Wi.weight.numel() + layer.Wo.weight.numel() == pytest.approx(2 * size.width * size.inner, rel=0.01)
-    with torch.inference_mode():
-        assert len(model(input_ids=batch.ids[:1], labels=batch.targets[:1]).logits) == int((batch.targets[0] != -100).sum())
 
 
 def test_the_products_alone_are_the_work_of_a_step() -> None:
@@ -122,15 +110,6 @@ def test_a_cell_keeps_which_texts_were_right(small: None, tmp_path: Path) -> Non
     file.write_text(json.dumps(found._asdict()) + "\n")
     assert rows_of(file) == {found.cell: found}
     assert rows_of(tmp_path / "none.ndjson") == {}
-
-
-def test_a_peer_that_is_not_installed_is_left_out(
-    small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With a line that says so."""
-    monkeypatch.setitem(peers.LIBRARIES, "SetFit", ("no_such_library",))
-    assert measure(Cell("one", 10, "SetFit", 0, "cpu")) is None
-    assert capsys.readouterr().out == "SetFit is not installed here\n"
 
 
 def test_a_set_is_won_if_the_interval_over_draws_and_texts_excludes_zero(small: None) -> None:

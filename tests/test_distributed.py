@@ -97,13 +97,6 @@ def test_two_processes_pretrain_as_one_by_every_objective(
     assert all(torch.equal(tensor, first[1][key]) for key, tensor in other[1].items())
 
 
-def test_two_processes_train_the_same_model_as_one(tokenizer: Tokenizer, store: TokenStore, tmp_path: Path) -> None:
-    """With dropout, accumulation and an odd number of rows."""
-    work = partial(pretrained, tokenizer, store, {"name": "masked"})
-    for found in run_processes(2, tmp_path, work):
-        assert_same_run(work(), found)
-
-
 def few_rows(step: int) -> list[Batch]:
     """One batch of a single row, and one of three."""
     return [ragged_batch(step, 0, 1), ragged_batch(step, 1, 3)]

@@ -179,12 +179,7 @@ SPAN = {"start": 4, "end": 7, "label": "THING"}
 CSV, ACCEPTED, LINE, WORDS = "export it as CSV", "write the accepted rows alone", "write a line for each", "a label for each word"
 EXPORTS: list[tuple[str, str, Any, str]] = [
     # program, file, row, how its labels become a table
-    (
-        "Label Studio",
-        "a.json",
-        {"data": {"text": TEXT}, "annotations": [{"result": [RESULT, MOOD]}]},
-        CSV,
-    ),
+    ("Label Studio", "a.json", {"data": {"text": TEXT}, "annotations": [{"result": [RESULT, MOOD]}]}, CSV),
     ("Label Studio", "a.json", {"data": {"text": TEXT}, "annotations": [{"result": [RATING]}]}, CSV),
     ("Label Studio", "a.json", {"data": {"text": TEXT}, "predictions": [{"result": [RESULT]}], "annotations": []}, CSV),
     ("Label Studio", "a.json", {"id": 0, "text": TEXT, "sentiment": {"choices": ["ship", "urgent"]}, "annotator": 1}, CSV),

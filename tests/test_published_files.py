@@ -212,14 +212,7 @@ def test_the_command_judges_two_models(tokenizer: Tokenizer, tmp_path: Path, cap
     lines = [f"{group}\tShe holds the cat{i}.\tShe hold the cat{i}." for group in ("one", "two") for i in range(6)]
     (tmp_path / "p.tsv").write_text("group\tgood\tbad\n" + "\n".join(lines))
     shutil.copytree(tmp_path / "lm", tmp_path / "other")
-    words = [
-        "--against",
-        str(tmp_path / "other"),
-        "--out",
-        str(tmp_path / "run"),
-        "--limit",
-        "5",
-    ]
+    words = ["--against", str(tmp_path / "other"), "--out", str(tmp_path / "run"), "--limit", "5"]
     assert main(["evaluate", str(tmp_path / "lm"), "--pairs", str(tmp_path / "p.tsv"), *words]) == 0
     printed = " ".join(capsys.readouterr().err.split())
     assert "of 10 pairs (mean over 2 groups; chance is 50%)" in printed

@@ -43,10 +43,7 @@ from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-UNSAVED = {
-    "commonest tag of each word": "most frequent tag",
-    "words and their neighbours": "a linear chain",
-}
+UNSAVED = {"commonest tag of each word": "most frequent tag", "words and their neighbours": "a linear chain"}
 """the baselines that are never saved, and a part of the reason"""
 
 

@@ -14,10 +14,7 @@ from warmstart.stats.coding import frequency_code_bits
 from warmstart.stats.differences import MethodScores, cheapest_within_noise
 from warmstart.stats.multiple_testing import max_statistic_threshold
 from warmstart.stats.permutation import p_of_no_signal
-from warmstart.stats.proportions import (
-    paired_proportions,
-    unseen_label_share,
-)
+from warmstart.stats.proportions import paired_proportions, unseen_label_share
 from warmstart.stats.ratios import ClusteredRatio
 from warmstart.stats.resampling import cluster_bootstrap, jackknife
 from warmstart.stats.splits import share_training_texts
@@ -116,7 +113,7 @@ def test_cluster_bootstraps_hold_the_truth() -> None:
 def test_ratios_over_clusters_hold_the_truth(clusters: int) -> None:
     """90 to 97% of intervals of a mean over tokens of few or many passages hold it; at most 8% of ratios of 0 are significant."""
     chance, held, claimed = draws(8), [], []
-    for _ in range(repeats(800, 400)):
+    for _ in range(800):
         values, owners = _grouped(chance, clusters)
         sums, counts = np.bincount(owners, values), np.bincount(owners)
         found = ClusteredRatio(np.asarray(sums.sum() / counts.sum()), sums, counts)
