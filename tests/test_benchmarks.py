@@ -3,149 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from benchmarks import gpu, peers, soak, training
-from benchmarks.command import Measured
-from benchmarks.gpu import CONTENDERS, GPUModel, as_table, cell_file, measure_cell
-from benchmarks.harness import Clock, Spent, clock_note, clock_of, seconds_by
-from benchmarks.hostile_requests import send_hostile
-from benchmarks.limit import WAYS, bare, work
-from benchmarks.peers import Cell, Row, by_case, compared, learning_seconds, measure, rendered, rows_of, set_of
+from benchmarks import gpu, soak
+from benchmarks.gpu import CONTENDERS, cell_file
 from benchmarks.right_answers import RightAnswers
-from benchmarks.speed_peers import nanogpt_file
-from benchmarks.table import origin
-from benchmarks.training import PEERS, Size, batches, build, remarks
-from torch.utils.flop_counter import FlopCounterMode
+from benchmarks.training import Size
 
 TINY = Size("tiny", 24, 2, 2, 36, 64, 16, 3)
-
-
-@pytest.mark.journeys
-def test_every_contender_takes_a_step() -> None:
-    """Ours and all peers but nanoGPT, whose file is not here."""
-    for objective, rivals in PEERS.items():
-        for name in ("warmstart", *rivals):
-            for precision in ("float32", "bfloat16") if name != "nanoGPT" else ():
-                build(name, TINY, objective, precision)()
-
-
-def test_nanogpt_is_left_out_where_its_file_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tables say so; a path that does not exist is an error; a file is identified by its hash."""
-    monkeypatch.delenv("NANOGPT", raising=False)
-    assert remarks()[0] == "nanoGPT is left out: set NANOGPT to the path of its model.py."
-    timed: list[str] = []
-    monkeypatch.setattr(training, "time_in_turn", lambda contenders, rounds: timed.extend(contenders) or [])
-    training.rows_of(TINY, "causal", "float32", 1)
-    assert timed == [f"{name}, float32" for name in ("warmstart", "plain GPT", "GPT-2", "tutorial's backbone")]
-    monkeypatch.setenv("NANOGPT", str(tmp_path / "model.py"))
-    with pytest.raises(SystemExit, match="NANOGPT must be the path of nanoGPT's model.py, but there is no file"):
-        nanogpt_file()
-    (tmp_path / "model.py").write_text("")
-    assert remarks()[0] == "nanoGPT's model.py: SHA-256 e3b0c44298fc."
-
-
-def test_the_products_alone_are_the_work_of_a_step() -> None:
-    """As torch counts their operations."""
-    for objective in PEERS:
-        with FlopCounterMode(display=False) as counted:
-            bare(WAYS[0], TINY, objective, "float32")()
-        assert counted.get_total_flops() == work(TINY, batches(TINY)[objective])
-        bare(WAYS[1], TINY, objective, "float32")()
-
-
-def test_a_busy_machine_is_timed_by_the_processor() -> None:
-    """One thread beside other programs; on an idle machine, and with several threads, seconds are those on the wall."""
-    steps = [Spent(2.0, 1.0, 1), Spent(3.0, 1.1, 1)]
-    assert seconds_by(clock_of([1.0, 0.5], steps), steps) == (1.0, 1.1)
-    assert seconds_by(clock_of([0.1, 0.2], steps), steps) == (2.0, 3.0)
-    for several in ([Spent(2.0, 1.0, 2)], [Spent(1.0, 1.9, 1)]):
-        assert seconds_by(clock_of([1.0], several), several) == (several[0].wall,)
-
-
-def test_the_line_under_a_table_says_what_disturbed_it() -> None:
-    """Nothing, if the machine was idle."""
-    idle, busy, several = Clock(0.1, True), Clock(1.64, False), Clock(1.2, True)
-    assert clock_note([]) == clock_note([idle]) == ""
-    assert clock_note([idle, busy]).startswith("seconds of processor time, because other programs used up to 1.6 of ")
-    assert clock_note([busy, several]).startswith("seconds are unreliable: other programs used up to 1.6 of ")
-    measured = [Measured({}, 60.0, "2026-11-22", "here", clock) for clock in ("", "disturbed")]
-    assert origin("t", measured[:1]) == "here, 2026-11-22, 1.0 minutes, `python -m benchmarks t`"
-    assert origin("t", measured[1:]) == "here, disturbed, 2026-11-22, 1.0 minutes, `python -m benchmarks t`"
-
-
-SET = [(f"{word} {i}", word) for word in ("good", "bad") for i in range(40)]
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One set of forty texts a class, and a method that looks at the first letter."""
-    monkeypatch.setattr(peers, "RUNS", tmp_path)
-    monkeypatch.setattr(peers, "READ", {"one": lambda: (SET, SET)})
-    monkeypatch.setitem(peers.METHODS, "contrast", lambda train, seed: lambda texts: np.array([text[0] == "g" for text in texts]))
-    set_of.cache_clear()
-
-
-def row(method: str, draw: int, right: np.ndarray, device: str = "cuda", seconds: float = 1.0) -> Row:
-    """A row of the set ``one`` with ten labels."""
-    return Row(
-        Cell("one", 10, method, draw, device), len(right), float(right.mean()), 0.5, seconds, np.packbits(right).tobytes().hex()
-    )
-
-
-def test_a_cell_keeps_which_texts_were_right(small: None, tmp_path: Path) -> None:
-    """A bit each, through a line of JSON; the same cell is known again."""
-    found = measure(Cell("one", 10, "contrast", 0, "cpu"))
-    assert found is not None
-    assert found.accuracy == found.macro_f1 == 1.0
-    assert found.bits().tolist() == [1] * 80
-    file = tmp_path / "rows.ndjson"
-    file.write_text(json.dumps(found._asdict()) + "\n")
-    assert rows_of(file) == {found.cell: found}
-    assert rows_of(tmp_path / "none.ndjson") == {}
-
-
-def test_a_set_is_won_if_the_interval_over_draws_and_texts_excludes_zero(small: None) -> None:
-    """Against a peer that is right half as often, and one that is right as often."""
-    random = np.random.default_rng(0)
-    rows = [
-        row(name, draw, random.random(80) < share)
-        for draw in range(5)
-        for name, share in (("contrast", 0.9), ("SetFit", 0.88), ("Trainer", 0.45))
-    ]
-    lines = compared(by_case(rows)).splitlines()
-    assert [line.split(" | ")[:7] for line in lines[2:]] == [
-        ["| SetFit", "10", "1", "5", "1, 0, 0", "0, 1, 0", "0, 1, 0"],
-        ["| Trainer", "10", "1", "5", "1, 0, 0", "1, 0, 0", "1, 0, 0"],
-    ]
-    assert "| 10 labels | contrast | SetFit | Trainer |" in rendered(rows)
-
-
-def test_the_page_shows_the_rows_beside_it() -> None:
-    """Each table, as ``python -m benchmarks.peers --draws`` prints it."""
-    page = (peers.ROWS.parent / "peers.md").read_text(encoding="utf-8")
-    for shown in rendered([*rows_of(peers.ROWS).values()]).split("\n\n"):
-        assert shown in page
-
-
-def test_seconds_are_those_of_the_processor_alone(small: None) -> None:
-    """Rows of a GPU have none, and the ratio is taken set by set."""
-    right = np.ones(80, dtype=bool)
-    rows = [row("contrast", 0, right, "cpu", 2.0), row("SetFit", 0, right, "cpu", 20.0), row("SetFit", 1, right, "cuda", 99.0)]
-    assert learning_seconds(rows).splitlines()[2:] == [
-        "| contrast | 10 | 1 | 2.0 (2.0 to 2.0) | 1 |",
-        "| SetFit | 10 | 1 | 20.0 (20.0 to 20.0) | 10 |",
-    ]
-
-
-pytest.importorskip("httpx", reason="the soak asks the server with httpx")
 
 
 def test_a_flat_server_that_refuses_politely_is_right() -> None:
@@ -201,35 +71,6 @@ async def with_server(answer: bytes, work: Callable[[int], Awaitable[Any]]) -> A
     server = await asyncio.start_server(reply, "127.0.0.1", 0)
     async with server:
         return await work(server.sockets[0].getsockname()[1])
-
-
-@pytest.mark.usefixtures("socket_enabled")
-def test_the_status_of_a_hostile_request_is_known() -> None:
-    """A server that fails is noticed, and so is one that closes the connection."""
-    content = b"POST / HTTP/1.1\r\nConnection: close\r\n\r\n"
-    for answer, name in ((b"HTTP/1.1 503 no\r\n\r\n", "5xx"), (b"", "closed")):
-        assert asyncio.run(with_server(answer, lambda port: send_hostile(port, content))) == name
-
-
-def test_a_cell_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its rate is positive, and the operations are those of its parameters; the contenders have about as many."""
-    monkeypatch.setattr(gpu, "VOCABULARY", 64)
-    monkeypatch.setattr(gpu, "TIMED", 2)
-    for contender in (one for one in CONTENDERS if not one.endswith("compiled")):
-        found = measure_cell(contender, GPUModel("tiny", 16, 1, 2), 8, torch.device("cpu"), tokens=32)
-        assert found["tokens"] > 0, contender
-        assert found["operations"] == pytest.approx(found["tokens"] * (6 * found["parameters"] + 6 * 1 * 16 * 8)), contender
-        assert 3500 < found["parameters"] < 6000, contender
-
-
-def test_results_become_a_table() -> None:
-    """Rates as parts of the measured and of the named one, and against the peer; a cell that failed is missing."""
-    one = {"tokens": 2e6, "operations": 4e14, "memory": 3e9, "parameters": 1e8}
-    found = {("warmstart", "50 M", 256): one, ("plain GPT, compiled", "50 M", 256): one | {"tokens": 1e6}}
-    text = as_table(found, 8e14, "NVIDIA H200")
-    assert "| 50 M, 256 tokens | warmstart | 2,000,000 | 50.0% | 40.4% | 3.0 | 2.00 |" in text
-    assert "GPT-2" not in text
-    assert "| - | 3.0 |" in as_table(found, 8e14, "an unknown GPU")
 
 
 def test_a_finished_cell_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

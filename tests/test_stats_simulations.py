@@ -10,14 +10,12 @@ import pytest
 from helpers.figures import repeats
 from warmstart.stats.abstention import area_under_risk_coverage, risk_coverage
 from warmstart.stats.agreement import krippendorff_alpha, krippendorff_interval
-from warmstart.stats.coding import frequency_code_bits
 from warmstart.stats.differences import MethodScores, cheapest_within_noise
 from warmstart.stats.multiple_testing import max_statistic_threshold
 from warmstart.stats.permutation import p_of_no_signal
 from warmstart.stats.proportions import paired_proportions, unseen_label_share
 from warmstart.stats.ratios import ClusteredRatio
-from warmstart.stats.resampling import cluster_bootstrap, jackknife
-from warmstart.stats.splits import share_training_texts
+from warmstart.stats.resampling import cluster_bootstrap
 
 pytestmark = pytest.mark.proofs
 
@@ -124,31 +122,6 @@ def test_ratios_over_clusters_hold_the_truth(clusters: int) -> None:
     assert report(f"ratio over {clusters} clusters, false claims", float(np.mean(claimed))) <= 0.08
 
 
-def test_jackknife_intervals_hold_the_truth() -> None:
-    """The ratio of two means over 30 clusters: 93 to 97% of intervals hold the ratio of the true means."""
-    chance, held = draws(9), []
-    for _ in range(repeats(3000, 1500)):
-        x = chance.gamma(4, 0.5, 30)
-        y = x + chance.normal(1, 0.5, 30)
-        left = (y.sum() - y) / (x.sum() - x)
-        found = jackknife(np.append(y.sum() / x.sum(), left))
-        held.append(found.low <= 1.5 <= found.high)
-    assert 0.93 <= report("jackknife, coverage", float(np.mean(held))) <= 0.97
-
-
-def test_the_code_costs_half_a_logarithm_per_free_probability() -> None:
-    """Bits beyond those of the code that knows the probabilities (Clarke and Barron 1990), to a tenth of a bit.
-
-    (C - 1) / 2 log2(n / (2 pi e)) + log2(Gamma(1/2)^C / Gamma(C/2)), of 2,000 labels from C = 4 classes.
-    """
-    probabilities = np.array([0.4, 0.3, 0.2, 0.1])
-    counts = draws(11).multinomial(2000, probabilities, 4000)
-    known = -counts @ np.log2(probabilities)
-    excess = np.mean([frequency_code_bits(row) for row in counts] - known)
-    expected = 1.5 * np.log2(2000 / (2 * np.pi * np.e)) + np.log2(np.pi**2)
-    assert report("Krichevsky-Trofimov, bits beyond known probabilities", float(excess)) == pytest.approx(expected, abs=0.1)
-
-
 def test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate() -> None:
     """If confidence says nothing, the area is the error rate; if it is the probability of being right, it is its closed form."""
     chance = draws(12)
@@ -161,20 +134,6 @@ def test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate() 
         perfect.append(area_under_risk_coverage(*risk_coverage(confidence, chance.random(2000) < confidence)))
     # at coverage c the mean risk is c / 2, whose mean over c is 1/4
     assert report("area of a perfect order, uniform confidence", float(np.mean(perfect))) == pytest.approx(0.25, abs=0.005)
-
-
-def test_seeds_that_share_texts_spread_less() -> None:
-    """Of the variance V over training texts, 5 seeds that draw a fraction f show (1 - f) V; their mean has (f + (1 - f) / 5) V."""
-    chance = np.random.default_rng(0)
-    for labels in (20, 50, 100, 150):
-        texts = chance.normal(0, 1, (2000, 200))
-        means = np.stack([chance.permuted(texts, axis=1)[:, :labels].mean(axis=1) for _ in range(5)], axis=1)
-        shown = float(means.var(axis=1, ddof=1).mean()) * labels
-        print(f"seeds that draw {labels} of 200 texts show {shown:.2f} of the variance")
-        assert shown == pytest.approx(1 - labels / 200, abs=0.03)
-        mean, fraction = float(means.mean(axis=1).var() * labels), labels / 200
-        assert mean == pytest.approx(fraction + (1 - fraction) / 5, rel=0.12)
-        assert share_training_texts(labels, 200, 5) == (fraction > (1 - fraction) / 5)
 
 
 def test_alpha_is_what_two_people_know_together() -> None:
