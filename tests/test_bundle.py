@@ -17,7 +17,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from torch.utils.flop_counter import FlopCounterMode
 
 from helpers.bundles import HEAD_CASES, bundle_with, checked_here, language_bundle
 from helpers.models import make_backbone, make_language_model
@@ -27,7 +26,6 @@ from warmstart.adapters import insert_adapter
 from warmstart.adapters.lora import LoraConfig
 from warmstart.adapters.scalar_mix import ScalarMixConfig
 from warmstart.cli import main
-from warmstart.commands.cost import count_step
 from warmstart.data.scorings import ScoringRun, read_ledger
 from warmstart.errors import BundleError, ConfigError, ModelError, StorageError, UncheckedWarning, WarmstartError
 from warmstart.estimators.classifier import TextClassifier
@@ -284,7 +282,7 @@ LEFT = RIGHT.flip(1)
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_every_head_keeps_its_contract(kind: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Loaded again it gives the same logits to the bit; what it costs is counted without storage as in a real step."""
+    """Loaded again it gives the same logits to the bit."""
     cases = [case for case in HEAD_CASES if case.kind == kind]
     assert cases, "a new head joins HEAD_CASES"
     for number, config in enumerate(cases):
@@ -297,13 +295,6 @@ def test_every_head_keeps_its_contract(kind: str, tokenizer: Tokenizer, tmp_path
             assert torch.equal(before.model(ids), after.model(ids)), config
         assert after.tokenizer.digest == tokenizer.digest
         assert (after.labels, after.history, after.model.causal) == (before.labels, before.history, before.model.causal)
-    model = bundle_with(tokenizer, cases[0]).model
-    ids = torch.randint(model.backbone.vocab_size, (4, 16))
-    with FlopCounterMode(display=False) as counter:
-        outputs = model.train()(ids)
-        outputs.sum().backward()
-    flops, _ = count_step(model.to("meta"), 4, 16, 1.0)
-    assert flops["training"] * 4 * 16 == counter.get_total_flops()
 
 
 def test_padding_is_never_read() -> None:
