@@ -15,7 +15,6 @@ from warmstart.seeding import rng
 from warmstart.stats import resampling
 from warmstart.stats.changes import Change, changes_of
 from warmstart.stats.differences import MethodScores, cheapest_within_noise, paired_difference
-from warmstart.stats.multiple_testing import max_statistic_threshold
 from warmstart.stats.ratios import ClusteredRatio, ratio, resampled_ratios
 from warmstart.stats.resampling import (
     circular_shifts,
@@ -164,11 +163,6 @@ def test_few_clusters_have_students_interval() -> None:
 def test_a_ratio_of_nothing_is_nan() -> None:
     """Nothing to count gives no figure, and no warning."""
     np.testing.assert_array_equal(ratio(np.array([1.0, 2.0]), np.array([2, 0])), [0.5, np.nan])
-
-
-def test_the_threshold_is_passed_by_one_permutation_in_twenty() -> None:
-    """Of 101 largest statistics 0 to 100, the threshold is 95."""
-    assert max_statistic_threshold(np.arange(101.0)[:, None]) == [95]
 
 
 def test_words_of_a_sentence_are_resampled_together() -> None:

@@ -29,6 +29,7 @@ from warmstart.errors import BundleError, ConfigError, UncheckedWarning
 from warmstart.finetuning.saved import warn_of_other_predictions
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes import make_scheme
+from warmstart.heads.head import HeadConfig
 from warmstart.heads.language_modeling import LMHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.interop.convert import from_huggingface
@@ -223,7 +224,7 @@ SWITCHES = [
 SCHEMES = ("full", "probe", "lora", "houlsby", "scalar-mix")
 
 
-def make(head: ClassificationHeadConfig | LMHeadConfig, scheme: str = "full", **switches: object) -> Model:
+def make(head: HeadConfig, scheme: str = "full", **switches: object) -> Model:
     """A tiny real model under a scheme."""
     backbone = make_backbone(**switches)
     model = Model(backbone, fresh_head(head, backbone, 0), causal=True)

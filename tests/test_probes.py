@@ -196,15 +196,6 @@ def test_a_hidden_layer_is_as_good_as_that_of_scikit_learn() -> None:
         assert accuracy_of(parts, int(y.max()) + 1, 128) > least, kind
 
 
-@pytest.mark.proofs
-def test_a_separable_layer_is_coded_almost_for_free() -> None:
-    """2,000 items of four classes, separable: at least 26 times shorter (1.5 times before probes were fitted to convergence)."""
-    for seed in range(2):
-        parts = simulated("separable", seed)
-        compression = online_compression(parts[0], parts[1], torch.ones(1, 1), 4, seed)
-        assert compression[0] > 26
-
-
 def test_the_online_code_is_short_only_if_something_is_learned() -> None:
     """Noise takes about as many bits as a uniform code, the telling representation far fewer."""
     states, labels = made_up(1200)

@@ -37,9 +37,8 @@ from warmstart.interop.export import to_huggingface
 from warmstart.interop.onnx import to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
-from warmstart.model.inference import embed, run_in_batches
+from warmstart.model.inference import embed
 from warmstart.seeding import rng
-from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.predict import predict, raw_predictions, read
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TokenizerConfig, train_tokenizer
@@ -422,32 +421,6 @@ def test_accumulated_steps_read_as_many_texts() -> None:
     read = [int(row) - 5 for step in range(5) for batch in batches(step) for row in batch.ids[:, 0]]
     assert len(read) == 60
     assert all(sorted(read[i : i + 20]) == list(range(20)) for i in (0, 20, 40))
-
-
-TEXTS = [SENTENCES[0], "She", SENTENCES[1], "", "a dog"]
-
-
-def test_every_text_is_read_once(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In batches of at most so many tokens; the indices of all batches together are those of the texts."""
-    monkeypatch.setattr("warmstart.model.inference.INFERENCE_TOKENS", 64)
-    bundle = bundle_with(tokenizer, ClassificationHeadConfig(classes=3))
-    encoded = encode(tokenizer, TEXTS * 4, 32)
-    batches = run_in_batches(bundle.model, encoded, tokenizer.specials.pad, forward=lambda batch, _: batch.ids.float())
-    assert sorted(np.concatenate([indices for indices, _ in batches])) == list(range(20))
-    assert len(batches) > 1
-    assert all(ids.numel() <= 64 for _, ids in batches)
-
-
-def test_predictions_do_not_depend_on_the_other_texts(tokenizer: Tokenizer) -> None:
-    """Predictions for texts together, in any order, equal those for each text alone."""
-    bundle = bundle_with(tokenizer, ClassificationHeadConfig(classes=3))
-    together = raw_predictions(bundle, TEXTS)
-    alone = np.concatenate([raw_predictions(bundle, [text]) for text in TEXTS])
-    np.testing.assert_allclose(together, alone, atol=1e-6)
-    np.testing.assert_allclose(together.sum(axis=1), 1)
-    classification = TASK_TYPES["classification"]
-    encoded = classification.encode(bundle.model, tokenizer, TEXTS)
-    np.testing.assert_allclose(classification.predict(bundle.model, encoded, 0), together)
 
 
 def test_a_single_string_gives_a_single_result(tokenizer: Tokenizer) -> None:
