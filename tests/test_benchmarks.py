@@ -8,14 +8,96 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from benchmarks import gpu, soak
-from benchmarks.gpu import CONTENDERS, cell_file
+
+pytest.importorskip("httpx", reason="the soak asks the server with httpx")
+
+from benchmarks import gpu, peers, soak
+from benchmarks.command import Measured
+from benchmarks.gpu import CONTENDERS, GPUModel, cell_file, measure_cell
+from benchmarks.harness import Clock, Spent, clock_note, clock_of, seconds_by
+from benchmarks.hostile_requests import send_hostile
+from benchmarks.limit import WAYS, bare, work
+from benchmarks.peers import Cell, Row, by_case, compared, rendered, rows_of, set_of
 from benchmarks.right_answers import RightAnswers
-from benchmarks.training import Size
+from benchmarks.table import origin
+from benchmarks.training import PEERS, Size, batches
+from torch.utils.flop_counter import FlopCounterMode
 
 TINY = Size("tiny", 24, 2, 2, 36, 64, 16, 3)
+
+
+def test_the_products_alone_are_the_work_of_a_step() -> None:
+    """As torch counts their operations."""
+    for objective in PEERS:
+        with FlopCounterMode(display=False) as counted:
+            bare(WAYS[0], TINY, objective, "float32")()
+        assert counted.get_total_flops() == work(TINY, batches(TINY)[objective])
+        bare(WAYS[1], TINY, objective, "float32")()
+
+
+def test_a_busy_machine_is_timed_by_the_processor() -> None:
+    """One thread beside other programs; on an idle machine, and with several threads, seconds are those on the wall."""
+    steps = [Spent(2.0, 1.0, 1), Spent(3.0, 1.1, 1)]
+    assert seconds_by(clock_of([1.0, 0.5], steps), steps) == (1.0, 1.1)
+    assert seconds_by(clock_of([0.1, 0.2], steps), steps) == (2.0, 3.0)
+    for several in ([Spent(2.0, 1.0, 2)], [Spent(1.0, 1.9, 1)]):
+        assert seconds_by(clock_of([1.0], several), several) == (several[0].wall,)
+
+
+def test_the_line_under_a_table_says_what_disturbed_it() -> None:
+    """Nothing, if the machine was idle."""
+    idle, busy, several = Clock(0.1, True), Clock(1.64, False), Clock(1.2, True)
+    assert clock_note([]) == clock_note([idle]) == ""
+    assert clock_note([idle, busy]).startswith("seconds of processor time, because other programs used up to 1.6 of ")
+    assert clock_note([busy, several]).startswith("seconds are unreliable: other programs used up to 1.6 of ")
+    measured = [Measured({}, 60.0, "2026-11-22", "here", clock) for clock in ("", "disturbed")]
+    assert origin("t", measured[:1]) == "here, 2026-11-22, 1.0 minutes, `python -m benchmarks t`"
+    assert origin("t", measured[1:]) == "here, disturbed, 2026-11-22, 1.0 minutes, `python -m benchmarks t`"
+
+
+SET = [(f"{word} {i}", word) for word in ("good", "bad") for i in range(40)]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One set of forty texts a class, and a method that looks at the first letter."""
+    monkeypatch.setattr(peers, "RUNS", tmp_path)
+    monkeypatch.setattr(peers, "READ", {"one": lambda: (SET, SET)})
+    monkeypatch.setitem(peers.METHODS, "contrast", lambda train, seed: lambda texts: np.array([text[0] == "g" for text in texts]))
+    set_of.cache_clear()
+
+
+def row(method: str, draw: int, right: np.ndarray, device: str = "cuda", seconds: float = 1.0) -> Row:
+    """A row of the set ``one`` with ten labels."""
+    return Row(
+        Cell("one", 10, method, draw, device), len(right), float(right.mean()), 0.5, seconds, np.packbits(right).tobytes().hex()
+    )
+
+
+def test_a_set_is_won_if_the_interval_over_draws_and_texts_excludes_zero(small: None) -> None:
+    """Against a peer that is right half as often, and one that is right as often."""
+    random = np.random.default_rng(0)
+    rows = [
+        row(name, draw, random.random(80) < share)
+        for draw in range(5)
+        for name, share in (("contrast", 0.9), ("SetFit", 0.88), ("Trainer", 0.45))
+    ]
+    lines = compared(by_case(rows)).splitlines()
+    assert [line.split(" | ")[:7] for line in lines[2:]] == [
+        ["| SetFit", "10", "1", "5", "1, 0, 0", "0, 1, 0", "0, 1, 0"],
+        ["| Trainer", "10", "1", "5", "1, 0, 0", "1, 0, 0", "1, 0, 0"],
+    ]
+    assert "| 10 labels | contrast | SetFit | Trainer |" in rendered(rows)
+
+
+def test_the_page_shows_the_rows_beside_it() -> None:
+    """Each table, as ``python -m benchmarks.peers --draws`` prints it."""
+    page = (peers.ROWS.parent / "peers.md").read_text(encoding="utf-8")
+    for shown in rendered([*rows_of(peers.ROWS).values()]).split("\n\n"):
+        assert shown in page
 
 
 def test_a_flat_server_that_refuses_politely_is_right() -> None:
@@ -71,6 +153,25 @@ async def with_server(answer: bytes, work: Callable[[int], Awaitable[Any]]) -> A
     server = await asyncio.start_server(reply, "127.0.0.1", 0)
     async with server:
         return await work(server.sockets[0].getsockname()[1])
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_the_status_of_a_hostile_request_is_known() -> None:
+    """A server that fails is noticed, and so is one that closes the connection."""
+    content = b"POST / HTTP/1.1\r\nConnection: close\r\n\r\n"
+    for answer, name in ((b"HTTP/1.1 503 no\r\n\r\n", "5xx"), (b"", "closed")):
+        assert asyncio.run(with_server(answer, lambda port: send_hostile(port, content))) == name
+
+
+def test_a_cell_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rate is positive, and the operations are those of its parameters; the contenders have about as many."""
+    monkeypatch.setattr(gpu, "VOCABULARY", 64)
+    monkeypatch.setattr(gpu, "TIMED", 2)
+    for contender in (one for one in CONTENDERS if not one.endswith("compiled")):
+        found = measure_cell(contender, GPUModel("tiny", 16, 1, 2), 8, torch.device("cpu"), tokens=32)
+        assert found["tokens"] > 0, contender
+        assert found["operations"] == pytest.approx(found["tokens"] * (6 * found["parameters"] + 6 * 1 * 16 * 8)), contender
+        assert 3500 < found["parameters"] < 6000, contender
 
 
 def test_a_finished_cell_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

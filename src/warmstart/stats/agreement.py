@@ -18,8 +18,7 @@ def krippendorff_alpha(answers: Iterable[Sequence[Hashable]]) -> float:
     Each of ``answers`` holds the labels that people gave one text, in any order; texts with fewer than two do not count. alpha =
     1 - observed / expected disagreement, where a text of m answers weighs 1 / (m - 1) (Krippendorff 2004, chapter 11). nan if
     there is nothing to compare, or only one label. Simulation: tests/test_stats_simulations.py:
-    ``test_alpha_is_what_two_people_know_together``; the published example:
-    tests/test_stats_references.py: ``test_alpha_of_the_books_example``.
+    ``test_alpha_is_what_two_people_know_together``; a published example is reproduced, too.
 
     >>> krippendorff_alpha([["a", "a"], ["b", "b"], ["a", "b"]])
     0.4444444444444444
