@@ -16,7 +16,7 @@ pytest.importorskip("httpx", reason="the soak asks the server with httpx")
 
 from benchmarks import gpu, peers, soak
 from benchmarks.command import Measured
-from benchmarks.gpu import CONTENDERS, GPUModel, cell_file, measure_cell
+from benchmarks.gpu import CONTENDERS, GPUModel, measure_cell
 from benchmarks.harness import Clock, Spent, clock_note, clock_of, seconds_by
 from benchmarks.hostile_requests import send_hostile
 from benchmarks.limit import WAYS, bare, work
@@ -172,14 +172,3 @@ def test_a_cell_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found["tokens"] > 0, contender
         assert found["operations"] == pytest.approx(found["tokens"] * (6 * found["parameters"] + 6 * 1 * 16 * 8)), contender
         assert 3500 < found["parameters"] < 6000, contender
-
-
-def test_a_finished_cell_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The command goes on where it stopped; without a GPU nothing is started, nor claimed."""
-    started: list[list[str]] = []
-    monkeypatch.setattr(gpu.subprocess, "run", lambda words, **_: started.append(words))
-    cell_file(tmp_path, "warmstart", "5 M", 256).write_text('{"tokens": 1.0}')
-    assert gpu.measured(tmp_path) == {("warmstart", "5 M", 256): {"tokens": 1.0}}
-    assert len(started) == len(CONTENDERS) * 6 - 1
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu.run() == "Not measured: no machine with CUDA was at hand."

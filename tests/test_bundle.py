@@ -67,14 +67,6 @@ def copy(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "copy"))
 
 
-def test_nothing_temporary_is_left_beside_a_bundle(saved: Path) -> None:
-    """Nor within it."""
-    assert sorted(file.name for file in saved.iterdir()) == [
-        "README.md", "bundle.json", "selftest.safetensors", "tokenizer.json", "weights.safetensors",
-    ]  # fmt: skip
-    assert [place.name for place in saved.parent.iterdir()] == ["whole"]
-
-
 PREDICT = """
 import sys, warmstart
 warmstart.predict(warmstart.load(sys.argv[1]), ["a text"])

@@ -388,15 +388,9 @@ def gain(error: float, scale: float, exponent: float, now: int, more: int) -> fl
 
 
 LAWS = [
-    (0.05, 1.0, 0.5),
-    (0.1, 0.6, 0.3),
-    (0.0, 0.9, 0.25),
-    (0.2, 1.5, 0.8),
-    (0.05, 2.0, 1.0),
-    (0.01, 0.4, 0.5),
-    (0.01, 0.8, 0.5),
-    (0.02, 0.6, 0.4),
-]
+    (0.05, 1.0, 0.5), (0.1, 0.6, 0.3), (0.0, 0.9, 0.25), (0.2, 1.5, 0.8),
+    (0.05, 2.0, 1.0), (0.01, 0.4, 0.5), (0.01, 0.8, 0.5), (0.02, 0.6, 0.4),
+]  # fmt: skip
 STILL_PAYS = [
     (*law, labels) for law in LAWS for labels in (100, 400, 1600) if gain(*law, labels + 10, labels + 10) >= SMALLEST_GAIN
 ]

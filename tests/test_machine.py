@@ -323,32 +323,6 @@ def test_the_defaults_come_back_after_an_error(monkeypatch: pytest.MonkeyPatch) 
     assert calls == [(-4, 0), (-1, -1), (-4, 65_536), (-1, 131_072), ()]
 
 
-MEGABYTE = 1 << 20
-
-
-PEAK = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-import torch
-from benchmarks.harness import track_peak_memory
-before = torch.ones({64 * MEGABYTE}, dtype=torch.uint8)
-with track_peak_memory(torch.device("cpu")) as peak:
-    for _ in range(20):
-        work = torch.ones({32 * MEGABYTE}, dtype=torch.uint8)
-        del work
-assert before.numel() == {64 * MEGABYTE}
-print(peak.bytes)
-"""
-
-
-@pytest.mark.journeys
-def test_the_peak_is_that_of_the_work_alone() -> None:
-    """Memory that is free again at the end counts; what was in use before does not. Measured where nothing else runs."""
-    run = run_python(PEAK)
-    assert run.returncode == 0, run.stderr
-    assert 24 * MEGABYTE < int(run.stdout) < 48 * MEGABYTE
-
-
 def test_the_environment_decides_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has much memory may let a server keep more kernels; the other cache gets its bound."""
     for name in CACHE_VARIABLES:

@@ -25,7 +25,6 @@ from scipy import stats
 from sklearn import metrics
 
 import warmstart.stats
-from warmstart.errors import ConfigError
 from warmstart.seeding import rng
 from warmstart.stats.agreement import krippendorff_alpha, krippendorff_interval
 from warmstart.stats.calibration import expected_calibration_error, log_loss, reliability_bins
@@ -169,15 +168,6 @@ def test_scores_by_hand() -> None:
     assert classification_scores(np.array([0, 1]), np.full((2, 2), 0.5), ("a", "b")).confusion.tolist() == [[1, 0], [1, 0]]
     certain = classification_scores(np.array([0, 1]), np.array([[0.0, 1.0], [0.0, 1.0]]), ("a", "b"))
     assert certain.log_loss == pytest.approx(-np.log(1e-12) / 2)
-
-
-def test_score_by_name() -> None:
-    """A metric is asked for by its name; an unknown one is named with the nearest known one."""
-    labels, probabilities = labels_and_probabilities(0)
-    scores = classification_scores(labels, probabilities, NAMES)
-    assert (scores.score("accuracy"), scores.score("macro_f1")) == (scores.accuracy, scores.macro_f1)
-    with pytest.raises(ConfigError, match="unknown metric 'macro-f1'; did you mean 'macro_f1'"):
-        scores.score("macro-f1")
 
 
 SCORES = st.lists(st.floats(0, 1), min_size=2, max_size=12)

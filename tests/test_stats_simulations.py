@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from helpers.figures import repeats
-from warmstart.stats.abstention import area_under_risk_coverage, risk_coverage
 from warmstart.stats.agreement import krippendorff_alpha, krippendorff_interval
 from warmstart.stats.differences import MethodScores, cheapest_within_noise
 from warmstart.stats.multiple_testing import max_statistic_threshold
@@ -120,20 +119,6 @@ def test_ratios_over_clusters_hold_the_truth(clusters: int) -> None:
         claimed.append(float(found.p_values()) < 0.05)
     assert 0.90 <= report(f"ratio over {clusters} clusters, coverage", float(np.mean(held))) <= 0.97
     assert report(f"ratio over {clusters} clusters, false claims", float(np.mean(claimed))) <= 0.08
-
-
-def test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate() -> None:
-    """If confidence says nothing, the area is the error rate; if it is the probability of being right, it is its closed form."""
-    chance = draws(12)
-    right = chance.random((300, 400)) < 0.7
-    random = [area_under_risk_coverage(*risk_coverage(chance.random(400), row)) for row in right]
-    assert report("area of a random order, error rate 0.3", float(np.mean(random))) == pytest.approx(0.3, abs=0.005)
-    perfect = []
-    for _ in range(300):
-        confidence = chance.random(2000)
-        perfect.append(area_under_risk_coverage(*risk_coverage(confidence, chance.random(2000) < confidence)))
-    # at coverage c the mean risk is c / 2, whose mean over c is 1/4
-    assert report("area of a perfect order, uniform confidence", float(np.mean(perfect))) == pytest.approx(0.25, abs=0.005)
 
 
 def test_alpha_is_what_two_people_know_together() -> None:
