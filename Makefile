@@ -53,7 +53,7 @@ soak: setup
 SECONDS ?= 600
 fuzz: setup
 	$(BIN)/python -m pip install --quiet 'atheris>=3,<4'
-	cd tests && ../$(BIN)/python -m helpers.guided_fuzzing --seconds $(SECONDS)
+	cd tests && ../$(BIN)/python -m helpers.guided_fuzzing $(SECONDS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from helpers.bundles import language_bundle
+from helpers.figures import most, repeats
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
 from warmstart.data.task import Split
 from warmstart.errors import ModelError
+from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.confidence_result import ConfidenceResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.calibration import split_calibration_texts, threshold_for
@@ -47,18 +49,6 @@ def drawn(count: int, temperature: float, classes: int = 4, seed: int = 0) -> tu
     return softmax(logits * temperature, axis=1), labels
 
 
-def test_a_known_distortion_is_found_and_mended() -> None:
-    """The fitted temperature is the one that was put in, and the calibration error falls to that of chance."""
-    for distortion in (0.4, 1.0, 3.0):
-        probabilities, labels = drawn(20_000, distortion)
-        temperature = fit_temperature(probabilities, labels)
-        assert temperature == pytest.approx(distortion, rel=0.05)
-        calibrated = apply_temperature(probabilities, temperature)
-        right = calibrated.argmax(axis=1) == labels
-        assert expected_calibration_error(calibrated.max(axis=1), right) < 0.015
-        assert distortion == 1 or expected_calibration_error(probabilities.max(axis=1), right) > 0.05
-
-
 def test_it_is_scikit_learns_temperature() -> None:
     """Parity with CalibratedClassifierCV(method="temperature") on the same held-out logits."""
     from sklearn.calibration import CalibratedClassifierCV
@@ -83,7 +73,8 @@ MISTAKES = {"exact": 0.0, "noisy labels": 0.1}
 @pytest.mark.parametrize(("count", "draws"), [(50, 1000), (300, 1000), (2000, 400)])
 @pytest.mark.parametrize("world", MISTAKES)
 def test_the_interval_of_the_temperature_holds_the_truth(count: int, draws: int, world: str) -> None:
-    """In 92% to 98% of draws, for two and for six classes, also if no temperature makes the probabilities right."""
+    """In 93 to 97% of draws and two Monte-Carlo errors, for two and for six classes, also if no temperature is right."""
+    draws = repeats(draws, draws // 3)
     for classes, spread in ((2, 2.0), (6, 3.0)):
 
         def texts(count: int, chance: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +82,7 @@ def test_the_interval_of_the_temperature_holds_the_truth(count: int, draws: int,
             truth = said * (1 - MISTAKES[world]) + MISTAKES[world] / classes  # noqa: B023
             return said, (truth.cumsum(axis=1) > chance.random(count)[:, None]).argmax(axis=1)
 
-        endless = fit_temperature(*texts(400_000, np.random.default_rng(0)))
+        endless = fit_temperature(*texts(100_000, np.random.default_rng(0)))
         held, known = 0, 0
         for seed in range(draws):
             said, labels = texts(count, np.random.default_rng(1 + seed))
@@ -99,8 +90,8 @@ def test_the_interval_of_the_temperature_holds_the_truth(count: int, draws: int,
             known += interval is not None
             held += interval is not None and interval[0] <= endless <= interval[1]
         print(f"{count} texts, {classes} classes, {world}: {held / known:.1%} of {known} intervals hold {endless:.3f}")
-        assert held / known >= 0.92
-        assert held / known <= 0.98
+        assert 1 - held / known <= most(0.05, known) + 0.02
+        assert held / known <= most(0.95, known) + 0.02
 
 
 def test_the_ends_of_the_interval_lose_the_same_likelihood() -> None:
@@ -137,13 +128,13 @@ def test_few_equal_calibration_errors_are_said_to_differ(count: int) -> None:
     Temperatures 1.2 and 0.84 have the same error on endless texts, 3.5 points.
     """
     found = []
-    for seed in range(300):
+    for seed in range(repeats(300, 120)):
         calibrated, labels = drawn(count, 1.0, classes=3, seed=seed)
         right = calibrated.argmax(axis=1) == labels
         over, under = (apply_temperature(calibrated, 1 / by).max(axis=1) for by in (1.2, 0.842638))
         found.append(calibration_error_change(over, under, right))
     print(f"{count} texts: {np.mean(np.array(found) != 0):.1%} of comparisons of equal calibration errors claim a difference")
-    assert np.mean(np.array(found) != 0) <= 0.05
+    assert np.mean(np.array(found) != 0) <= most(0.05, len(found))
     sure, labels = drawn(2000, 3.0, seed=1)
     right = sure.argmax(axis=1) == labels
     assert calibration_error_change(sure.max(axis=1), apply_temperature(sure, 3.0).max(axis=1), right) == -1
@@ -200,11 +191,19 @@ def test_a_perfect_model_shows_the_error_of_chance() -> None:
     assert 0.04 < expected < 0.08
 
 
-@pytest.fixture
-def adapted(tmp_path: Path, tokenizer: Tokenizer) -> Path:
-    save_task(cats(), tmp_path / "task")
-    save(language_bundle(tokenizer), tmp_path / "lm")
-    return tmp_path
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
+    """A language model and a task."""
+    folder = tmp_path_factory.mktemp("calibration")
+    save_task(cats(), folder / "task")
+    save(language_bundle(tokenizer), folder / "lm")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapted(place: Path) -> AdaptResult:
+    """With half of the validation texts for calibration; its run is in ``run``."""
+    return adapt(run(place, "run", calibration_fraction=0.5))
 
 
 def run(place: Path, out: str, **changes: object) -> AdaptConfig:
@@ -213,16 +212,15 @@ def run(place: Path, out: str, **changes: object) -> AdaptConfig:
     return AdaptConfig.build(given | {"scratch": False, "baselines": False} | changes)
 
 
-def test_a_bundle_keeps_its_calibration(adapted: Path) -> None:
+def test_a_bundle_keeps_its_calibration(place: Path, adapted: AdaptResult) -> None:
     """Saved and loaded it is the same; predictions are calibrated; the report has a section on it."""
-    result = adapt(run(adapted, "run", calibration_fraction=0.5))
-    bundle = load_bundle(adapted / "run" / "bundle")
+    bundle = load_bundle(place / "run" / "bundle")
     assert bundle.calibration
     assert len(bundle.calibration.held_out) == 10
-    assert len(result.task.validation) == 10
-    expected = apply_temperature(result.best.final.test_predictions, bundle.calibration.temperature)
-    np.testing.assert_allclose(raw_predictions(bundle, result.task.test.texts), expected, atol=1e-6)
-    page = (adapted / "run" / "report.html").read_text()
+    assert len(adapted.task.validation) == 10
+    expected = apply_temperature(adapted.best.final.test_predictions, bundle.calibration.temperature)
+    np.testing.assert_allclose(raw_predictions(bundle, adapted.task.test.texts), expected, atol=1e-6)
+    page = (place / "run" / "report.html").read_text()
     assert "Can its confidence be trusted?" in page
     assert "guaranteed error rate" in page
 
@@ -251,24 +249,24 @@ def test_copies_of_a_text_are_on_one_side() -> None:
     assert len(calibration) == len(apart)
 
 
-def test_predict_abstains_below_the_threshold(adapted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("adapted")
+def test_predict_abstains_below_the_threshold(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With few texts no threshold can guarantee 1% errors; a loose guarantee labels what is sure; no held-out texts: an error."""
-    adapt(run(adapted, "run", calibration_fraction=0.5))
-    capsys.readouterr()
-    assert main(["predict", str(adapted / "run"), "She holds the cat.", "--target-error", "0.01"]) == 0
+    assert main(["predict", str(place / "run"), "She holds the cat.", "--target-error", "0.01"]) == 0
     out = capsys.readouterr()
     assert json.loads(out.out)["label"] is None
     assert "No threshold can guarantee" in out.err
-    assert main(["predict", str(adapted / "run"), "She holds the cat.", "--target-error", "0.6"]) == 0
+    assert main(["predict", str(place / "run"), "She holds the cat.", "--target-error", "0.6"]) == 0
     assert json.loads(capsys.readouterr().out)["label"] == "cat"
-    adapt(run(adapted, "plain"))
-    assert main(["predict", str(adapted / "plain"), "She holds the cat.", "--target-error", "0.05"]) == 2
+    adapt(run(place, "plain"))
+    capsys.readouterr()
+    assert main(["predict", str(place / "plain"), "She holds the cat.", "--target-error", "0.05"]) == 2
     assert "adapt it with --calibration-fraction 0.5" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_a_language_model_has_no_calibration(adapted: Path) -> None:
+def test_a_language_model_has_no_calibration(place: Path) -> None:
     """And no guarantee can be given with it."""
-    bundle = load_bundle(adapted / "lm")
+    bundle = load_bundle(place / "lm")
     assert bundle.calibration is None
     with pytest.raises(ModelError, match="a guarantee needs held-out texts that chose nothing"):
         threshold_for(bundle, 0.1, 0.95)

@@ -1,4 +1,4 @@
-"""A bundle's history, typed records that survive JSON; and its model card, written from what it knows, and never in the way."""
+"""A bundle's history: records that survive JSON, the model card that is written from them, and the data that they know."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from helpers.bundles import classifier, language_bundle
 from helpers.models import make_language_model
-from helpers.tasks import tune, write_task
+from helpers.multitask import write_inputs
+from helpers.tasks import cats, tune, write_task
+from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
-from warmstart.data.text_key import TextHashes
+from warmstart.data import text_key
+from warmstart.data.task import Split, Task
+from warmstart.data.text_key import BYTES, NO_HASHES, TextHashes, joint_overlap, key_of
 from warmstart.errors import ConfigError, ModelError
 from warmstart.experiment.config import AdaptConfig
 from warmstart.model.bundle import Bundle
@@ -39,11 +44,16 @@ from warmstart.model.history import (
     StageEvaluation,
     TaskRecord,
     read_record,
+    recorded_tasks,
     seen_labels,
 )
 from warmstart.objectives.config import ObjectiveConfig
+from warmstart.stack import files as stack_files
+from warmstart.stack.files import load_stack
 from warmstart.stats.formatting import percent
 from warmstart.stats.splits import ONE_SPLIT
+from warmstart.tasks.load import save_task
+from warmstart.tasks.trained_on import changed_data, known_texts
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
@@ -166,3 +176,150 @@ def test_labels_seen_before_are_known(tokenizer: Tokenizer) -> None:
     assert seen_labels(after("continual").history, "moods")
     assert not seen_labels(after("continued_pretraining").history, "topics")
     assert not seen_labels(after("adapt").history, "moods")
+
+
+def keys(start: int, stop: int) -> list[str | list[str]]:
+    """Those of different texts."""
+    return [key_of(f"text number {number}") for number in range(start, stop)]
+
+
+def test_few_texts_are_counted_exactly() -> None:
+    """Copies count each; case and punctuation make no other text; a text of two parts is none of one."""
+    before, now = TextHashes.of(keys(0, 100)), TextHashes.of(keys(10, 150))
+    assert before.changes(now) == (50, 10)
+    overlap = joint_overlap([before], [*map(key_of, ["Text number 7!", "text number 7", "new", ("text", "number 7")])])
+    assert overlap == (2, (0, 1), True)
+    assert overlap.words == "2"
+    assert TextHashes.of(keys(0, 3)) == TextHashes.of(keys(0, 3)[::-1])
+    assert TextHashes.of(keys(0, 2), ["a", "b"]).digest != TextHashes.of(keys(0, 2), ["b", "a"]).digest
+    assert joint_overlap([TextHashes.of([])], keys(0, 2)) == (0, (), True)
+
+
+def test_texts_of_several_records_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, whichever record knows it; an estimate is never above the number of texts."""
+    known = [TextHashes.of(keys(0, 3)), TextHashes.of(keys(2, 7))]
+    assert joint_overlap(known, keys(0, 8)) == (7, tuple(range(7)), True)
+    assert joint_overlap([], keys(0, 8)) == (0, (), True)
+    monkeypatch.setattr(text_key, "MOST", 100)
+    large = TextHashes.of(keys(0, 400))
+    assert all(joint_overlap([large], keys(start, start + 5)).number <= 5 for start in range(0, 400, 5))
+
+
+def test_many_texts_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hashes of a large split take no more room; its counts are near the truth, and said to be estimates."""
+    monkeypatch.setattr(text_key, "MOST", 1000)
+    before, now = TextHashes.of(keys(0, 10_000)), TextHashes.of(keys(2000, 14_000))
+    assert len(before.kept) == len(now.kept) == 1000
+    assert len(before.hashes) == pytest.approx(1000 * BYTES * 4 / 3, abs=4)
+    new, missing = before.changes(now)
+    assert new == pytest.approx(4000, rel=0.2)
+    assert missing == pytest.approx(2000, rel=0.2)
+    overlap = joint_overlap([before], keys(5000, 20_000))
+    assert overlap.number == pytest.approx(5000, rel=0.15)
+    assert overlap.words == f"about {overlap.number:,}"
+    assert TextHashes.of(keys(0, 900)).changes(before)[1] == 0
+    assert joint_overlap([before], keys(20_000, 60_000)).number == 0, "other texts are not taken for known ones"
+
+
+# ---------------------------------------------------------------------------------------------------- commands
+
+
+@pytest.fixture
+def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """Tasks and a language model."""
+    return write_inputs(tmp_path, tokenizer)
+
+
+def adapted(place: Path, *more: str) -> Path:
+    """A model of the task."""
+    words = ["adapt", str(place / "lm"), str(place / "cats"), "--steps", "2", "--batch", "8", "--no-scratch", "--no-baselines"]
+    assert main([*words, "--out", str(place / "run"), *more]) == 0
+    return place / "run"
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command says."""
+    capsys.readouterr()
+    assert main([*words]) == 0
+    return " ".join(capsys.readouterr().err.split())
+
+
+def written(task: Task, place: Path) -> str:
+    """The manifest of a task."""
+    return str(save_task(task, place))
+
+
+def changed(task: Task, add: tuple[str, ...], drop: int) -> Task:
+    """With other training texts."""
+    labels = np.concatenate([task.train.labels[drop:], np.zeros(len(add), dtype=np.int64)])
+    return task.with_train(Split((*task.train.texts[drop:], *add), labels))
+
+
+def test_data_that_has_changed_is_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which split, and how many texts are new and missing; also other labels. Unchanged data, and another task, are not named."""
+    run, task = str(adapted(place, "--seeds", "1")), cats()
+    assert "changed since" not in said(capsys, "evaluate", run, str(place / "cats"))
+    grown = written(changed(task, ("Dogs bark.", "A bird sings."), 1), place / "grown")
+    found = said(capsys, "evaluate", run, grown)
+    assert "The train split of 'cats' has changed since the model was trained: 2 texts are new and 1 text is missing." in found
+    assert "The test split of 'cats'" not in found
+    relabelled = written(replace(task, test=Split(task.test.texts, 1 - task.test.labels)), place / "relabelled")
+    same = "its texts are the same, but have other labels, or other numbers of copies."
+    assert f"The test split of 'cats' has changed since the model was trained: {same}" in said(capsys, "evaluate", run, relabelled)
+    other = written(replace(changed(task, ("Dogs bark.",), 1), name="dogs"), place / "dogs")
+    assert "changed since" not in said(capsys, "evaluate", run, other)
+    leaky = written(replace(task, test=Split((*task.test.texts, "New."), np.r_[task.test.labels, 0])), place / "more")
+    assert "since the model was trained: 1 text is new." in said(capsys, "evaluate", run, leaky)
+    empty = changed_data(load_bundle(place / "run" / "bundle"), "cats", {})
+    assert "has changed since the model was trained: it has no texts any more." in empty[0]
+
+
+def test_test_texts_that_were_learned_are_counted(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of training and validation; predictions for them are no evidence either. With --labels, only those looked at count."""
+    task = cats()
+    run = adapted(place, "--seeds", "1")
+    known = (task.train.texts[0].upper(), task.validation.texts[3])
+    test = Split((*known, *task.test.texts), np.r_[0, 1, task.test.labels])
+    found = said(capsys, "evaluate", str(run), written(replace(task, name="leaky", test=test), place / "leaky"))
+    expected = "The model has seen the labels of 2 of the 32 test texts, to learn or to choose, such as "
+    assert f"{expected}'{known[0]}' and '{known[1]}'; its score is too high." in found
+    file = place / "texts.txt"
+    file.write_text(f"{known[0]}\nSomething else.\n")
+    found = said(capsys, "predict", str(run), "--file", str(file))
+    assert f"of 1 of the 2 texts, to learn or to choose, such as '{known[0]}'; what it predicts for them says little" in found
+    assert "has seen" not in said(capsys, "predict", str(run), "Something else.")
+    few = adapted(place, "--seeds", "1", "--labels", "10", "--out", str(place / "few"))
+    assert few
+    bundle = load_bundle(place / "few" / "bundle")
+    assert known_texts(bundle, [*task.train.texts, *task.validation.texts]).number == 10
+    assert "has seen" not in said(capsys, "evaluate", str(place / "few"), str(place / "cats"))
+
+
+def test_a_stack_knows_its_texts(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its networks do."""
+    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)
+    adapted(place, "--seeds", "2", "--ensemble", "--selection", "none")
+    stack = load_stack(place / "run" / "bundle")
+    assert known_texts(stack, cats().train.texts).number == 60
+    assert not changed_data(stack, "cats", cats().text_hashes())
+
+
+def test_models_of_several_tasks_know_their_texts(place: Path) -> None:
+    """Each bundle those of its own task."""
+    for name in ("joint", "none"):
+        words = ["continual", str(place / "lm"), str(place / "cats"), str(place / "who"), "--out", str(place / name)]
+        assert main([*words, "--epochs", "1", "--batch", "16", "--seeds", "1", "--strategies", name]) == 0
+        (bundle,) = (place / name / "bundles").rglob("cats")
+        assert known_texts(load_bundle(bundle), cats().train.texts).number == 60, name
+        assert not changed_data(load_bundle(bundle), "cats", cats().text_hashes()), name
+
+
+def test_hashes_can_be_left_out(place: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> None:
+    """By an environment variable; a language model has none."""
+    monkeypatch.setenv(NO_HASHES, "1")
+    adapted(place, "--seeds", "1")
+    bundle = load_bundle(place / "run" / "bundle")
+    assert not recorded_tasks(bundle.history)[-1].splits
+    assert known_texts(bundle, cats().train.texts).number == 0
+    assert changed_data(bundle, "cats", cats().text_hashes()) == []
+    assert known_texts(language_bundle(tokenizer), ["a"]).number == 0

@@ -1,4 +1,4 @@
-"""Learning curves: a known law is found again, its interval holds the truth, and what cannot be estimated is not reported."""
+"""Learning curves: a known law is found again, and its interval holds the truth; what more labels would bring."""
 
 from __future__ import annotations
 
@@ -18,9 +18,19 @@ from warmstart.data.audit import audit
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.trial import Method, TrialResult
+from warmstart.labelling.accuracy import Outcomes
+from warmstart.labelling.outlook import SMALLEST_GAIN, Outlook, outlook
 from warmstart.stats import extrapolation
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.extrapolation import PowerLaw, backtest, extrapolate, fit_power_law, labels_up_to, round_labels
+from warmstart.stats.extrapolation import (
+    PowerLaw,
+    backtest,
+    extrapolate,
+    extrapolate_means,
+    fit_power_law,
+    labels_up_to,
+    round_labels,
+)
 from warmstart.stats.resampling import resample_counts
 
 SIZES = (16, 32, 64, 128, 256, 512)
@@ -118,12 +128,12 @@ CURVES = [(10, 0.01, 4000), (3, 0.01, 4000), (5, 0.03, 1000)]
 @pytest.mark.proofs
 @pytest.mark.parametrize(("seeds", "spread", "pool"), [*CURVES, (2, 0.01, 4000)])
 def test_intervals_of_a_curve_cover(seeds: int, spread: float, pool: int) -> None:
-    """Score with twice the labels, what they add, equivalent labels: of 300 90% intervals each, 87 to 93% hold the truth.
+    """Score with twice the labels, what they add, equivalent labels: of 90% intervals, 87 to 93% hold the truth.
 
     Of the first two, whose intervals hindsight widens, 94 to 98%, and within two Monte-Carlo errors. With the spread of the seeds
     alone 65% of the first contained it with ten seeds, 81% with three.
     """
-    chance, draws, score, gain, worth = np.random.default_rng(0), 300, 0, 0, 0
+    chance, draws, score, gain, worth = np.random.default_rng(0), repeats(300, 150), 0, 0, 0
     for _ in range(draws):
         one, other = (
             extrapolate(scores, pool) or pytest.fail("enough sizes") for scores in experiment(chance, seeds, spread, pool)
@@ -188,7 +198,7 @@ def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, 
     Within two Monte-Carlo errors. The method, its rival and the number of labels are those that a curve prints. Where test scores
     chose them, too few intervals of close rivals held, and few were printed.
     """
-    (seeds, spread, pool), chance, draws, held = setting, np.random.default_rng(7), repeats(200, 100), []
+    (seeds, spread, pool), chance, draws, held = setting, np.random.default_rng(7), repeats(200, 60), []
     laws = (TRUE, TRUE, *rivals)
     task, audited = SimpleNamespace(train=range(pool), metric="accuracy"), audit(cats())
     names = [Method(name=f"{i}", family="adapted" if i < 2 else "baseline", scheme=f"{i}") for i in range(len(laws))]
@@ -213,6 +223,14 @@ def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, 
     assert covered(share, len(held)), share
 
 
+@cache
+def learners() -> tuple[Population, list[float], list[float]]:
+    """A population, and the accuracies of naive Bayes and of nearest means at every size."""
+    population, draws = Population.of(40_000, seed=0, tilt=0.6), repeats(600, 300)
+    strong, weak = (population.accuracies(one, (*SIZES, 1024), draws, 2000) for one in (naive_bayes, nearest_mean))
+    return population, strong, weak
+
+
 @pytest.mark.proofs
 @pytest.mark.parametrize(("seeds", "pool"), [(5, 2000), (3, 1000)])
 def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> None:
@@ -220,10 +238,9 @@ def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> 
 
     Within two Monte-Carlo errors. This world had no part in the choice of the method, which the laws of ``experiment`` had.
     """
-    population = Population.of(40_000, seed=0, tilt=0.6)
-    strong, weak = (population.accuracies(one, (*SIZES, 1024), 600, 2000) for one in (naive_bayes, nearest_mean))
+    population, strong, weak = learners()
     truth = float(np.exp(np.interp(strong[2], weak, np.log((*SIZES, 1024)))))
-    chance, draws, score, worth = np.random.default_rng(3), repeats(200, 100), np.zeros(2), 0
+    chance, draws, score, worth = np.random.default_rng(3), repeats(200, 60), np.zeros(2), 0
     for _ in range(draws):
         drawn = chance.choice(len(population.labels), pool + TEXTS, replace=False)
         test, weights = drawn[:TEXTS], resamples(int(chance.integers(50)))
@@ -246,8 +263,8 @@ def test_intervals_of_learners_that_obey_no_law_cover(seeds: int, pool: int) -> 
 
 @pytest.mark.proofs
 def test_hindsight_counts_the_noise_of_what_was_observed() -> None:
-    """Where the law holds, the mean of five seeds on the same test texts is inside in nine of ten of 300 experiments."""
-    chance, inside, draws = np.random.default_rng(1), 0, 300
+    """Where the law holds, the mean of five seeds on the same test texts is inside in nine of ten experiments."""
+    chance, inside, draws = np.random.default_rng(1), 0, repeats(300, 150)
     for _ in range(draws):
         _, score, (_, low, high) = backtest(experiment(chance, 5, 0.01, 4000)[0], 4000) or pytest.fail("enough sizes were given")
         inside += low <= score <= high
@@ -352,3 +369,75 @@ def test_two_digits_say_enough() -> None:
     """By example."""
     assert [round_labels(value) for value in (0.4, 7, 12, 123, 1234, math.inf)] == ["0", "7", "12", "120", "1,200", "no number"]
     assert [labels_up_to(value, 5120) for value in (1234, 9000, math.inf)] == ["1,200", "more than 5,100", "more than 5,100"]
+
+
+def drawn(chance: np.random.Generator, error: float, scale: float, exponent: float, labels: int) -> Outcomes:
+    """Random texts under models whose accuracy follows a power law from 10 labels on."""
+    accuracy = 1 - error - scale * (10 + np.arange(1, labels + 1.0)) ** -exponent
+    right = chance.random(labels) < accuracy
+    confidence = np.clip(accuracy + chance.normal(0, 0.1, labels), 0, 1)
+    return Outcomes(right, confidence, accuracy, np.ones(labels), 1.0)
+
+
+def gain(error: float, scale: float, exponent: float, now: int, more: int) -> float:
+    """By the law; without noise the curve finds it."""
+    exact = {n: 1 - error - scale * n**-exponent for n in (10, 40, 160, 640)}
+    law = extrapolate_means(exact, dict.fromkeys(exact, 1e-6)).law
+    assert law.score(now + more) - law.score(now) == pytest.approx(scale * (now**-exponent - (now + more) ** -exponent), abs=1e-3)
+    return scale * (now**-exponent - (now + more) ** -exponent)
+
+
+LAWS = [
+    (0.05, 1.0, 0.5), (0.1, 0.6, 0.3), (0.0, 0.9, 0.25), (0.2, 1.5, 0.8),
+    (0.05, 2.0, 1.0), (0.01, 0.4, 0.5), (0.01, 0.8, 0.5), (0.02, 0.6, 0.4),
+]  # fmt: skip
+STILL_PAYS = [
+    (*law, labels) for law in LAWS for labels in (100, 400, 1600) if gain(*law, labels + 10, labels + 10) >= SMALLEST_GAIN
+]
+
+
+@pytest.mark.proofs
+def test_labels_that_still_pay_are_seldom_called_useless() -> None:
+    """Where as many labels again gain more than a point, at most 10% of sessions say that they hardly pay."""
+    sessions = repeats(200, 60)
+    for error, scale, exponent, labels in STILL_PAYS:
+        useless = 0
+        for seed in range(sessions):
+            outcomes = drawn(np.random.default_rng(seed), error, scale, exponent, labels)
+            found = outlook(outcomes, 11 + np.arange(labels), 10 * labels, seed)
+            assert found is not None
+            useless += not found.pays
+        print(f"{labels} labels of {error}, {scale}, {exponent}: called useless in {useless / sessions:.1%}")
+        assert useless <= 0.1 * sessions, (error, scale, exponent, labels)
+
+
+def test_a_flat_curve_says_that_labels_hardly_pay() -> None:
+    """And few outcomes have no outlook: the law has three unknowns."""
+    found = outlook(drawn(np.random.default_rng(0), 0.03, 0.0, 1.0, 3000), 11 + np.arange(3000), 5000)
+    assert found is not None
+    assert not found.pays
+    assert found.sentence().startswith("More labels hardly pay: 3,010 more would bring at most ")
+    for labels in (0, 5, 30):
+        assert outlook(drawn(np.random.default_rng(0), 0.1, 1.0, 0.5, labels), 11 + np.arange(labels), 5000) is None
+
+
+def test_outcomes_of_a_former_model_are_no_part_of_the_outlook() -> None:
+    """Before so many outcomes of the model in use there is none."""
+    outcomes, labels = drawn(np.random.default_rng(0), 0.1, 1.0, 0.5, 1500), 11 + np.arange(1500)
+    assert [len(found.points) if (found := outlook(outcomes, labels, 5000, since=since)) else 0 for since in (0, 100, 1490)] == [
+        7,
+        4,
+        0,
+    ]
+
+
+def test_prices_are_those_of_a_point() -> None:
+    """In money, hours, both or neither."""
+    found = Outlook((), 200, 200, 0.02, 0.01, 0.03)
+    assert found.sentence() == "200 more labels would bring about 2.0 points (1.0 to 3.0 in 9 of 10 refits)."
+    assert found.price_sentence(0.1, 18.0) == "200 more labels cost 20.00 and 1.0 hours: 10.00 and 0.5 hours for each point."
+    assert found.price_sentence(0.1, None) == "200 more labels cost 20.00: 10.00 for each point."
+    assert found.price_sentence(None, None) == ""
+    flat = Outlook((), 200, 200, 0.0, 0.0, 0.02)
+    assert flat.price_sentence(0.1, 18.0) == "200 more labels cost 20.00 and 1.0 hours, for next to nothing."
+    assert Outlook((), 200, 0, 0.0, 0.0, 0.0).sentence() == "Every text has been shown."

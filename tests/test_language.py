@@ -1,7 +1,9 @@
-"""Language: held-out figures, a model near the truth of a known grammar, and generation, where a cache changes nothing."""
+"""Language: held-out figures, a model near the truth of a known language, generation and its trace."""
 
 from __future__ import annotations
 
+import io
+import json
 import math
 from collections import Counter
 from dataclasses import replace
@@ -13,22 +15,28 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+from scipy.stats import entropy
 
 from helpers.bundles import bundle_with
-from helpers.grammar import entropy, next_word, sentences
 from helpers.models import SENTENCES, make_language_model
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
+from warmstart.cli import main
+from warmstart.commands.generate.page import print_trace, write_trace
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
-from warmstart.errors import ModelError
+from warmstart.errors import DataError, ModelError
 from warmstart.generation.decoding import decode
 from warmstart.generation.generate import continue_prompts, generate
+from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.sampling import draw_token, sampling_probabilities
 from warmstart.generation.settings import GenerateConfig
+from warmstart.generation.trace import trace
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.inference import inference_weights, reordered_copy
 from warmstart.model.model import Model, fresh_head
@@ -49,6 +57,7 @@ def generator(tokenizer: Tokenizer, *, causal: bool = True, **switches: object) 
 
 @pytest.fixture
 def bundle(tokenizer: Tokenizer) -> Bundle:
+    """A random language model that generates text."""
     return generator(tokenizer)
 
 
@@ -260,50 +269,127 @@ def test_cut_documents_have_no_figures_per_word(tokenizer: Tokenizer, tmp_path: 
         assert whole or 0 < figures["scored_fraction"] < 1
 
 
-def test_a_trained_model_knows_the_grammar(tmp_path: Path) -> None:
-    """After training, held-out loss is near the grammar's own entropy, and next-word probabilities are near the true ones."""
-    tokenizer = train_tokenizer(sentences(200), TokenizerConfig(type="word", min_frequency=1, sentinels=0))
-    train_on = corpus_of(sentences(3000, seed=1), tokenizer, tmp_path)
+SUBJECTS, NOUNS, VERBS = {"she": 0.6, "they": 0.4}, {"cat": 0.5, "dog": 0.3, "child": 0.2}, {"see": 0.7, "read": 0.3}
+
+
+def drawn_sentences(count: int, seed: int) -> list[str]:
+    """``she near cat sees .``: the verb agrees with a subject two words before it; the words are drawn with these probabilities."""
+    chance = np.random.default_rng(seed)
+    subjects, nouns, verbs = (chance.choice([*words], count, p=[*words.values()]) for words in (SUBJECTS, NOUNS, VERBS))
+    rows = zip(subjects, nouns, verbs, strict=True)
+    return [f"{subject} near {noun} {verb}{'s' if subject == 'she' else ''} ." for subject, noun, verb in rows]
+
+
+def test_a_trained_model_knows_a_language(tmp_path: Path) -> None:
+    """Its held-out loss is near the entropy of a language whose probabilities are known, and so are those of the next word."""
+    tokenizer = train_tokenizer(drawn_sentences(200, 0), TokenizerConfig(type="word", min_frequency=1, sentinels=0))
+    train_on = corpus_of(drawn_sentences(3000, 1), tokenizer, tmp_path)
     (tmp_path / "held").mkdir()
-    held = corpus_of(sentences(300, seed=2), tokenizer, tmp_path / "held")
+    held = corpus_of(drawn_sentences(300, 2), tokenizer, tmp_path / "held")
     backbone = Backbone(BackboneConfig(width=32, depth=2, heads=2, feedforward=64, max_length=32), tokenizer.vocab_size)
     model = Model(backbone, fresh_head(LMHeadConfig(), backbone, 0), causal=True)
     rows, held_rows = (PretrainingRows(corpus, tokenizer.vocabulary(), ObjectiveConfig(), 32) for corpus in (train_on, held))
-    job = TrainingJob(pretraining_batches(rows, 16, 1, 0), 300, 0, progress_bar=False)
-    train(model, job, TrainConfig(learning_rate=5e-3, weight_decay=0.01))
-    floor = entropy() * 5.875 / 6.875  # each sentence's end token is certain: no nats, one token more
-    assert held_out_metrics(model, held_rows)["loss"] == pytest.approx(floor, rel=0.12)
-    for prefix in (["she"], ["they"]):
-        truth = next_word(prefix)
-        ids = [tokenizer.specials.eos, *tokenizer.encode([" ".join(prefix)])[0]]
+    job = TrainingJob(pretraining_batches(rows, 16, 1, 0), 200, 0, progress_bar=False)
+    train(model, job, TrainConfig(learning_rate=1e-2, weight_decay=0.0))
+    nats = sum(-share * math.log(share) for words in (SUBJECTS, NOUNS, VERBS) for share in words.values())
+    assert held_out_metrics(model, held_rows)["loss"] == pytest.approx(nats / 6, rel=0.1), "five words and the end of the text"
+    for text, truth in (("", SUBJECTS), ("she near dog", {"sees": 0.7, "reads": 0.3}), ("they near dog", VERBS)):
         with torch.no_grad():
-            shares = model(torch.tensor([ids]))[0, -1].softmax(-1)
+            shares = model(torch.tensor([[tokenizer.specials.eos, *tokenizer.encode([text])[0]]]))[0, -1].softmax(-1)
         distance = sum(abs(float(shares[tokenizer.id(word)]) - share) for word, share in truth.items()) / 2
-        assert distance < 0.15, prefix
+        assert distance < 0.1, text
 
 
-def test_the_grammar_is_exact() -> None:
-    """Probabilities of all its sentences sum to one; its entropy is their mean surprise per word, which drawn text costs too."""
-    whole, open_ = {}, {(): 1.0}
-    while open_:
-        longer = {(*prefix, word): p * q for prefix, p in open_.items() for word, q in next_word(prefix).items()}
-        whole |= {prefix: p for prefix, p in longer.items() if prefix[-1] == "."}
-        open_ = {prefix: p for prefix, p in longer.items() if prefix[-1] != "."}
-    assert math.isclose(sum(whole.values()), 1)
-    words = sum(p * len(sentence) for sentence, p in whole.items())
-    assert math.isclose(entropy(), sum(-p * math.log(p) for p in whole.values()) / words)
-    drawn = [tuple(sentence.split()) for sentence in sentences(4000, seed=7)]
-    gaps = np.array([-math.log(whole[sentence]) - entropy() * len(sentence) for sentence in drawn])
-    assert abs(gaps.mean()) < 4 * gaps.std() / math.sqrt(len(drawn))
+def test_a_trace_has_the_text_of_generate(bundle: Bundle) -> None:
+    """The same text; candidates are sorted by descending probability; a single prompt gives a single trace."""
+    config = GenerateConfig(max_new_tokens=8, seed=2)
+    (one,) = trace(bundle, ["She holds"], config, k=4)
+    assert one.text == generate(bundle, ["She holds"], config)[0]
+    assert trace(bundle, "She holds", config, k=4) == one
+    for step in one.steps:
+        probabilities = [probability for _, probability in step.candidates]
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert len(probabilities) == 4
+        assert sum(probabilities) <= 1 + 1e-6
+        assert 0 < step.sampling_probability <= 1
 
 
-def test_drawn_words_are_as_frequent_as_they_should_be() -> None:
-    """The words after a beginning are drawn with their exact probabilities, within four and a half standard errors."""
-    drawn = [sentence.split() for sentence in sentences(20_000, seed=7)]
-    for prefix in ("", "the", "she", "a cat", "the cats near", "they feed", "she reads", "he holds the"):
-        words = prefix.split()
-        following = Counter(sentence[len(words)] for sentence in drawn if sentence[: len(words)] == words)
-        total, choices = following.total(), next_word(words)
-        assert following.keys() <= choices.keys(), prefix
-        for word, p in choices.items():
-            assert abs(following[word] / total - p) < 4.5 * math.sqrt(p * (1 - p) / total) + 1e-9, (prefix, word)
+def test_candidates_are_the_models_own(bundle: Bundle) -> None:
+    """Candidates and entropy of the first step are those of the logits of the prompt; special tokens but [EOS] are left out."""
+    specials = bundle.tokenizer.specials
+    with torch.no_grad():
+        logits = bundle.model(torch.tensor([[specials.eos, *bundle.tokenizer.encode(["She holds"])[0]]]))[0, -1]
+    logits[sorted(specials.all() - {specials.eos})] = -torch.inf
+    shares = logits.double().softmax(dim=-1).numpy()
+    (step,) = trace(bundle, ["She holds"], GenerateConfig(max_new_tokens=1, greedy=True), k=6)[0].steps
+    best = np.argsort(-shares, kind="stable")[:6]
+    assert [share for _, share in step.candidates] == pytest.approx(shares[best].tolist(), abs=1e-5)
+    assert step.token == step.candidates[0][0]
+    assert step.entropy == pytest.approx(entropy(shares), abs=1e-4)
+    assert step.sampling_probability == 1
+
+
+def test_counts_by_hand(tokenizer: Tokenizer) -> None:
+    """Two of three texts continue alike after the same words; the longest known context is used, and [EOS] ends a text."""
+    counts = NgramCounts(tokenizer, ["She holds the cat.", "She holds the cat.", "She holds a dog."], order=2)
+    log_probabilities = torch.full((tokenizer.vocab_size,), -np.log(tokenizer.vocab_size))
+    ids = [tokenizer.specials.eos, *tokenizer.encode(["She holds"])[0]]
+    found = counts.after(ids, log_probabilities, k=3)
+    assert found.count == 3
+    assert [count for _, count in found.most_common] == [2, 1]
+    assert found.context == tuple(tokenizer.token(id_) for id_ in ids[-2:])
+    shares = np.array([2 / 3, 1 / 3])
+    assert found.kl_divergence == pytest.approx(float((shares * np.log(shares * tokenizer.vocab_size)).sum()))
+    uniform = 1 / tokenizer.vocab_size
+    assert found.total_variation == pytest.approx(0.5 * (np.abs(shares - uniform).sum() + 1 - 2 * uniform))
+
+
+def test_a_model_equal_to_the_counts_has_distance_zero(tokenizer: Tokenizer) -> None:
+    """Both distances are 0 there, and an unknown context falls back to a shorter one."""
+    counts = NgramCounts(tokenizer, SENTENCES, order=3)
+    seen = counts.followers[()]
+    log_probabilities = torch.full((tokenizer.vocab_size,), -torch.inf)
+    for token, count in seen.items():
+        log_probabilities[token] = np.log(count / sum(seen.values()))
+    found = counts.after([tokenizer.specials.mask], log_probabilities, k=2)
+    assert found.context == ()
+    assert found.kl_divergence == pytest.approx(0, abs=1e-6)
+    assert found.total_variation == pytest.approx(0, abs=1e-6)
+    with pytest.raises(DataError, match="at least one document"):
+        NgramCounts(tokenizer, [])
+
+
+def test_the_terminal_and_the_page_show_every_step(bundle: Bundle, tmp_path: Path) -> None:
+    """In a narrow terminal too; the text is never read as markup, and the page holds no script."""
+    traces = trace(
+        bundle, ["<b>[bold] She"], GenerateConfig(max_new_tokens=7, greedy=True), 3, NgramCounts(bundle.tokenizer, SENTENCES)
+    )
+    output = io.StringIO()
+    print_trace(traces[0], Console(file=output, width=60))
+    for number, _ in enumerate(traces[0].steps, 1):
+        assert f" {number} " in output.getvalue()
+    assert "[bold] She" in output.getvalue()
+    assert "KL" in output.getvalue()
+    write_trace(traces, tmp_path / "t.html", "a machine")
+    page = (tmp_path / "t.html").read_text()
+    assert "&lt;b&gt;[bold] She" in page
+    assert "<script" not in page
+    assert page.count('class="step"') == len(traces[0].steps)
+
+
+def test_the_trace_by_command(bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Terminal, page and JSON from one command; a page without a trace is a mistake."""
+    history = (PretrainRecord(generates=True),)
+    model = str(save(Bundle(bundle.model, bundle.tokenizer, history=history), tmp_path / "m"))
+    (tmp_path / "corpus.txt").write_text("\n".join(SENTENCES))
+    corpus = ["--corpus", str(tmp_path / "corpus.txt"), "--corpus-document", "line"]
+    files = ["--trace-html", str(tmp_path / "t.html"), "--trace-json", str(tmp_path / "t.json")]
+    assert main(["generate", model, "She", "He", "--max-new-tokens", "3", "--trace", "6", *corpus, *files]) == 0
+    assert "rank" in capsys.readouterr().out
+    data = json.loads((tmp_path / "t.json").read_text())
+    assert [one["prompt"] for one in data] == ["She", "He"]
+    assert len(data[0]["steps"][0]["candidates"]) == 6
+    assert data[0]["steps"][0]["corpus"]["count"] > 0
+    assert (tmp_path / "t.html").exists()
+    assert main(["generate", model, "She", *files]) == 2
+    assert "needs a trace" in capsys.readouterr().err

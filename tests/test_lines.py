@@ -1,19 +1,34 @@
-"""Whole lines of work, by command: every objective, going on from a model, and the quickstart itself in small."""
+"""Whole lines of work, by command, and the names of all files and keys that they write; TensorBoard shows their metrics."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from torch.utils.tensorboard import SummaryWriter
 
+from helpers.bundles import language_bundle
+from helpers.models import SENTENCES
+from helpers.settings import in_file
+from helpers.tasks import cats
 from warmstart.cli import main
-from warmstart.model.files import load_bundle
+from warmstart.model.files import load_bundle, save
 from warmstart.objectives.registry import OBJECTIVES
+from warmstart.stack import files as stack_files
+from warmstart.tasks.load import save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.training import tensorboard
+from warmstart.training.log import read_metrics
+from warmstart.training.tensorboard import events_folder, numbers, shown
 
-SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "64", "--batch", "4"]
-QUICK = [*SMALL, "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "16"]
+QUICK = [
+    "--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "64", "--batch", "4",
+    "--tokenizer.vocab-size", "330", "--tokenizer.sentinels", "16",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -63,3 +78,121 @@ def test_the_quickstart_in_small(tmp_path: Path) -> None:
     assert "pretraining bought" in page
     for bundle in ("own-text", "bundle"):
         assert main(["doctor", str(tmp_path / "q" / bundle)]) == 0
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
+NAMED = {name for span in re.findall(r"`([^`\n]+)`", PAGE) for name in re.split(r"[\s,]+", span)}
+"""every word between backticks"""
+
+
+def keys(file: Path) -> set[str]:
+    """Of an object, or of the objects of all lines."""
+    lines = file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]
+    found: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    return {key for values in found for key in values}
+
+
+def test_a_pretraining_run(tmp_path: Path) -> None:
+    """Its log with its metrics, its model, its checkpoint, its tokens."""
+    (tmp_path / "text.txt").write_text("\n\n".join(f"{sentence} {i}" for i in range(40) for sentence in SENTENCES))
+    run = tmp_path / "run"
+    words = ["--steps", "12", *in_file(train={"evaluate_every": 6}), "--out", str(run), *QUICK]
+    assert main(["pretrain", str(tmp_path / "text.txt"), *words]) == 0
+    assert keys(run / "metrics.jsonl") <= NAMED
+    held_out = [
+        line["held_out"] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if "held_out" in line
+    ]
+    assert {key for values in held_out for key in values} <= NAMED
+    assert {file.name for file in (run / "bundle").iterdir()} <= NAMED
+    assert keys(run / "bundle" / "bundle.json") <= NAMED
+    for name in ("checkpoints", "text"):
+        files = [file for file in (run / name).rglob("*") if file.is_file()]
+        assert {file.name for file in files} <= NAMED
+        assert {key for file in files if file.name == "store.json" for key in keys(file)} <= NAMED
+
+
+@pytest.mark.usefixtures("no_pages")
+def test_a_race(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files, the ledger of its test split, and a model that is no network."""
+    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)
+    manifest = save_task(cats(), tmp_path / "task")
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    words = ["race", str(manifest), "--backbones", str(tmp_path / "lm"), "--schemes", "full", "--learning-rates", "0.01"]
+    assert main([*words, "--seeds", "1", "--steps", "2", "--save", "NBSVM", "--out", str(tmp_path / "race")]) == 0
+    assert {"runs.csv", "race.json", "run.json"} <= {file.name for file in (tmp_path / "race").iterdir()}
+    assert keys(manifest.parent / "task.ledger.jsonl") <= NAMED
+    files = [file for file in (tmp_path / "race" / "bundle").rglob("*") if file.is_file()]
+    assert {file.name for file in files} <= NAMED
+    assert keys(tmp_path / "race" / "bundle" / "stack.json") <= NAMED
+
+
+ROWS: list[dict[str, Any]] = [{"step": 1, "loss": 3.0, "note": "x"}, {"step": 2, "loss": 2.5, "held_out": {"loss": 2.75}}]
+
+
+def seen(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard shows of the event files in a folder: name -> steps and values."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    return {tag: [(point.step, point.value) for point in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+
+
+def test_every_number_is_shown_once(tmp_path: Path) -> None:
+    """By step; a resumed run, which repeats a step after a kill, goes on in the same place."""
+    for rows in (ROWS, [*ROWS[1:], {"step": 3, "loss": 2.0}]):
+        with shown(tmp_path) as show:
+            for row in rows:
+                show(row)
+    assert seen(tmp_path) == {"loss": [(1, 3.0), (2, 2.5), (3, 2.0)], "held_out/loss": [(2, 2.75)]}
+
+
+def test_pretraining_is_shown(text: Path, tmp_path: Path) -> None:
+    """All lines of metrics.jsonl; resuming a finished run with its settings adds nothing."""
+    out = tmp_path / "lm"
+    assert main(["pretrain", str(text), *QUICK, "--steps", "20", "--out", str(out), "--tensorboard"]) == 0
+    wanted: dict[str, list[tuple[int, float]]] = {}
+    for row in read_metrics(out / "metrics.jsonl"):
+        for key, value in numbers(row).items():
+            wanted.setdefault(key, []).append((row["step"], pytest.approx(value, rel=1e-6)))
+    assert {"loss", "held_out/loss"} <= wanted.keys()
+    assert seen(out / "tensorboard") == wanted
+    assert main(["pretrain", "--resume", str(out)]) == 0
+    assert seen(out / "tensorboard") == wanted
+
+
+def test_a_failure_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is named once."""
+
+    def fail(*_: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(SummaryWriter, "add_scalar", fail)
+    with shown(tmp_path) as show:
+        for row in ROWS:
+            show(row)
+    assert capsys.readouterr().err.count("TensorBoard gets no more of this run: no space left") == 1
+
+
+def test_a_missing_package_is_named(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is written; by default nothing is shown."""
+    monkeypatch.setattr(tensorboard, "find_spec", lambda name: None)
+    out = tmp_path / "lm"
+    assert main(["pretrain", str(text), *QUICK, "--steps", "20", "--out", str(out), "--tensorboard"]) == 2
+    assert '--tensorboard needs tensorboard; pip install "warmstart[tensorboard]"' in capsys.readouterr().err
+    assert not out.exists()
+    with shown(events_folder(out, wanted=False)) as show:
+        assert show is None
+
+
+def test_every_training_run_of_adapt_is_shown(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Each under its title, as the progress bar says it."""
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    save_task(cats(), tmp_path / "task")
+    out = tmp_path / "cats"
+    quick = ["--scheme", "probe", "--seeds", "2", "--epochs", "2", "--no-scratch", "--no-baselines"]
+    assert main(["adapt", str(tmp_path / "lm"), str(tmp_path / "task"), *quick, "--out", str(out), "--tensorboard"]) == 0
+    for seed in (0, 1):
+        assert {"loss", "held_out/accuracy"} <= seen(out / "tensorboard" / f"pretrained-seed-{seed}").keys()

@@ -1,8 +1,13 @@
-"""Neurons: correlations match SciPy, a planted neuron is found, and noise stays below the permutation threshold."""
+"""Neurons and heads of a model over a text: figures are those of plain loops, and what is found is told from noise."""
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 import re
+import struct
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +15,23 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from safetensors.numpy import load_file
 from scipy import stats
 
 from helpers.bundles import classifier
 from helpers.models import SENTENCES, make_language_model
 from warmstart.cli import main
+from warmstart.data.encode import encode
 from warmstart.errors import DataError, ModelError
 from warmstart.inspection.activations import with_random_weights
+from warmstart.inspection.attention import attention_masks, attention_sums, attention_weights, measure_attention, text_attention
+from warmstart.inspection.head_attention import MEASURES, RELATIONS, HeadAttention
+from warmstart.inspection.tokens import is_punctuation
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
+from warmstart.studies.attention.measure import check_heads
+from warmstart.studies.attention.page import MAX_WEIGHTS, _picture, _strongest, differences_chart, head_chart
+from warmstart.studies.attention.result import attention_findings, relation_rows
 from warmstart.studies.neurons.command import StudyNeuronsConfig, study_neurons
 from warmstart.studies.neurons.measure import (
     TEXT_PROPERTIES,
@@ -35,6 +48,7 @@ from warmstart.studies.neurons.measure import (
 )
 from warmstart.studies.neurons.result import neuron_findings
 from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.types import Batch
 
 TEXTS = [*SENTENCES, "I", '"The cat (a dog) rubs", he said.', ""]
 WORDS = (("She", "PRON"), ("rubs", "VERB"), ("it", "PRON"))
@@ -239,3 +253,202 @@ def test_the_command_reports_what_neurons_correlate_with(
         assert main([*words, "--text", *flags, "--out", str(tmp_path / "wrong")]) == 2
         assert why in capsys.readouterr().err
         assert not (tmp_path / "wrong").exists()
+
+
+LINES = [*SENTENCES, "I", "the cat, the cat, the cat, the cat and the dog"]
+MODELS = {
+    "causal": {"causal": True},
+    "bidirectional": {"causal": False, "token_types": 2},
+    "windows": {"causal": False, "window": 3, "global_every": 2},
+    "causal windows": {"causal": True, "window": 2, "global_every": 2},
+    "synthesizer": {"causal": False, "attention": "synthesizer"},
+    "few key heads": {"causal": True, "heads": 4, "kv_heads": 2},
+}
+
+
+def by_hand(
+    weights: np.ndarray, ids: list[int], marks: set[int], specials: frozenset[int], *, causal: bool, window: int | None
+) -> list[list[float]]:
+    """For each measure: the sum of one head's values (T, S), the same of uniform attention, and how many tokens count."""
+    sums = [[0.0, 0.0, 0.0] for _ in MEASURES]
+    last = len(ids) - 1
+    for t in range(len(ids)):
+        seen = [s for s in range(len(ids)) if (s <= t or not causal) and (window is None or abs(s - t) <= window)]
+        if len(seen) < 2:
+            continue
+        bits = -sum(weights[t, s] * math.log2(weights[t, s]) for s in seen if weights[t, s] > 0)
+        values = [(bits, math.log2(len(seen))), (bits / math.log2(len(seen)), 1.0)]
+        values.append((sum(weights[t, s] * abs(s - t) for s in seen), sum(abs(s - t) for s in seen) / len(seen)))
+        relations = (
+            lambda s, t=t: s == t,
+            lambda s, t=t: s == t - 1,
+            lambda s, t=t: s == t + 1,
+            lambda s, t=t: s == 0 != t,
+            lambda s, t=t: s == last != t,
+            lambda s, t=t: s != t and ids[s] == ids[t] and ids[s] not in specials,
+            lambda s, t=t: s != t and ids[s] in marks,
+        )
+        for place, relation in enumerate(relations, 3):
+            if targets := [s for s in seen if relation(s)]:
+                sums[place] = list(np.add(sums[place], (sum(weights[t, s] for s in targets), len(targets) / len(seen), 1)))
+        for place, (value, uniform) in enumerate(values):
+            sums[place] = list(np.add(sums[place], (value, uniform, 1)))
+    return sums
+
+
+def test_figures_are_those_of_a_plain_loop(tokenizer: Tokenizer) -> None:
+    """For every variant of attention: passages in padded batches against one passage at a time and loops."""
+    encoded, specials = encode(tokenizer, LINES, 64), tokenizer.specials.all()
+    marks = {i for i in range(tokenizer.vocab_size) if is_punctuation(tokenizer.token(i))} - specials
+    for name, switches in MODELS.items():
+        bundle = bundle_of(tokenizer, **switches)
+        config, causal = bundle.model.backbone.config, bundle.model.causal
+        attention = measure_attention(bundle, LINES)
+        for place, row in enumerate(encoded.rows):
+            with torch.inference_mode():
+                weights = bundle.model.backbone(torch.from_numpy(row)[None], causal=causal, need_weights=True).attention_weights
+            for layer, found in enumerate(weights):
+                window = config.window if config.is_local(layer) else None
+                for head in range(config.heads):
+                    wanted = np.array(by_hand(found[0, head].numpy(), row.tolist(), marks, specials, causal=causal, window=window))
+                    np.testing.assert_allclose(attention.sums[place, layer, head], wanted[:, 0], atol=1e-4, err_msg=name)
+                    np.testing.assert_allclose(attention.uniform_sums[place, layer], wanted[:, 1], atol=1e-4, err_msg=name)
+                    np.testing.assert_array_equal(attention.counts[place, layer], wanted[:, 2], err_msg=name)
+
+
+def test_a_head_that_attends_to_the_previous_token_is_found(tokenizer: Tokenizer) -> None:
+    """By hand: with all weight on the previous token, that weight is 1, the distance 1 and the entropy 0, without uncertainty."""
+    wide, passages, none = 8, [], torch.tensor([])
+    for _ in range(5):
+        weights = torch.eye(wide).roll(-1, dims=1)
+        weights[0] = 0
+        weights[0, 0] = 1
+        batch = Batch(torch.arange(wide)[None])
+        seen = torch.ones(1, wide, wide).tril().bool()
+        passages.append(attention_sums(batch, [weights[None, None]], [seen], none, none).numpy())
+    out = np.concatenate(passages).astype(float)
+    attention = HeadAttention(out[:, :, :-2], out[:, :, -2], out[:, :, -1])
+    found = dict(zip(MEASURES, attention.means[0, 0], strict=True))
+    assert (found["previous"], found["distance"], found["entropy"], found["itself"]) == (1, 1, 0, 0)
+    assert found["first"] == pytest.approx(1 / 7)
+    assert np.isnan(found["next"]), "no token sees a later one"
+    heads = check_heads(attention, 0.2, 0)
+    assert heads.above_threshold("previous") == [(0, 0)]
+    assert heads.above_threshold("itself") == []
+    assert any("1 of 1 heads attends to the previous token: 1.1 (1.00)" in sentence for sentence in attention_findings(heads))
+
+
+def noise_of(passages: np.ndarray, heads: int, error: object, draw: np.random.Generator) -> HeadAttention:
+    """Heads that are uniform but for noise, over passages with so many tokens."""
+    counts = np.broadcast_to(passages, (60, 1, len(MEASURES))).astype(float)
+    uniform = 0.2 * counts
+    return HeadAttention(uniform[:, :, None] + error * draw.normal(0, 0.1, (60, 1, heads, len(MEASURES))), uniform, counts)  # type: ignore[operator]
+
+
+def test_uncertainty_is_that_of_passages() -> None:
+    """Of noise: few intervals exclude zero, over few passages too, tests agree with them, and Holm's correction finds no head."""
+    draw = np.random.default_rng(0)
+    tokens = draw.integers(5, 30, (60, 1, len(MEASURES)))
+    attention = noise_of(tokens, 40, np.sqrt(tokens)[:, :, None], draw)
+    low, high = attention.interval(0)
+    assert 0.01 < np.mean((low > 0) | (high < 0)) < 0.12
+    assert np.mean(attention.p_values() < 0.05) == pytest.approx(0.05, abs=0.04)
+    heads = check_heads(attention, 0.2, 0)
+    first, _, *others = attention_findings(heads)
+    assert "0 of 40 heads differ significantly" in first
+    limit = r"of any head, (0\.\d\d) more weight than uniform attention would have been detected with 80% power\.$"
+    sizes = [float(found[1]) for sentence in others if (found := re.search(limit, sentence))]
+    assert len(sizes) == len(RELATIONS)
+    assert all(0.2 < size < 0.3 for size in sizes)
+    assert np.isnan(heads.p[:, :, : len(MEASURES) - len(RELATIONS)]).all(), "only relations are tested"
+    three = 10 * (np.arange(60) < 3)[:, None, None]
+    few = noise_of(three, 200, three[:, :, None], np.random.default_rng(0))
+    low, high = few.interval(0)
+    assert np.mean((low > 0) | (high < 0)) == pytest.approx(0.05, abs=0.02)
+    np.testing.assert_array_equal((low > 0) | (high < 0), few.p_values() < 0.05)
+
+
+def test_what_fewer_than_two_passages_contain_is_not_tested(tokenizer: Tokenizer) -> None:
+    """With random weights: punctuation in one passage of many, or in none, makes no difference significant."""
+    bundle, mark = bundle_of(tokenizer, heads=4, width=32), MEASURES.index("punctuation")
+    for holding in (0, 1):
+        texts = ["She holds the cat, the dog" if place < holding else "the dog and the cat" for place in range(20)]
+        attention = measure_attention(bundle, texts)
+        assert (attention.passages[:, mark] == holding).all()
+        for figure in (*attention.interval(0), attention.p_values()):
+            assert np.isnan(figure[:, :, mark]).all()
+            assert not np.isnan(figure[:, :, MEASURES.index("itself")]).any()
+        heads = check_heads(attention, 0.01, 0)
+        assert heads.above_threshold("punctuation") == []
+        said = [one for one in attention_findings(heads) if "punctuation cannot be tested, as only one passage" in one]
+        assert len(said) == holding
+        rows = [row for row in relation_rows(heads) if row[0] == "punctuation"]
+        assert [(row[4].split()[-1], row[5]) for row in rows] == [("(-)", "-")] * holding
+
+
+def test_pictures_hold_the_weights() -> None:
+    """The PNG of a head is its weights' roots, pooled by the largest; the close-up keeps the strongest; a chart, missing ones."""
+    weights = np.random.default_rng(0).dirichlet(np.full(300, 0.1), 300).astype(np.float32)
+    data = base64.b64decode(_picture(weights).removeprefix("data:image/png;base64,"))
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", data[16:24]) == (100, 100)
+    start = data.index(b"IDAT")
+    pixels = np.frombuffer(zlib.decompress(data[start + 4 : -16]), np.uint8).reshape(100, 101)[:, 1:]
+    wanted = weights.reshape(100, 3, 100, 3).max(axis=(1, 3))
+    np.testing.assert_array_equal(pixels, np.round(255 * np.sqrt(wanted)))
+    kept = _strongest(weights, 50)
+    numbers = [[int(one) for one in column.split()] for column in kept.values()]
+    assert sorted(numbers[2]) == np.round(1000 * np.sort(weights.ravel())[-50:]).astype(int).tolist()
+    assert all(round(1000 * float(weights[q, k])) == w for q, k, w in zip(*numbers, strict=True))
+    row = {"layer": 1, "head": 1, "measure": "same", "value": 0.5, "uniform": 0.2, "difference": 0.3, "low": np.nan, "high": np.nan}
+    drawn = differences_chart([row, {**row, "head": 2, "low": 0.1, "high": 0.25}]).to_dict()["data"]["values"]
+    assert [(one["low"], one["high"]) for one in drawn] == [("-", "-"), ("0.100", "0.250")]
+
+
+def test_long_texts_stay_within_a_page() -> None:
+    """512 tokens, 4 layers and 4 heads of uniform attention take less than 10 MB of the page."""
+    weights = np.full((4, 4, 512, 512), 1 / 512, dtype=np.float32)
+    spec = head_chart(weights, ["constructor"] * 512, (1, 1)).to_dict()
+    assert len(json.dumps(spec)) < 7e6
+    assert sum(len(row["query"].split()) for row in spec["data"]["values"]) <= MAX_WEIGHTS
+
+
+def test_weights_over_a_text_are_the_backbones_own(tokenizer: Tokenizer) -> None:
+    """Also under the head of a classifier; a backbone without blocks is refused."""
+    model = classifier(tokenizer)
+    bundle = Bundle(model, tokenizer, tuple("abcdefgh"[: model.head.config.classes]))  # type: ignore[union-attr]
+    weights, encoded = text_attention(bundle, LINES[0])
+    batch = encode(tokenizer, [LINES[0]], 64).batch(np.array([0]), None, 0, causal=model.causal)
+    with torch.inference_mode():
+        np.testing.assert_allclose(weights, torch.stack(attention_weights(bundle, batch), dim=1)[0], atol=1e-6)
+    assert weights.shape[-1] == len(encoded.rows[0]) == attention_masks(bundle, batch)[0].shape[-1]
+    with pytest.raises(ModelError, match="depth 0"):
+        text_attention(bundle_of(tokenizer, depth=0), "a")
+
+
+def test_the_command_draws_and_measures(
+    tokenizer: Tokenizer, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a corpus and without one; with tokens named like JavaScript's own properties; a blank text ends with code 2."""
+    save(bundle_of(tokenizer, causal=False), tmp_path / "lm")
+    words = ["study", "attention", str(tmp_path / "lm")]
+    odd = 'constructor toString </script> "the cat"\nthe cat, ' + "the dog and " * 30
+    assert main([*words, odd, "--text", str(text), "--passages", "20", "--out", str(tmp_path / "run")]) == 0
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "Over 20 passages" in printed
+    assert "No head attends to the next token" in printed
+    table = pl.read_csv(tmp_path / "run" / "heads.csv")
+    assert len(table) == 2 * 2 * len(MEASURES)
+    assert (table["low"].drop_nulls() <= table["high"].drop_nulls()).all()
+    weights = load_file(tmp_path / "run" / "weights.safetensors")["weights"]
+    tokens = json.loads((tmp_path / "run" / "tokens.json").read_text())
+    assert weights.shape == (2, 2, 64, 64)
+    assert len(tokens) == 64
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "The text was cut" in page
+    assert main([*words, "I", "--out", str(tmp_path / "alone")]) == 0
+    assert "These figures are of one text" in capsys.readouterr().err
+    assert main([*words, " ", "--out", str(tmp_path / "blank")]) == 2
+    assert "must have at least one character" in capsys.readouterr().err
+    assert not (tmp_path / "blank").exists()

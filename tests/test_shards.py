@@ -436,14 +436,6 @@ def test_what_is_held_out_was_decided_before(folder: Path, texts: Path, tmp_path
         assert (found[1][1] and found[1][1].documents) == documents
 
 
-def test_a_lost_shard_is_written_again(folder: Path, configured: Configured) -> None:
-    """By the same command; the others stay."""
-    before = content(folder)
-    shutil.rmtree(folder / "shards" / "00000")
-    tokenize(configured("out", held_out="0.2"))
-    assert content(folder) == before
-
-
 def test_a_damaged_folder_is_mended_by_the_same_command(
     folder: Path, tokenizer: Tokenizer, configured: Configured, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,21 +45,15 @@ from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import SelectionName
 
-UNSAVED = {
-    "commonest tag of each word": "most frequent tag",
-    "words and their neighbours": "a linear chain",
-}
+UNSAVED = {"commonest tag of each word": "most frequent tag", "words and their neighbours": "a linear chain"}
 """the baselines that are never saved, and a part of the reason"""
 
 
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fresh process for each save costs seconds; one test holds that it is really started."""
-
-    def verify_here(place: Path) -> None:
-        load_stack(place)
-
-    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", verify_here)
+@pytest.fixture(autouse=True)
+def checked_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh process for each save costs seconds; a journey holds that it is really started."""
+    if not request.node.get_closest_marker("journeys"):
+        monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda place: load_stack(place) and None)
 
 
 def vectors_of(tokenizer: Tokenizer) -> Bundle:
@@ -82,7 +76,6 @@ LEAST = {"classification": 11, "multilabel": 8, "regression": 3}
 """so many baselines serve a task type at least; others 2"""
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("type_name", TASK_TYPES)
 def test_the_life_of_every_baseline(type_name: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
     """Sixteen labels and a pool serve every task type; from its folder a baseline predicts what was scored, or says why not."""
@@ -114,6 +107,7 @@ def test_the_life_of_every_baseline(type_name: str, tmp_path: Path, tokenizer: T
         assert baseline.needs_vectors == (folder / "backbones/1/bundle.json").is_file(), name
 
 
+@pytest.mark.journeys
 def test_a_saved_stack_predicts_the_same_in_a_new_process(tmp_path: Path) -> None:
     """And was checked in one when it was saved."""
     stack = make_stack(1.0, 3.0)
@@ -167,7 +161,6 @@ def test_members_must_predict_the_same_labels(tokenizer: Tokenizer) -> None:
         replace(stack, members=())
 
 
-@pytest.mark.usefixtures("here")
 def test_damage_is_named(tmp_path: Path) -> None:
     """Whatever file is missing, cut, changed or exchanged, the error names it."""
     whole = save_stack(make_stack(1.0, 3.0), tmp_path / "whole")
@@ -222,7 +215,6 @@ HOSTILE = {
 }
 
 
-@pytest.mark.usefixtures("here")
 def test_a_forged_stack_is_refused(tmp_path: Path) -> None:
     """Hashes prove that nothing was damaged, not that it is right: shapes, numbers and names are checked too."""
     whole = save_stack(make_stack(1.0), tmp_path / "saved")
@@ -233,7 +225,6 @@ def test_a_forged_stack_is_refused(tmp_path: Path) -> None:
             load(folder)
 
 
-@pytest.mark.usefixtures("here")
 def test_a_large_manifest_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save_stack(make_stack(1.0), tmp_path / "saved")
     monkeypatch.setattr(stack_files, "MANIFEST_BYTES", 100)
@@ -241,7 +232,6 @@ def test_a_large_manifest_is_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
         load(folder)
 
 
-@pytest.mark.usefixtures("here")
 def test_the_selftest_finds_other_outputs(tmp_path: Path) -> None:
     """Weights that are sound but not those that were saved."""
     folder = save_stack(make_stack(1.0), tmp_path / "saved")
@@ -251,7 +241,6 @@ def test_the_selftest_finds_other_outputs(tmp_path: Path) -> None:
     assert main(["doctor", str(folder)]) == 2
 
 
-@pytest.mark.usefixtures("here")
 def test_what_is_no_saved_model_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("dear")
@@ -273,7 +262,6 @@ STACK_MUTANTS: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.usefixtures("here")
 def test_the_doctor_names_what_is_wrong_with_a_stack(tmp_path: Path) -> None:
     """Though every hash matches; a sound one passes every check."""
     whole = save_stack(make_stack(1.0, 3.0), tmp_path / "stack")
@@ -298,7 +286,6 @@ def test_the_doctor_names_a_baseline_whose_predictions_are_no_numbers(monkeypatc
     assert check().status == "fail"
 
 
-@pytest.mark.usefixtures("here")
 def test_commands_use_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also in the folder of a run; what needs a network says so."""
     folder = save_stack(make_stack(1.0, 3.0), tmp_path / "run" / "bundle")

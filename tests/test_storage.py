@@ -1,4 +1,4 @@
-"""Atomic writes leave either the old file or folder or the new one, whole; names never lead out of a folder."""
+"""Atomic writes leave the old or the new, whole; one process writes a folder at a time; arrays are kept for later runs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,32 @@ import json
 import os
 import platform
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from helpers.holding import held_by_another
 from helpers.refusals import refused
-from warmstart.errors import StorageError
-from warmstart.system import storage
+from helpers.tasks import write_race_inputs
+from warmstart.cli import main
+from warmstart.config import Config
+from warmstart.errors import ConfigError, StorageError
+from warmstart.runs.record import end_record
+from warmstart.runs.run import Run
+from warmstart.studies.lab.command import StudyLabConfig
+from warmstart.system import array_store, storage
+from warmstart.system.array_store import ArrayStore, Kept
+from warmstart.system.locks import LOCK, discard_dead, hold, releasing_locks
+from warmstart.system.processes import in_workers
 from warmstart.system.storage import atomic_file, atomic_folder, atomic_write, inside, make_folder, sealed, sweep, unsealed
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 DEAD = subprocess.Popen([sys.executable, "-c", ""])
 DEAD.wait()
@@ -250,3 +264,196 @@ def test_what_a_link_names_is_replaced_and_not_the_link(tmp_path: Path) -> None:
         (aside / "new").write_text("b")
     assert (tmp_path / "link").is_symlink()
     assert [one.name for one in (tmp_path / "large").iterdir()] == ["new"]
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that writes the folder."""
+    with held_by_another(tmp_path / LOCK) as process:
+        yield process
+
+
+def test_a_second_process_is_refused(
+    holder: subprocess.Popen[str],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    tokenizer: Tokenizer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It learns who holds the folder, and what to do; a command, a race too, exits with code 2, and writes nothing there."""
+    message = rf"the run is in use by process {holder.pid} on .+; wait until it has ended, or end it, and run the command again"
+    with pytest.raises(StorageError, match=message):
+        hold(tmp_path / LOCK, "the run")
+    inputs = write_race_inputs(tmp_path_factory.mktemp("inputs"), tokenizer)
+    for words in (["study", "lab"], ["race", str(inputs / "task"), "--backbones", str(inputs / "lm"), "--pool", "none"]):
+        assert main([*words, "--out", str(tmp_path)]) == 2, words
+        assert f"is in use by process {holder.pid} on" in capsys.readouterr().err, words
+        assert [path.name for path in tmp_path.iterdir()] == [LOCK], words
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    """However it died."""
+    discard_dead(tmp_path / LOCK)
+    assert (tmp_path / LOCK).exists()
+    holder.kill()
+    holder.wait()
+    with releasing_locks():
+        hold(tmp_path / LOCK, "the run")
+        hold(tmp_path / LOCK, "the run")  # a process may lock what it holds
+        assert f'"process": {os.getpid()}' in (tmp_path / LOCK).read_text()
+    assert not (tmp_path / LOCK).exists()
+    with held_by_another(tmp_path / LOCK) as other:
+        other.kill()
+        other.wait()
+        discard_dead(tmp_path / LOCK)
+        assert not (tmp_path / LOCK).exists()
+
+
+def test_a_process_that_ends_leaves_no_lock(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    """Also one that never released it."""
+    assert holder.stdin is not None
+    holder.stdin.close()
+    assert holder.wait() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_file_that_was_removed_is_no_lock(tmp_path: Path) -> None:
+    """Whoever still has it open holds nothing: the next one makes a new file."""
+    with releasing_locks():
+        hold(tmp_path / LOCK, "the run")
+        (tmp_path / LOCK).unlink()
+        hold(tmp_path / LOCK, "the run")
+        assert (tmp_path / LOCK).exists()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """Is named."""
+    with pytest.raises(StorageError, match=r"cannot write .*none/\.warmstart\.lock: No such file or directory; choose another"):
+        hold(tmp_path / "none" / LOCK, "the run")
+
+
+class SomeConfig(Config):
+    """Settings of some command."""
+
+    out: str
+    seed: int = 0
+
+
+def test_an_unfinished_run_starts_again(tmp_path: Path) -> None:
+    """With the same settings, until its end; with others, or if something else is in the folder, nothing is touched."""
+    place = str(tmp_path / "run")
+    run = Run.open(place, SomeConfig(out=place)).folder
+    (run / "bundle").mkdir()
+    assert Run.open(place, SomeConfig(out=place)).folder == run
+    with pytest.raises(ConfigError, match="exists and is not empty; choose another --out, or remove it"):
+        Run.open(place, SomeConfig(out=place, seed=1))
+    end_record(run, "It is done.")
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        Run.open(place, SomeConfig(out=place))
+    assert (run / "bundle").is_dir()
+
+
+def test_an_opened_run_has_no_leftovers(tmp_path: Path) -> None:
+    """A folder in which a killed process left nothing but an unfinished file is empty; an unfinished bundle is removed."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f".config.yaml.writing-{dead.pid}").touch()
+    config = StudyLabConfig(out=str(tmp_path))
+    Run.open(str(tmp_path), config)
+    (tmp_path / f".bundle.writing-{dead.pid}").mkdir()
+    Run.open(str(tmp_path), config)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "config.yaml", "run.json"]
+
+
+SIZE = 300
+
+
+def entries(first: int, last: int) -> dict[bytes, Kept]:
+    return {b"%d" % i: Kept(np.random.default_rng(i).normal(size=SIZE).astype(np.float32), i / 7) for i in range(first, last)}
+
+
+def same(found: dict[bytes, Kept], wanted: dict[bytes, Kept]) -> bool:
+    equal = all(np.array_equal(found[key].values, one.values) and found[key].seconds == one.seconds for key, one in wanted.items())
+    return found.keys() == wanted.keys() and equal
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    """Bit for bit, with its seconds, of its own family and size only; without a file there is nothing."""
+    store, given = ArrayStore(tmp_path / "sub" / "arrays"), entries(0, 1200)
+    keys = [*given, b"other"]
+    assert store.read("a", keys, SIZE) == {}
+    store.write("a", given)
+    assert same(ArrayStore(store.file).read("a", keys, SIZE), given)
+    assert store.count("a", keys) == len(given)
+    assert store.read("b", keys, SIZE) == store.read("a", keys, SIZE - 1) == ArrayStore().read("a", keys, SIZE) == {}
+
+
+def test_a_damaged_file_counts_as_none_and_is_made_anew(tmp_path: Path) -> None:
+    """Cut, flipped anywhere, foreign or of another table: never a wrong number, and the next run can write again."""
+    store, given = ArrayStore(tmp_path / "arrays"), entries(0, 40)
+    assert store.file
+    store.write("a", given)
+    data = store.file.read_bytes()
+    with sqlite3.connect(tmp_path / "foreign") as connection:
+        connection.execute("create table arrays (other text)")
+    connection.close()
+    flipped = [data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :] for at in range(20, len(data), len(data) // 15)]
+    for damaged in (data[: len(data) // 2], data[:-5], b"no database", (tmp_path / "foreign").read_bytes(), *flipped):
+        store.file.write_bytes(damaged)
+        again = ArrayStore(store.file)
+        found = again.read("a", [*given], SIZE)
+        assert same(found, {key: given[key] for key in found})
+        again.write("a", given)
+        ArrayStore(store.file).write("a", given)
+        assert same(ArrayStore(store.file).read("a", [*given], SIZE), given)
+
+
+def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in place of the folder, a folder in place of the file, another process that never ends, and a user without a home."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr(array_store, "WAIT", 0.01)
+    ArrayStore(tmp_path / "held").write("a", entries(0, 1))
+    holder = sqlite3.connect(tmp_path / "held")
+    holder.execute("begin exclusive")
+    monkeypatch.setattr(array_store, "cache_folder", lambda: None)
+    stores = (
+        ArrayStore(tmp_path / "file" / "x"),
+        ArrayStore(tmp_path / "folder"),
+        ArrayStore(tmp_path / "held"),
+        ArrayStore.of_user(),
+    )
+    for store in stores:
+        store.write("a", entries(0, 2))
+        assert store.read("a", [b"0"], SIZE) == {}
+        assert store.count("a", [b"0"]) == 0
+    holder.close()
+
+
+def test_what_was_used_longest_ago_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file stays within its limit; what is read stays longer than what is not."""
+    store, day = ArrayStore(tmp_path / "arrays", limit=300_000), 86_400.0
+    assert store.file
+    for number in range(30):
+        monkeypatch.setattr(array_store.time, "time", lambda number=number: number * day)
+        store.write("a", entries(10 * number, 10 * number + 10))
+        assert len(store.read("a", [b"3"], SIZE)) == 1
+    assert store.file.stat().st_size < 1.2 * store.limit
+    assert store.count("a", [*entries(290, 300)]) == 10
+    assert store.count("a", [*entries(0, 50)]) == 1
+
+
+def _write(file: Path, number: int) -> int:
+    store = ArrayStore(file)
+    for i in range(10):
+        store.write("a", entries(100 * number + 10 * i, 100 * number + 10 * i + 10))
+    return store.count("a", [*entries(100 * number, 100 * number + 100)])
+
+
+@pytest.mark.journeys
+def test_several_processes_write_at_once(tmp_path: Path) -> None:
+    """None loses what another wrote."""
+    calls = [(tmp_path / "arrays", number) for number in range(4)]
+    assert [count for _, count in in_workers(_write, calls, 2, RuntimeError)] == [100] * 4
+    wanted = entries(0, 400)
+    assert same(ArrayStore(tmp_path / "arrays").read("a", [*wanted], SIZE), wanted)

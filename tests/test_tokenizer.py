@@ -169,6 +169,7 @@ def test_known_characters_are_never_unknown() -> None:
     assert np.mean([len(ids) for ids in tokenizer.encode(TEXTS)]) < np.mean([len(text) for text in TEXTS]) / 2
 
 
+@pytest.mark.journeys
 def test_training_is_the_same_in_every_process() -> None:
     """The same texts give the same vocabulary in a process with other hash seeds."""
     code = (

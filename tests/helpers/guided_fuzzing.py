@@ -1,6 +1,6 @@
 """The inputs of ``tests/test_fuzz.py``, guided by coverage: atheris mutates what reaches new lines of the package.
 
-    python -m helpers.guided_fuzzing [--seconds 600] [NAME ...]
+    python -m helpers.guided_fuzzing SECONDS [NAME]
 
 Run in ``tests``, or as ``make fuzz`` (Linux: atheris is installed for it). Each kind of input has a process of its own, which
 ends at the first foreign error, at an input that takes longer than ``SECONDS`` of the tests, or at more than ``MEGABYTES``; the
@@ -9,7 +9,6 @@ input lies then in ``runs/fuzz``, and the same command begins with it. Exit code
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -21,35 +20,18 @@ MEGABYTES = 2048
 """resident memory of a process, of which torch and the coverage take half"""
 
 
-def main() -> int:
-    """Fuzz each kind of input in turn."""
-    parser = argparse.ArgumentParser(description="Fuzz what warmstart reads, guided by coverage.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="kinds of input, such as flags; default: all")
-    parser.add_argument("--seconds", type=int, default=600, help="for all of them together")
-    parser.add_argument("--only", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.only:
-        _fuzz(options.only, options.seconds)
-    names = _names()
-    wanted = options.names or names
-    if unknown := set(wanted) - set(names):
-        parser.error(f"there is no {sorted(unknown)[0]}; choose from {', '.join(names)}")
-    failed = []
-    for name in wanted:
-        print(f"--- {name}", flush=True)
-        command = [sys.executable, "-m", "helpers.guided_fuzzing", "--only", name, "--seconds", f"{options.seconds // len(wanted)}"]
-        failed += [name] if subprocess.run(command, check=False).returncode else []
-    print(f"failed: {', '.join(failed)}" if failed else f"no foreign error in {len(wanted)} kinds of input")
+def main(seconds: int) -> int:
+    """Fuzz each kind of input in turn, for so many seconds together."""
+    import test_fuzz
+
+    names = [name.removeprefix("test_") for name, test in vars(test_fuzz).items() if hasattr(test, "guided")]
+    command = [sys.executable, "-m", "helpers.guided_fuzzing", f"{seconds // len(names)}"]
+    failed = [name for name in names if subprocess.run([*command, name], check=False).returncode]
+    print(f"failed: {', '.join(failed)}" if failed else f"no foreign error in {len(names)} kinds of input")
     return 1 if failed else 0
 
 
-def _names() -> list[str]:
-    import test_fuzz
-
-    return [name.removeprefix("test_") for name, test in vars(test_fuzz).items() if hasattr(test, "guided")]
-
-
-def _fuzz(name: str, seconds: int) -> None:
+def fuzz(seconds: int, name: str) -> None:
     """Fuzz one kind of input; ends the process."""
     import atheris
 
@@ -70,4 +52,4 @@ def _fuzz(name: str, seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    fuzz(int(sys.argv[1]), sys.argv[2]) if len(sys.argv) > 2 else sys.exit(main(int(sys.argv[1])))

@@ -78,7 +78,7 @@ def outlook(outcomes: Outcomes, labels: np.ndarray, left: int, seed: int = 0, si
     """The outlook after the outcomes from number ``since`` on, which are of one kind of model; None while there are too few.
 
     ``labels`` (n,) ascending is the number of labels with each outcome; ``left`` texts of the pool have not been drawn. Simulation:
-    tests/test_label_outlook.py: ``test_labels_that_still_pay_are_seldom_called_useless``.
+    tests/test_extrapolation.py: ``test_labels_that_still_pay_are_seldom_called_useless``.
     """
     if not len(labels) or labels[-1] < _FIRST:
         return None

@@ -3,7 +3,7 @@
 A check measures one number that must not exceed a limit: a function, and a row in ``CHECKS``. ``warmstart doctor`` runs all of
 them; some also run before a bundle is saved, and those that read what was stored with it whenever it is loaded. No check reads a
 text of the user's, and none asks what the code promises of every model, such as that padding changes no output: tests prove that
-(``tests/test_rows.py``).
+(``tests/test_backbone.py``).
 """
 
 from __future__ import annotations

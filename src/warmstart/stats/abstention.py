@@ -112,8 +112,8 @@ def smallest_guarantee(examples: int, confidence_level: float = 0.95) -> float:
 def risk_coverage(confidence: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coverage (fraction predicted) and risk (fraction of those that is wrong) at each threshold, highest first: two (M,) arrays.
 
-    ``confidence`` (N,) and ``right`` (N,) bool; equal confidences share a threshold (El-Yaniv and Wiener 2010). Simulation:
-    tests/test_stats_simulations.py: ``test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate``.
+    ``confidence`` (N,) and ``right`` (N,) bool; equal confidences share a threshold (El-Yaniv and Wiener 2010). By hand:
+    tests/test_abstention.py: ``test_risk_and_coverage_by_hand``.
 
     >>> coverage, risk = risk_coverage(np.array([0.9, 0.8, 0.8]), np.array([True, True, False]))
     >>> coverage.round(2).tolist(), risk.round(2).tolist()
@@ -127,8 +127,7 @@ def area_under_risk_coverage(coverage: np.ndarray, risk: np.ndarray) -> float:
     """The mean risk over all coverages, sum_m (coverage_m - coverage_{m-1}) risk_m (AURC; Geifman et al. 2019), 0 to 1.
 
     ``coverage`` and ``risk`` are (M,) of ``risk_coverage``. 0 for a model that is never wrong; the error rate if confidence says
-    nothing. Simulation: tests/test_stats_simulations.py:
-    ``test_the_area_under_risk_and_coverage_of_a_random_order_is_the_error_rate``.
+    nothing. By hand: tests/test_abstention.py: ``test_risk_and_coverage_by_hand``.
 
     >>> round(area_under_risk_coverage(*risk_coverage(np.array([0.9, 0.8, 0.8]), np.array([True, True, False]))), 3)
     0.222

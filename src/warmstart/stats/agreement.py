@@ -17,8 +17,8 @@ def krippendorff_alpha(answers: Iterable[Sequence[Hashable]]) -> float:
 
     Each of ``answers`` holds the labels that people gave one text, in any order; texts with fewer than two do not count. alpha =
     1 - observed / expected disagreement, where a text of m answers weighs 1 / (m - 1) (Krippendorff 2004, chapter 11). nan if
-    there is nothing to compare, or only one label. Simulation: tests/test_agreement.py:
-    ``test_alpha_is_what_two_people_know_together``; the published example: ``test_alpha_of_the_books_example``.
+    there is nothing to compare, or only one label. Simulation: tests/test_stats_simulations.py:
+    ``test_alpha_is_what_two_people_know_together``; a published example is reproduced, too.
 
     >>> krippendorff_alpha([["a", "a"], ["b", "b"], ["a", "b"]])
     0.4444444444444444
@@ -40,7 +40,7 @@ def krippendorff_interval(texts: Sequence[Sequence[Sequence[Hashable]]]) -> Esti
     Each of ``texts`` holds the units of one text, such as its words, and each unit the labels that people gave it. The interval is
     a percentile bootstrap over texts (Efron and Tibshirani 1993, chapter 13). For its low end two different labels for one more
     text are added, because few texts without any disagreement do not prove that there is none. Simulation:
-    tests/test_agreement.py: ``test_intervals_of_alpha_hold_the_truth``.
+    tests/test_stats_simulations.py: ``test_intervals_of_alpha_hold_the_truth``.
 
     >>> alpha, low, high = krippendorff_interval([[["a", "a"]], [["b", "b"]]] * 10)
     >>> alpha, round(low, 1), high

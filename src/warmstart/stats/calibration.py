@@ -36,7 +36,7 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
     Minimises mean(-ln softmax(ln(probabilities) / T)[label]). Above 1 the model is overconfident. If every prediction is right, the
     loss falls with the temperature without end; it is then left at 1. The loss is convex in 1 / T, so a bounded search ends at the
-    only minimum, or at an end of ``RANGE``. Simulation: tests/test_calibration.py: ``test_a_known_distortion_is_found_and_mended``.
+    only minimum, or at an end of ``RANGE``. Parity: tests/test_calibration.py: ``test_it_is_scikit_learns_temperature``.
 
     >>> overconfident = np.array([[0.9, 0.1]] * 4)  # right three times of four: 0.75 = softmax(ln 9 / 2)
     >>> round(fit_temperature(overconfident, np.array([0, 0, 0, 1])), 3)
@@ -106,8 +106,8 @@ def apply_temperature(probabilities: np.ndarray, temperature: float, several: bo
 
     With ``several`` labels per text each probability is scaled by itself, by the logistic function.
 
-    p_c^(1/T) / sum_k p_k^(1/T) (Guo et al. 2017, section 4.2). No prediction changes. Simulation: tests/test_calibration.py:
-    ``test_a_known_distortion_is_found_and_mended``.
+    p_c^(1/T) / sum_k p_k^(1/T) (Guo et al. 2017, section 4.2). No prediction changes. Parity: tests/test_calibration.py:
+    ``test_it_is_scikit_learns_temperature``.
 
     >>> apply_temperature(np.array([[0.9, 0.1]]), 2.0).round(3).tolist()
     [[0.75, 0.25]]

@@ -81,7 +81,7 @@ def changes_of(pairs: Sequence[tuple[MethodScores, MethodScores]], texts: str) -
     """The changes of (after, before), seed by seed and resample by resample; p-values corrected for their number (Holm 1979).
 
     ``texts`` names what was resampled. One seed says nothing about others: its interval is over the texts alone, and no change is
-    significant. Simulation: tests/test_changes.py: ``test_few_equal_scores_are_said_to_have_changed``.
+    significant. Simulation: tests/test_differences.py: ``test_few_equal_scores_are_said_to_have_changed``.
 
     >>> right = np.random.default_rng(0).random((2, 5, 400)) < np.array([0.85, 0.75])[:, None, None]  # (methods, S, N)
     >>> after, before = (MethodScores.from_texts(name, one) for name, one in zip(("after", "before"), right, strict=True))

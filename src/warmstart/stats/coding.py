@@ -14,7 +14,7 @@ def frequency_code_bits(counts: np.ndarray) -> float:
     The code predicts class c with probability ``(n_c + 1/2) / (n + C/2)`` after n labels, n_c of them of the class. The product of
     these is ``Gamma(C/2) / Gamma(1/2)^C * prod_c Gamma(n_c + 1/2) / Gamma(n + C/2)`` (The performance of universal encoding,
     equation 1.2). It exceeds the entropy of ``counts`` (C,) by at most ``(C - 1) / 2 * log2(n) + log2(C)`` bits.
-    Simulation: tests/test_stats_simulations.py: ``test_the_code_costs_half_a_logarithm_per_free_probability``.
+    Parity: tests/test_probes.py: ``test_frequencies_alone_give_the_code_of_krichevsky_and_trofimov``.
 
     >>> round(frequency_code_bits(np.array([1, 1])), 3)  # 1/2 and 1/4
     3.0

@@ -70,7 +70,7 @@ def correlation_q_values(correlations: np.ndarray, n: int) -> np.ndarray:
     """The q-value of each of many ``correlations`` (any shape) over the same ``n`` rows, by two-sided t-tests.
 
     t = r sqrt((n - 2) / (1 - r^2)) (Fisher 1915), then Benjamini and Hochberg (1995). Rows are assumed independent, which tokens of
-    one passage are not. Simulation: tests/test_stats_simulations.py: ``test_correlations_of_nothing_are_seldom_discovered``.
+    one passage are not. Parity: tests/test_stats_references.py: ``test_q_values_are_those_of_scipy``.
 
     >>> correlation_q_values(np.array([0.8, 0.1]), 20).round(3).tolist()
     [0.0, 0.675]
@@ -85,7 +85,7 @@ def correlation_q_values(correlations: np.ndarray, n: int) -> np.ndarray:
 def bootstrap_correlation(pairs: Sequence[tuple[np.ndarray, np.ndarray]], generator: np.random.Generator) -> tuple[float, float]:
     """Both ends of the 95% interval of Pearson's r, by resampling clusters (passages); each is given as its two columns (n,).
 
-    Percentiles of the bootstrap over clusters (Cameron et al. 2008). Simulation: tests/test_correlation.py:
+    Percentiles of the bootstrap over clusters (Cameron et al. 2008). Simulation: tests/test_stats_references.py:
     ``test_the_bootstrap_interval_holds_the_truth``.
 
     >>> passages = [(np.array([1.0, 2.0, 3.0]) + k, np.array([1.0, 2.0, 4.0]) + k) for k in range(12)]

@@ -232,7 +232,7 @@ def extrapolate_means(means: Mapping[int, float], errors: Mapping[int, float], s
     """The curve through means by number of labels with independent standard ``errors``, such as those of separate texts.
 
     The law is that of ``fit_power_law`` with means weighted by their precision, its uncertainty a parametric bootstrap (Efron and
-    Tibshirani 1993, section 6.5). Simulation: tests/test_label_outlook.py:
+    Tibshirani 1993, section 6.5). Simulation: tests/test_extrapolation.py:
     ``test_labels_that_still_pay_are_seldom_called_useless``.
 
     >>> curve = extrapolate_means({16: 0.70, 64: 0.80, 256: 0.85}, {16: 0.01, 64: 0.01, 256: 0.01})

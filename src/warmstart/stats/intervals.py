@@ -73,8 +73,8 @@ class Interval:
 def t_interval(values: Sequence[float], confidence_level: float = 0.95) -> Interval:
     """Student's t interval for the mean of ``values`` (S), one value per seed; the values are assumed independent and near normal.
 
-    mean +- t(S - 1) s / sqrt(S) (Student 1908). It says what other seeds would give on the same texts. Simulation:
-    tests/test_intervals.py: ``test_interval_coverage``.
+    mean +- t(S - 1) s / sqrt(S) (Student 1908). It says what other seeds would give on the same texts. Parity:
+    tests/test_stats_references.py: ``test_students_interval_is_that_of_scipy``.
 
     >>> print(t_interval([0.5, 0.6, 0.7]))  # three seeds say little
     60.0% (35.2 to 84.8)
@@ -103,7 +103,7 @@ def bootstrap_interval(values: np.ndarray, seed: int = 0, draws: int = 2000, con
     """Percentile interval for the mean over test texts, by resampling the texts (Efron 1979).
 
     ``values`` (N,): one number per text, for example whether the prediction is right. Texts are assumed independent; for values
-    that come in groups use ``cluster_bootstrap``. Simulation: tests/test_intervals.py: ``test_bootstrap_coverage``.
+    that come in groups use ``cluster_bootstrap``. Parity: tests/test_stats_references.py: ``test_the_bootstrap_is_that_of_scipy``.
 
     >>> print(bootstrap_interval(np.array([1] * 80 + [0] * 20)))
     80.0% (72.0 to 88.0)

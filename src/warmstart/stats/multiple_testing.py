@@ -13,7 +13,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """p-values corrected for their number, in their order: with them, at most 5% of such tables call any equal pair different.
 
     The k-th smallest of m times m - k + 1, made to increase. Controls the family-wise error rate under any dependence (Holm 1979).
-    Simulation: tests/test_stats_simulations.py: ``test_holm_keeps_the_family_wise_error_rate``.
+    Parity: tests/test_stats_references.py: ``test_holm_is_the_closure_of_bonferroni``.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -29,7 +29,7 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
     """q-values in the shape of ``p_values``: of the tests with q < 0.05, at most 5% are false discoveries on average.
 
     min over j >= k of m p_(j) / j. Controls the false discovery rate of independent tests (Benjamini and Hochberg 1995).
-    Simulation: tests/test_stats_simulations.py: ``test_benjamini_hochberg_keeps_the_false_discovery_rate``.
+    Parity: tests/test_stats_references.py: ``test_benjamini_hochberg_is_the_step_up_procedure``.
 
     >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(3).tolist()
     [0.03, 0.04, 0.04]

@@ -81,7 +81,7 @@ class Noise:
         """The same if each of the S seeds scores what the others choose: 1 / S + doubt / (S - 1) for 1 / S over seeds.
 
         Nadeau and Bengio (2003, equation 10); ``overlap`` is added to 1 / S as in ``of``. One run has no noise over seeds.
-        Simulation: tests/test_power_of_races.py: ``test_races_detect_what_their_power_says``.
+        Simulation: tests/test_power.py: ``test_races_detect_what_their_power_says``.
 
         ``Noise(0.0, 0.0004, 3).of_choice()`` -> of_seeds 0.001.
         """
@@ -142,7 +142,7 @@ def moderated_noise(noise: Noise, difference: np.ndarray, others: np.ndarray) ->
 
     Subtracting mean_k y_s takes out what a draw of labels does to all methods alike, as a difference does. The noise is returned as
     it is unless there are three seeds and two ``others`` that vary, and if v exceeds m so far (90% quantile of F) that the two seem
-    less stable than the others. Methods with a run that collapsed do not belong here. Simulation: tests/test_moderation.py:
+    less stable than the others. Methods with a run that collapsed do not belong here. Simulation: tests/test_noise.py:
     ``test_moderated_differences_keep_their_level``.
 
     >>> others = np.array([[0.70, 0.73, 0.70], [0.62, 0.60, 0.65], [0.75, 0.74, 0.76]])

@@ -26,7 +26,7 @@ def p_of_no_signal(
     The agreement with each representation is standardised over the labels as they are and all permutations, and the largest one
     counts, so that the p-value holds for the best of them: (1 + permutations at least as large) / (1 + permutations) (Westfall and
     Young 1993). 1 if there is no representation, or a single class. Exact for texts that are exchangeable: give one of each group
-    of copies. Simulation: tests/test_permutation.py: ``test_labels_at_random_are_seldom_called_learnable``.
+    of copies. Simulation: tests/test_stats_simulations.py: ``test_labels_at_random_are_seldom_called_learnable``.
 
     >>> chance = np.random.default_rng(0)
     >>> rows = chance.normal(size=(40, 5))

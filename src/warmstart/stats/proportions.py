@@ -17,8 +17,8 @@ from warmstart.stats.intervals import Z_95, Estimate
 def wilson_interval(proportion: float, count: float) -> Estimate:
     """A proportion of ``count`` independent cases with its 95% interval (Wilson 1927); it never leaves 0 to 1.
 
-    (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n), z = 1.96. Simulation: tests/test_stats_simulations.py:
-    ``test_wilson_intervals_hold_the_truth``.
+    (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n), z = 1.96. Parity: tests/test_stats_references.py:
+    ``test_intervals_of_proportions_are_those_of_scipy``.
 
     >>> [round(value, 3) for value in wilson_interval(0.8, 10)]
     [0.8, 0.49, 0.943]
@@ -32,8 +32,8 @@ def unseen_label_share(labels: np.ndarray, units: np.ndarray | None = None) -> f
     """The share of new texts with a label that no labelled text has: that of the N texts whose label no other has (Good 1953).
 
     ``labels`` (N,) are numbers; ``units`` (N,) are equal for texts that depend on each other, such as copies. New texts must be
-    like these, which were not picked by their labels. Off by at most 1 / N in the mean. Simulation: tests/test_proportions.py:
-    ``test_the_share_of_unseen_labels_is_estimated``.
+    like these, which were not picked by their labels. Off by at most 1 / N in the mean. Simulation:
+    tests/test_stats_simulations.py: ``test_the_share_of_unseen_labels_is_estimated``.
 
     >>> unseen_label_share(np.array([0, 0, 0, 1, 1, 2, 2, 3, 4, 5]))
     0.3
@@ -46,8 +46,8 @@ def unseen_label_share(labels: np.ndarray, units: np.ndarray | None = None) -> f
 def clopper_pearson_bound(errors: int, count: int, confidence_level: float) -> float:
     """The largest error rate that ``errors`` in ``count`` cases still allows: one-sided and exact (Clopper and Pearson 1934).
 
-    The rate at which P(Binomial(count, rate) <= errors) = 1 - confidence_level. Simulation: tests/test_stats_simulations.py:
-    ``test_the_exact_bound_is_kept``.
+    The rate at which P(Binomial(count, rate) <= errors) = 1 - confidence_level. Parity: tests/test_stats_references.py:
+    ``test_intervals_of_proportions_are_those_of_scipy``.
 
     >>> round(clopper_pearson_bound(0, 59, 0.95), 4)  # a guarantee of 5% takes 59 right answers in a row
     0.0495
@@ -60,8 +60,8 @@ def clopper_pearson_bound(errors: int, count: int, confidence_level: float) -> f
 def binomial_test(successes: float, count: int) -> float:
     """The two-sided exact p-value of ``successes`` in ``count`` fair coin flips (Dixon and Mood 1946).
 
-    Half a success is rounded towards chance. Simulation: tests/test_stats_simulations.py:
-    ``test_sign_tests_of_equal_sides_are_seldom_significant``.
+    Half a success is rounded towards chance. Parity: tests/test_stats_references.py:
+    ``test_intervals_of_proportions_are_those_of_scipy``.
 
     >>> round(binomial_test(9, 10), 4)
     0.0215
@@ -75,7 +75,7 @@ def binomial_test(successes: float, count: int) -> float:
 def sign_test(better: int, worse: int) -> float:
     """The two-sided exact p-value of so many pairs better and worse, without ties (McNemar 1947, exact); 1 if there is no pair.
 
-    Simulation: tests/test_stats_simulations.py: ``test_sign_tests_of_equal_sides_are_seldom_significant``.
+    Parity: tests/test_stats_references.py: ``test_intervals_of_proportions_are_those_of_scipy``.
 
     >>> round(sign_test(9, 1), 4), sign_test(0, 0)
     (0.0215, 1.0)
@@ -88,7 +88,7 @@ def mean_proportion(groups: Sequence[np.ndarray]) -> Estimate:
 
     Each group is (N,) of 0 to 1. A group's variance is that of its proportion with two successes and two failures added (Agresti
     and Coull 1998), so that a few cases that all agree are not taken as certain. A single group has its Wilson interval.
-    Simulation: tests/test_proportions.py: ``test_the_interval_of_the_mean_holds_the_truth``.
+    Simulation: tests/test_stats_references.py: ``test_the_interval_of_the_mean_holds_the_truth``.
 
     >>> [round(value, 2) for value in mean_proportion([np.array([1.0, 1.0, 0.0, 1.0]), np.array([0.0, 1.0])])]
     [0.62, 0.21, 1.0]

@@ -127,7 +127,7 @@ def jackknife(values: np.ndarray) -> Estimate:
     """A figure and its 95% interval, from values (1 + N,): of all clusters, then with each of the N left out.
 
     value +- t(N - 1) sqrt((N - 1) / N sum_i (value_i - mean)^2). Holds for smooth statistics (Arvesen 1969); clusters are assumed
-    independent. Simulation: tests/test_stats_simulations.py: ``test_jackknife_intervals_hold_the_truth``.
+    independent. Parity: tests/test_stats_references.py: ``test_the_jackknife_of_a_mean_is_students_interval``.
 
     >>> values = np.array([1.0, 2.0, 3.0, 6.0])
     >>> [round(value, 2) for value in jackknife(np.append(values.mean(), (values.sum() - values) / 3))]  # as the t interval

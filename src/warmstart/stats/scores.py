@@ -108,7 +108,7 @@ def classification_scores(labels: np.ndarray, probabilities: np.ndarray, names: 
     """Scores of ``probabilities`` (N, C) against ``labels`` (N,); ``names`` are the C labels.
 
     The most probable class is the prediction; of equal ones the first. Precision, recall and F1 with nothing to divide by are 0.
-    Macro F1 is the mean of the classes' F1 (Opitz and Burst 2019). Parity: tests/test_scores.py: ``test_equal_to_scikit_learn``.
+    Macro F1 is their mean F1 (Opitz and Burst 2019). Parity: tests/test_stats_references.py: ``test_equal_to_scikit_learn``.
 
     >>> probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
     >>> found = classification_scores(np.array([0, 1, 1]), probabilities, ["cat", "dog"])
