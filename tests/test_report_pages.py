@@ -29,6 +29,7 @@ PICTURES = ROOT.parents[1] / "docs" / "pictures"
 def written(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Report]:
     """The reports that three commands write from results that were made up."""
     found = list[Report]()
+    monkeypatch.setattr(page, "svg", lambda spec: "<svg/>")
     monkeypatch.setattr(page, "render", lambda report, *drawn: found.append(paragraphs_once(report)) or "")
     scores = {"pretrained": 0.8, "TF-IDF + logistic regression": 0.72, "class means + label names + EM": 0.79}
     for seeds in (1, 3):
