@@ -18,6 +18,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS
+from helpers.served import asked, asked_until_ready, client_of, cups_task, one_of_each, served
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
@@ -25,19 +26,13 @@ from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.model.files import save
 from warmstart.model.inference import embed
+from warmstart.serve.app import Server, make_app
+from warmstart.serve.corpus import Corpus
+from warmstart.serve.guard import AccessRules
+from warmstart.serve.replies import write_on
+from warmstart.serve.served import ServedModel, ServedModels, open_models
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
-
-httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
-pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
-
-
-from helpers.served import asked, asked_until_ready, client_of, cups_task, one_of_each, served  # noqa: E402
-from warmstart.serve.app import Server, make_app  # noqa: E402
-from warmstart.serve.corpus import Corpus  # noqa: E402
-from warmstart.serve.guard import AccessRules  # noqa: E402
-from warmstart.serve.replies import write_on  # noqa: E402
-from warmstart.serve.served import ServedModel, ServedModels, open_models  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # sockets of the event loop with itself
 

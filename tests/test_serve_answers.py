@@ -21,17 +21,10 @@ from pydantic import ValidationError
 
 from helpers.models import SENTENCES
 from helpers.restarts import adapt_record
-from warmstart.errors import DataError
-from warmstart.model.history import FindingRecord
-from warmstart.stats.calibration import expected_calibration_error
-from warmstart.tasks.predict import predict
-from warmstart.tokenizer.tokenizer import Tokenizer
-
-pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
-pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
-
 from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served
 from helpers.served_page import serving_app
+from warmstart.errors import DataError
+from warmstart.model.history import FindingRecord
 from warmstart.serve.answers import MOST_PROBLEMS, Fields, problems
 from warmstart.serve.app import STREAMS, Server, make_app
 from warmstart.serve.bodies import PredictBody, TextsBody
@@ -42,6 +35,9 @@ from warmstart.serve.guard import AccessRules, Guard, network_of
 from warmstart.serve.replies import predictions_for
 from warmstart.serve.running import OnceAMinute
 from warmstart.serve.served import ServedModel, ServedModels
+from warmstart.stats.calibration import expected_calibration_error
+from warmstart.tasks.predict import predict
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
 TEXTS = ["She holds the cat", "a river", "dogs and cats and " * 12]

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.browser import CHROMIUM, IN_A_BROWSER
+from helpers.browser import IN_A_BROWSER
+from helpers.served_page import opened_page, page_models, serving, submit
 from warmstart.errors import ModelError
+from warmstart.serve import app
+from warmstart.serve.app import Server
+from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.tokenizer.tokenizer import Tokenizer
-
-uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
-# where there is a browser, these tests are not skipped: what they lack is then an error
-playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
-
-from helpers.served_page import opened_page, page_models, serving, submit  # noqa: E402
-from warmstart.serve import app  # noqa: E402
-from warmstart.serve.app import Server  # noqa: E402
-from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
 
 pytestmark = IN_A_BROWSER
 HEBREW = "שלום לכל העולם"

@@ -1,11 +1,7 @@
-"""Labelling on a real project but without a model: texts come in their order, and the figures are made up.
-
-python -m helpers.labelling FOLDER PORT      serves the project of a folder, in ``tests``
-"""
+"""Labelling on a real project but without a model: texts come in their order, and the figures are made up."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -139,16 +135,3 @@ class TextsInOrder:
         self.closed = True
         self.training.close()
         self.project.close()
-
-
-def main(folder: str, port: str) -> None:
-    """Serve it."""
-    from warmstart.serve.guard import AccessRules
-    from warmstart.serve.labelling.app import make_label_app
-    from warmstart.serve.running import listen, run
-
-    run(make_label_app(TextsInOrder(Project.open(folder)), AccessRules()), listen("127.0.0.1", int(port)), "127.0.0.1")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:3])

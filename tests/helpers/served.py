@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import numpy as np
+import pytest
 
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import LABELS, bases
@@ -27,6 +27,7 @@ from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.stack.stack import Member, Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 
+httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
 HOME = "http://127.0.0.1"
 HELD_OUT = tuple((0.3 + i / 300, i % 20 != 0) for i in range(200))
 """confidence and correctness of held-out predictions, of which one in twenty is wrong"""
