@@ -437,13 +437,13 @@ def test_a_loaded_estimator_begins_nowhere_that_has_seen_its_labels(tokenizer: T
 
 
 def test_what_commands_a_terminal_is_shown_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Escapes and marks of direction in labels and texts of strangers, in sentences and tables."""
-    hostile = "a\x1b]0;title\x07\x9b2J\u202eb"
+    """Escapes, marks of direction and the terminal's markup in labels and texts of strangers, in sentences and tables."""
+    hostile = "a\x1b]0;title\x07\x9b2J\u202eb[/x]"
     console.make_console().print(f"label {hostile}\n")
     console.print_table(hostile, [(hostile, 1)], ("label", "count"))
     printed = capsys.readouterr().err
     assert not set(printed) & set("\x1b\x07\x9b\u202e")
-    assert "a\ufffd]0;title\ufffd\ufffd2J\ufffdb" in printed
+    assert printed.count("a\ufffd]0;title\ufffd\ufffd2J\ufffdb[/x]") == 3
 
 
 def test_a_report_of_many_classes_stays_small() -> None:
