@@ -188,6 +188,19 @@ def test_a_value_is_shown_as_a_fragment() -> None:
 
 
 @pytest.mark.journeys
+def test_figures_say_in_words_what_they_show(everything: Everything) -> None:
+    """Each has a caption, which is its text for screen readers, and a title for each axis that holds numbers."""
+    for name, figure in (
+        (name, one) for name, reports in everything.reports.items() for report in reports for one in report.figures()
+    ):
+        assert len(figure.caption.split()) >= 3, (name, figure.name)
+        layers = figure.chart.to_dict().get("layer", [figure.chart.to_dict()])
+        axes = [layer["encoding"][axis] for layer in layers for axis in ("x", "y") if axis in layer.get("encoding", {})]
+        numeric = [axis for axis in axes if axis.get("type") == "quantitative"]
+        assert not numeric or any(axis.get("title") or axis.get("field") for axis in numeric), (name, figure.name)
+
+
+@pytest.mark.journeys
 def test_a_notebook_shows_every_result(everything: Everything) -> None:
     """As a fragment, with tables, and with the charts of its page where there are any."""
     for name, result in everything.results.items():
