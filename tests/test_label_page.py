@@ -203,22 +203,32 @@ def test_a_label_is_found_and_corrected(browser: Any, tmp_path: Path) -> None:
         assert session.project.labelled()[1] == 2
 
 
+def command(folder: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
+    """``warmstart label`` as a process of its own, and the address where it listens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "warmstart", "label", *words, "--out", "news"], stderr=subprocess.PIPE, text=True, cwd=folder
+    )
+    assert process.stderr
+    return process, next(found[0] for line in process.stderr if (found := re.search(r"http://[^\s/]+", line)))
+
+
 @pytest.mark.timeout(600)  # it trains, perhaps beside other load
 def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> None:
-    """One command: a script that knows the labels answers, trains on the page, reads the verdict, and asks the model there."""
+    """One command: a script that knows the labels answers, trains on the page, reads the verdict, and asks the model there.
+
+    When the command was killed it goes on where it was, without a lost answer; it ends in peace when it is asked to.
+    """
     words = {"1": "goal match league team striker", "2": "shares profit market bank stocks"}
     hidden = {f"The {one} and the {other} of {i}": key for i in range(30) for key, some in words.items()
               for one, other in [(some.split()[i % 5], some.split()[(i + 1 + i // 5) % 5])]}  # fmt: skip
     (tmp_path / "texts.txt").write_text("\n".join(hidden), encoding="utf-8")
-    command = ["label", "texts.txt", "--labels", "sport", "money", "--out", "news", "--port", "0"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "warmstart", *command], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
-    )
+    server, address = command(tmp_path, "texts.txt", "--labels", "sport", "money", "--port", "0")
     try:
-        assert server.stderr
-        address = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
         with Person(browser, address, "Ann") as ann:
-            for _ in range(36):
+            for number in range(36):
+                if number == 9:
+                    stop(server)
+                    server, _ = command(tmp_path, "--port", address.rpartition(":")[2])
                 ann.answer(hidden[ann.text])
             page = ann.page
             page.click("#train")
@@ -229,9 +239,18 @@ def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> Non
             page.fill("#classify-texts", "The league and the striker")
             page.click("#classify [type=submit]")
             page.wait_for_selector("#classify-results:has-text('sport')")
-    finally:
         server.terminate()
-        server.communicate(timeout=60)
+        assert server.wait(60) == 143
+    finally:
+        stop(server)
+    with Project.open(tmp_path / "news") as project:
+        assert (len(project.labelled()), project.notice) == (36, "")
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """Kill it, if it lives."""
+    process.kill()
+    process.communicate()
 
 
 def test_an_answer_waits_for_a_server_that_is_away(browser: Any, tmp_path: Path) -> None:
