@@ -22,8 +22,6 @@ from helpers.restarts import adapt_record
 from warmstart.adapters import insert_adapter
 from warmstart.adapters.bottleneck import BottleneckConfig
 from warmstart.adapters.scalar_mix import ScalarMixConfig
-from warmstart.data.read import read_documents
-from warmstart.data.source import Source
 from warmstart.generation.sampling import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.language_modeling import LMHeadConfig
@@ -69,25 +67,26 @@ def page(browser: Any) -> Iterator[Any]:
         yield opened
 
 
+def agree(page: Any, bundle: Bundle, texts: list[Any], *named: Any) -> None:
+    """Fails unless scripts and Python predict the same, with the same rounded weights."""
+    found = np.array(browser_probabilities(page, bundle, texts))
+    assert np.abs(found - raw_predictions(rounded(bundle), texts)).max() < SAME_ARITHMETIC, named
+
+
 def test_every_backbone_computes_what_python_computes(page: Any, tokenizer: Tokenizer) -> None:
     """With the same rounded weights, to the last digits of float32; from left to right, too."""
     texts = made_texts(16)
     for name, switches in SWITCHES.items():
         for causal in (False, True):
-            bundle = labelled(tokenizer, causal=causal, **switches)
-            found = np.array(browser_probabilities(page, bundle, texts))
-            assert np.abs(found - raw_predictions(rounded(bundle), texts)).max() < SAME_ARITHMETIC, (name, causal)
+            agree(page, labelled(tokenizer, causal=causal, **switches), texts, name, causal)
 
 
 def test_every_head_computes_what_python_computes(page: Any, tokenizer: Tokenizer) -> None:
     """Of texts, and of pairs of texts; each pooling and each hidden layer at least once."""
-    texts: list[Any] = [*made_texts(8), *zip(made_texts(8, 1), made_texts(8, 2), strict=True)]
     for pooling, hidden in (("mean", "none"), ("first", "tanh"), ("last", "relu"), ("appended", "none")):
         head = ClassificationHeadConfig(classes=3, pooling=pooling, hidden=hidden, normalize=pooling == "mean")  # type: ignore[arg-type]
-        bundle = labelled(tokenizer, head, **SWITCHES["bert"])
-        wanted = np.concatenate([raw_predictions(rounded(bundle), part) for part in (texts[:8], texts[8:])])
-        found = np.array(browser_probabilities(page, bundle, texts))
-        assert np.abs(found - wanted).max() < SAME_ARITHMETIC, (pooling, hidden)
+        for texts in (made_texts(8), [*zip(made_texts(8, 1), made_texts(8, 2), strict=True)]):
+            agree(page, labelled(tokenizer, head, **SWITCHES["bert"]), texts, pooling, hidden)
 
 
 def test_adapters_compute_what_python_computes(page: Any, tokenizer: Tokenizer) -> None:
@@ -100,8 +99,7 @@ def test_adapters_compute_what_python_computes(page: Any, tokenizer: Tokenizer) 
             if "adapter" in name or "scalar_mix" in name:
                 parameter.normal_(std=0.3)
     for one in (bundle, bases(tokenizer)["lora"]):
-        found = np.array(browser_probabilities(page, one, texts))
-        assert np.abs(found - raw_predictions(rounded(one), texts)).max() < SAME_ARITHMETIC
+        agree(page, one, texts)
 
 
 def test_two_hundred_texts_get_the_labels_that_python_gives(page: Any, tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -160,8 +158,7 @@ def test_a_word_matters_as_much_as_python_says(page: Any, tokenizer: Tokenizer) 
 def test_words_before_every_text_are_read_as_in_python(page: Any, tokenizer: Tokenizer) -> None:
     """They are cut from no text, and matter to no explanation: "query: ", say."""
     bundle, texts = labelled(with_prefix(tokenizer, "the cat: ")), made_texts(16)
-    found = np.array(browser_probabilities(page, bundle, texts))
-    assert np.abs(found - raw_predictions(rounded(bundle), texts)).max() < SAME_ARITHMETIC
+    agree(page, bundle, texts)
     cut = in_browser(page, bundle, "return given.map((text) => model.encode(text).unread);", texts)
     assert tuple(cut) == unread(bundle, texts).tokens
     prepared = prepare_text(rounded(bundle), "She holds it")
@@ -245,24 +242,6 @@ def _same_ids(page: Any, tokenizer: Tokenizer, texts: list[str]) -> None:
     assert found["decoded"] == [tokenizer.decode(row) for row in wanted]
     assert found["names"] == [tokenizer.token(id) for id in range(tokenizer.vocab_size)]
     assert found["starts"] == tokenizer.vocabulary().word_starts.tolist()
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("kind", list(TRAINERS))
-def test_two_thousand_texts_get_the_ids_of_python(kind: str, page: Any, data_folder: Path) -> None:
-    """Paragraphs and tweets, with a vocabulary that was trained on other text."""
-    texts = real_texts(data_folder)
-    made = train_tokenizer(texts[10_000:12_000], TokenizerConfig(type=kind, vocab_size=4000, sentinels=2))  # type: ignore[arg-type]
-    _same_ids(page, made, texts[:2_000])
-
-
-def real_texts(folder: Path) -> list[str]:
-    """12,000 lines: paragraphs of an encyclopaedia, and tweets."""
-    places = (folder / "wikitext-2" / "train.txt.gz", folder / "tweeteval" / "unlabeled_tweets.txt.xz")
-    lines = (read_documents(Source(path=str(place), document="line")) for place in places)
-    found = [text for one in lines for _, text in zip(range(6000), one, strict=False)]
-    random.Random(0).shuffle(found)
-    return found
 
 
 @pytest.fixture(scope="module")

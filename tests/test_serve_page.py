@@ -13,9 +13,9 @@ import pytest
 from helpers.browser import IN_A_BROWSER, readable
 from helpers.fits import fit_result
 from helpers.mutants import LABELS
+from helpers.served import server_of
 from helpers.served_page import opened_page, page_models, page_task, serving, submit
 from warmstart.runs.steps import TaskPlace
-from warmstart.serve.app import Server
 from warmstart.serve.guard import AccessRules
 from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.studies.lab.measure import softmax_weights
@@ -32,7 +32,7 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
 
 @pytest.fixture(scope="module")
 def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
-    with serving(Server(ServedModels(models), 1024, 0.005, 64)) as found:
+    with serving(server_of(*models)) as found:
         yield found
 
 
@@ -213,7 +213,7 @@ def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any
     found = fit_result().verdict(Path("runs/mails"), TaskPlace("mails.csv"))
     monkeypatch.setattr("warmstart.serve.served.read_verdict", lambda path: found)
     assert ServedModels(models).verdict is None
-    with serving(Server(ServedModels(models[:1]), 1024, 0.005, 64)) as address, opened_page(browser, address) as page:
+    with serving(server_of(*models[:1])) as address, opened_page(browser, address) as page:
         assert page.locator("h1").all_inner_texts() == [found.headline]
         titles = page.locator(".verdict > .part > h2").all_inner_texts()
         assert [one.upper() for one in titles] == ["USE", "TRY", "WHERE IT FAILS", "NEXT"]
@@ -344,7 +344,7 @@ def test_everyone_can_read_it(width: int, scheme: str, browser: Any, address: st
 def test_a_token_is_asked_for_as_a_password(models: list[ServedModel], browser: Any) -> None:
     """Without it there is no page; with it the page works."""
     rules = AccessRules(token="0123456789abcdef")
-    with serving(Server(ServedModels(models), 1024, 0.005, 64), rules) as guarded:
+    with serving(server_of(*models), rules) as guarded:
         stranger = browser.new_page()
         with pytest.raises(Exception, match="AUTH"):
             stranger.goto(guarded)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from helpers.browser import IN_A_BROWSER
+from helpers.served import server_of
 from helpers.served_page import opened_page, page_models, serving, submit
 from warmstart.errors import ModelError
 from warmstart.serve import app
-from warmstart.serve.app import Server
-from warmstart.serve.served import ServedModel, ServedModels
+from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = IN_A_BROWSER
@@ -28,7 +28,7 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
 
 @pytest.fixture(scope="module")
 def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
-    with serving(Server(ServedModels(models), 1024, 0.005, 64)) as found:
+    with serving(server_of(*models)) as found:
         yield found
 
 

@@ -53,9 +53,14 @@ def one_of_each(tokenizer: Tokenizer) -> dict[str, Any]:
     return found
 
 
+def server_of(*models: ServedModel, queue: int = 64) -> Server:
+    """A server; who makes it closes it."""
+    return Server(ServedModels([*models]), 1024, 0.005, queue)
+
+
 def served(models: dict[str, Any], queue: int = 64) -> Server:
-    """A server of models; who makes it closes it."""
-    return Server(ServedModels([ServedModel.of(model, name) for name, model in models.items()]), 1024, 0.005, queue)
+    """A server of models by their names."""
+    return server_of(*(ServedModel.of(model, name) for name, model in models.items()), queue=queue)
 
 
 @asynccontextmanager
