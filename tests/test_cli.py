@@ -1,19 +1,27 @@
-"""The command line: help everywhere, quick to start, and every mistake ends with one message and exit code 2."""
+"""The command line: help everywhere, quick to start, and every mistake ends with one message and exit code 2.
+
+With ``--json`` every command prints its result, or its error, as one JSON document and nothing else on standard output.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+import types
+import typing
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
+from helpers.bundles import classifier, language_bundle
 from helpers.models import make_backbone
 from helpers.settings import in_file
+from helpers.tasks import cats
 from warmstart.cli import main, parse
 from warmstart.commands import COMMANDS
 from warmstart.commands.settings import PredictConfig, PretrainConfig
@@ -21,10 +29,12 @@ from warmstart.data.token_store import TokenStore
 from warmstart.flags import all_flags, count_flags
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import LMHeadConfig
+from warmstart.json_output import WITHOUT_RESULT, plain
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
+from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.loop import _Run
 
@@ -130,6 +140,7 @@ HEAVY = {
 """what is run, and the packages that it must not import"""
 
 
+@pytest.mark.journeys
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
     """``--help``, of each command too, starts without torch, and ``predict`` without what only comparisons and reports need."""
     for code, packages in HEAVY.items():
@@ -172,66 +183,32 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     assert "What transfer" not in page
 
 
-@pytest.fixture
-def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], int], None]:
-    """Runs a command that gets Ctrl-C when it has written so many checkpoints."""
-
-    def run(words: list[str], checkpoints: int) -> None:
-        write, count = _Run._write_checkpoint, 0
-
-        def stop(*arguments: object) -> None:
-            nonlocal count
-            write(*arguments)  # type: ignore[arg-type]
-            count += 1
-            if count == checkpoints:
-                raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(_Run, "_write_checkpoint", stop)
-            assert main(words) == 130
-
-    return run
-
-
-def test_a_run_is_not_resumed_with_other_held_out_text(
-    text: Path, tmp_path: Path, interrupt: Callable[[list[str], int], None], capsys: pytest.CaptureFixture[str]
+def test_a_run_goes_on_only_as_it_was_begun(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its figures before and after would be of two texts."""
-    held_out, out = tmp_path / "held.txt", str(tmp_path / "cut")
+    """Other steps, and other held-out text, are refused; that it ends as one that never stopped is proved in test_chaos."""
+
+    def interrupted(*arguments: Any) -> None:
+        write(*arguments)
+        raise KeyboardInterrupt
+
+    write, held_out, out = _Run._write_checkpoint, tmp_path / "held.txt", str(tmp_path / "cut")
     held_out.write_text("She holds the river." * 20)
-    words = ["pretrain", str(text), "--held-out", str(held_out), "--steps", "4", *EACH_STEP, *QUICK, "--out", out]
-    interrupt(words, 1)
+    words = ["pretrain", str(text), "--objective", "masked", "--held-out", str(held_out), "--steps", "4", *EACH_STEP, *QUICK]
+    with monkeypatch.context() as patch:
+        patch.setattr(_Run, "_write_checkpoint", interrupted)
+        assert main([*words, "--out", out]) == 130
+    for again, refused in (
+        (["pretrain", "--resume", out, "--steps", "12"], "'train.steps' is 12 here and 4 in"),
+        ([*words, "--out", out, "--steps", "12"], "cut exists and is not empty"),
+    ):
+        assert main(again) == 2
+        assert refused in " ".join(capsys.readouterr().err.split())
     held_out.write_text("He rubs the cat." * 20)
     assert main(["pretrain", "--resume", out]) == 2
     assert "belongs to a run with other data" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("objective", "again"),
-    [("causal", ["--resume", "cut"]), ("masked", ["--resume", "cut"]), ("causal", ["--out", "cut"])],
-)
-def test_a_run_goes_on_where_it_stopped(
-    objective: str,
-    again: list[str],
-    text: Path,
-    tmp_path: Path,
-    interrupt: Callable[[list[str], int], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """It ends with the weights of one that was never stopped; other steps are refused."""
-    monkeypatch.chdir(tmp_path)
-    flags = [str(text), "--objective", objective, "--steps", "8", *EACH_STEP, "--optimizer", "adamw", *QUICK]
-    assert main(["pretrain", *flags, "--out", "whole"]) == 0
-    interrupt(["pretrain", *flags, "--out", "cut"], 3)
-    words = ["pretrain", *again] if again[0] == "--resume" else ["pretrain", *flags, *again]
-    assert main([*words, "--steps", "12"]) == 2
-    refused = "'train.steps' is 12 here and 8 in" if again[0] == "--resume" else "cut exists and is not empty"
-    assert refused in " ".join(capsys.readouterr().err.split())
-    assert main(words) == 0
-    whole, cut = (load_bundle(tmp_path / name / "bundle") for name in ("whole", "cut"))
-    for name, tensor in whole.model.weights().items():
-        assert torch.equal(tensor, cut.model.weights()[name]), name
+    held_out.write_text("She holds the river." * 20)
+    assert main(["pretrain", "--resume", out]) == 0
 
 
 def test_a_budget_of_words_counts_what_is_held_out(text: Path, tmp_path: Path) -> None:
@@ -244,8 +221,9 @@ def test_a_budget_of_words_counts_what_is_held_out(text: Path, tmp_path: Path) -
 
 
 def test_a_refused_text_leaves_its_folder_to_the_next_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the message advises works in the same folder, and with a tokenizer of the new text."""
+    """So does a misspelt file; what the message advises works in the same folder, and with a tokenizer of the new text."""
     (tmp_path / "a.txt").write_text("She holds.\n" * 2)
+    assert main(["pretrain", str(tmp_path / "b.txt"), "--out", str(tmp_path / "run"), *QUICK]) == 2
     words = ["pretrain", str(tmp_path / "a.txt"), "--out", str(tmp_path / "run"), "--held-out", "none", "--steps", "2", *QUICK]
     assert main(words) == 2
     assert "add text, or choose a smaller --max-length" in " ".join(capsys.readouterr().err.split())
@@ -270,6 +248,7 @@ MISTAKES = {
     "unknown command": (["pretrian"], "unknown command 'pretrian'; did you mean 'pretrain'"),
     "no text": (["pretrain"], "name at least one file or folder of text"),
     "missing text": (["pretrain", "nothing.txt", "--out", "OUT", *QUICK], "nothing.txt"),
+    "no column": (["pretrain", "TABLE", "--out", "OUT", *QUICK], "--text-column"),
     "empty text": (["pretrain", "EMPTY", "--out", "OUT", *QUICK], "empty"),
     "wrong encoding": (["pretrain", "LATIN", "--out", "OUT", *QUICK], "--encoding cp1252"),
     "short text": (["pretrain", "SHORT", "--out", "OUT", *QUICK, "--held-out", "TEXT"], "the text is too short"),
@@ -328,8 +307,13 @@ def test_mistakes_end_with_one_message(
 ) -> None:
     """Exit code 2, the message says what is wrong, no traceback, and no bundle is left half-written."""
     paths = {"TEXT": text, "TASK": task, "OUT": tmp_path / "out", "USED": tmp_path}
-    for key, content in {"EMPTY": b"", "LATIN": b"caf\xe9 " * 40, "SHORT": b"She holds.\n"}.items():
-        paths[key] = tmp_path / f"{key.lower()}.txt"
+    for key, content in {
+        "EMPTY": b"",
+        "LATIN": b"caf\xe9 " * 40,
+        "SHORT": b"She holds.\n",
+        "TABLE": b"id,body\n1,She holds.\n",
+    }.items():
+        paths[key] = tmp_path / f"{key.lower()}.{'csv' if key == 'TABLE' else 'txt'}"
         paths[key].write_bytes(content)
     for name, labels in {"one": "cat cat", "dog": "dog cat", "bird": "bird cat bird cat"}.items():
         (tmp_path / f"{name}.tsv").write_text(
@@ -354,30 +338,79 @@ def test_mistakes_end_with_one_message(
         assert not [*(tmp_path / "out").glob("**/bundle.json")], name
 
 
-def test_a_mistake_does_not_claim_the_folder(text: Path, tmp_path: Path) -> None:
-    """After a misspelt file, the corrected command runs with the same ``--out``."""
-    flags = ["--out", str(tmp_path / "lm"), "--steps", "2", *QUICK]
-    assert main(["pretrain", str(text) + "t", *flags]) == 2
-    assert main(["pretrain", str(text), *flags]) == 0
+# ------------------------------------------------------------------------------------------------ documents
 
 
-def test_labels_are_shown_as_they_are(task: Path, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A label that looks like the terminal's markup is printed, not read."""
-    for name in ("train.tsv", "test.tsv"):
-        file = task.parent / name
-        file.write_text(file.read_text().replace("\tcat", "\t[/x]").replace("\triver", "\t[neutral]"))
-    assert main(["audit", str(task)]) == 0
-    output = capsys.readouterr().err
-    assert "[/x]" in output
-    assert "[neutral]" in output
+@pytest.fixture
+def place(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A task, a model that labels its texts, and one that has read text alone; the folder in which commands run."""
+    save_task(cats(), tmp_path / "task")
+    (tmp_path / "mails.csv").write_text(
+        "text,label\n" + "".join(f"A {name} {i}.,{name}\n" for i in range(8) for name in ("cat", "dog"))
+    )
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    save(Bundle(classifier(tokenizer), tokenizer, ("other", "cat")), tmp_path / "topics")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def test_texts_come_from_any_column(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pretraining on a table reads the column that --text-column names, and says so where it needs one."""
-    table = tmp_path / "mails.csv"
-    rows = [f'{number},"{line.strip()}"' for number, line in enumerate(text.read_text().splitlines()) if line.strip()]
-    table.write_text("\n".join(["id,body", *rows]) + "\n")
-    words = ["pretrain", str(table), *QUICK, "--steps", "2"]
-    assert main([*words, "--out", str(tmp_path / "none")]) == 2
-    assert "--text-column" in capsys.readouterr().err
-    assert main([*words, "--text-column", "body", "--out", str(tmp_path / "body")]) == 0
+def document(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
+    """What a command prints on standard output, which must be one document."""
+    capsys.readouterr()
+    assert main([*words, "--json"]) == code
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def test_a_result_is_a_document(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the command, where it wrote, and what it found."""
+    adapt = ["adapt", "lm", "task", "--seeds", "1", "--epochs", "1", "--no-scratch", "--no-baselines", "--out", "runs/a"]
+    for words, keys in (
+        (["init", "mails.csv"], {"name", "type", "labels", "texts"}),
+        (["audit", "task"], {"findings", "splits"}),
+        (adapt, {"labels"}),
+        (["evaluate", "topics", "task"], {"accuracy"}),
+        (["study", "lab", "--out", "runs/lab"], {"findings", "figures"}),
+    ):
+        found = document(words, capsys)
+        assert found["command"] == (" ".join(words[:2]) if words[0] == "study" else words[0])
+        assert keys <= found["result"].keys(), words
+    rows = document(["predict", "topics", "A cat.", "A dog."], capsys)["result"]
+    assert [row["text"] for row in rows] == ["A cat.", "A dog."]
+    assert all(row["label"] in ("other", "cat") for row in rows)
+    assert {row["status"] for row in document(["doctor", "topics"], capsys)["result"]} == {"pass", "not applicable"}
+    assert "parameters" in document(["cost", "--preset", "lab"], capsys)["result"]
+    assert document(["runs", "."], capsys)["result"]["runs"]
+
+
+def test_an_error_is_a_document(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the sentence that is printed, and the exit code; also if the words cannot be read, or the command has no result."""
+    assert "labelled.csv" in document(["audit", "labelled.csv"], capsys, 2)["error"]["message"]
+    assert document(["no-such-command"], capsys, 2)["error"]["kind"] == "ConfigError"
+    assert "no result" in document(["serve", "topics"], capsys, 2)["error"]["message"]
+    for words in (["doctor", "nothing"], ["cost", "nothing"], ["runs", "nothing"], ["runs", "--yes"]):
+        assert document(words, capsys, 2)["error"]["kind"] in ("BundleError", "DataError", "ConfigError"), words
+
+
+def test_what_can_be_done_next_is_a_document(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a command."""
+    assert main(["--json"]) == 0
+    assert all(one["command"] and one["purpose"] for one in json.loads(capsys.readouterr().out)["next"])
+
+
+def test_every_command_has_a_result_that_is_json() -> None:
+    """By what its function says that it returns: each type has ``to_dict``, or is a path, a mapping or a list."""
+    for name, command in COMMANDS.items():
+        if name in WITHOUT_RESULT:
+            continue
+        _, run = command.load()
+        returned = typing.get_type_hints(inspect.unwrap(run))["return"]
+        assert returned is not type(None), name
+        for one in typing.get_args(returned) if isinstance(returned, types.UnionType) else [returned]:
+            plain_kind = issubclass(typing.get_origin(one) or one, list | dict | Path | type(None))
+            assert plain_kind or hasattr(one, "to_dict"), (name, one)
+
+
+def test_any_value_is_plain() -> None:
+    """Arrays are lists, paths are names, and what JSON cannot say is null."""
+    value = {"a": np.array([1.0, np.nan]), 2: (Path("x") / "y", {"z"}), "c": np.float64("inf"), "d": True}
+    assert json.dumps(plain(value), allow_nan=False) == '{"a": [1.0, null], "2": ["x/y", ["z"]], "c": null, "d": true}'

@@ -118,9 +118,99 @@ def test_tables_as_programs_write_them(tmp_path: Path) -> None:
     assert wrong == {}
 
 
+Pairs = list[tuple[Any, Any]]
+
+
+def csv_of(pairs: Pairs, end: str = "\n") -> bytes:
+    """A table as programs write it: every field in quotes."""
+    rows = [("text", "label"), *pairs]
+    return "".join(",".join('"' + str(one).replace('"', '""') + '"' for one in row) + end for row in rows).encode()
+
+
+def lines_of(rows: list[dict[str, Any]]) -> bytes:
+    """JSON lines, with every character as it is."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def parquet(metadata: dict[str, str] | None = None, **columns: Any) -> bytes:
+    """A parquet file."""
+    pl.DataFrame(columns).write_parquet(data := BytesIO(), metadata=metadata)
+    return data.getvalue()
+
+
+NURSE = [("She helped me.", "nurse"), ("He cut the tree.", "not nurse"), ("She is kind.", "nurse"), ("A car.", "not nurse")]
+ZEROS = [("a dog", "0012"), ("a cat", "012"), ("two dogs", "0012"), ("two cats", "012")]
+MISSING = [("he left", "NA"), ("n/a", "EU"), ("NULL", "EU"), ("she came", "NA")]
+BREAKS = [("one\u2028two", "a"), ("three\x85four", "b"), ("five\x0csix", "a"), ("seven\u2029eight", "b")]
+BREAKS_WITHIN = [("first\nsecond", "a"), ('say "no", or not', "b"), ("third\n\nfourth", "a"), ("comma, here", "b")]
+PLAIN = [("a dog", "x"), ("a cat", "y"), ("two dogs", "x"), ("two cats", "y")]
+NUMBERS = [("a dog", "20099"), ("a cat", "7"), ("two dogs", "20099"), ("two cats", "7")]
+EMOJI = [("👩‍👩‍👧 ok", "👍🏽"), ("no", "👍🏽"), *PLAIN]
+LONG = ("x" * 200_000, "a")
+TAGGED = [(("EU", "rejects"), ("3", "0")), (("Peter", "don't"), ("1", "2")), (("a,b", "c"), ("0", "0")), (("x", "y"), ("3", "0"))]
+
+REPORTED: list[tuple[str, str, bytes, Pairs]] = [
+    ("huggingface/datasets#1989: a label of two words", "a.csv", csv_of(NURSE), NURSE),
+    ("speechbrain/speechbrain#3043: zeros before a number", "a.csv", csv_of(ZEROS), ZEROS),
+    ("pandas-dev/pandas#12186: the same in a spreadsheet", "a.xlsx", workbook([["text", "label"], *map(list, ZEROS)]), ZEROS),
+    ("pandas-dev/pandas#10647, #24681, #50458: NA is a name", "a.csv", csv_of(MISSING), MISSING),
+    ("the same, unquoted", "a.tsv", "".join(f"{a}\t{b}\n" for a, b in [("text", "label"), *MISSING]).encode(), MISSING),
+    ("wbolster/jsonlines#53, datalad/datalad#3523: signs that end lines elsewhere", "a.jsonl",
+     lines_of([{"text": text, "label": label} for text, label in BREAKS]), BREAKS),
+    ("huggingface/tau#354: the same in csv", "a.csv", csv_of(BREAKS), BREAKS),
+    ("doccano/doccano#330, #1290: line ends within a text", "a.json",
+     json.dumps([{"text": text, "label": label} for text, label in BREAKS_WITHIN]).encode(), BREAKS_WITHIN),
+    ("datarobot/batch-scoring#125: a double carriage return", "a.csv", csv_of(PLAIN, "\r\r\n"), PLAIN),
+    ("the same, unquoted", "a.csv", "".join(f"{a},{b}\r\r\n" for a, b in [("text", "label"), *PLAIN]).encode(), PLAIN),
+    ("minimaxir/textgenrnn#106, beakerx#7951: empty rows", "a.csv", csv_of(PLAIN, "\r\n\r\n"), PLAIN),
+    ("pola-rs/polars#13462: numbers and names in one column", "a.xlsx",
+     workbook([["text", "label"], ["a dog", 1], ["a cat", "two"], ["two dogs", 1], ["two cats", "two"]]),
+     [("a dog", "1"), ("a cat", "two"), ("two dogs", "1"), ("two cats", "two")]),
+    ("the same in JSON lines", "a.jsonl", lines_of([{"text": f"t{n}", "label": [1, "two"][n % 2]} for n in range(4)]),
+     [("t0", "1"), ("t1", "two"), ("t2", "1"), ("t3", "two")]),
+    ("pandas-dev/pandas#20828: numbers beside gaps", "a.parquet",
+     parquet(text=[one for one, _ in NUMBERS], label=[20099.0, 7.0, 20099.0, 7.0]), NUMBERS),
+    ("numbers of labels whose names datasets keeps in the file", "a.parquet", parquet(
+        {"huggingface": json.dumps({"info": {"features": {"label": {"names": ["x", "y"], "_type": "ClassLabel"}}}})},
+        text=[one for one, _ in PLAIN], label=[0, 1, 0, 1]), PLAIN),
+    ("a column of categories", "a.parquet",
+     parquet(text=[one for one, _ in PLAIN], label=pl.Series(["x", "y"] * 2, dtype=pl.Categorical)), PLAIN),
+    ("huggingface/datasets#4673: lists as csv prints them", "a.tsv",
+     b"words\ttags\n['EU' 'rejects']\t[3 0]\n['Peter' \"don't\"]\t[1 2]\n['a,b', 'c']\t[0, 0]\n[\"x\", \"y\"]\t[3 0]\n",
+     TAGGED),
+    ("an index that pandas wrote", "a.csv", b",text,label\n0,a dog,x\n1,a cat,y\n2,two dogs,x\n3,two cats,y\n", PLAIN),
+    ("python/cpython#81680: a field of 200,000 characters", "a.csv", csv_of([LONG, *PLAIN]), [LONG, *PLAIN]),
+    ("a NUL within a text", "a.csv", csv_of([("a\0b", "x"), *PLAIN]), [("a\0b", "x"), *PLAIN]),
+    ("an emoji of several characters", "a.csv", csv_of(EMOJI), EMOJI),
+]  # fmt: skip
+"""a public bug report of a program that reads labelled text, a file as its users had it, and the texts and labels in it"""
+
+
+def test_what_others_read_wrongly_is_read(tmp_path: Path) -> None:
+    """Every text and label of a table that is a task, as its file has them; a text that lies under another name is none."""
+    wrong: dict[str, Any] = {}
+    for number, (report, name, data, expected) in enumerate(REPORTED):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / name).write_bytes(data)
+        task = load_task(place / name)
+        found = [
+            (text, task.labels[label] if task.single_label else tuple(task.labels[tag] for tag in label))
+            for split in task.splits().values()
+            for text, label in zip(split.texts, split.labels, strict=True)
+        ]
+        if sorted(found) != sorted(expected):
+            wrong[report] = found
+    assert wrong == {}
+    (tmp_path / "a.jsonl").write_bytes(lines_of([{"data": {"text": f"t{n}"}, "label": "ab"[n % 2]} for n in range(4)]))
+    refused(DataError, "no column of .* holds texts", load_task, tmp_path / "a.jsonl")
+
+
 REFUSED = [
     ("ragged.csv", b"text,label\nhello,a\nx,b,c\n", r"ragged\.csv must have 2 fields with ',' between, .* line 3 has 3: 'x,b,c'"),
     ("short.csv", b"text,label\n\nhello\n", r"line 3 has 1: 'hello'; fill in what is missing"),
+    ("table.csv", b'id,label,text\n1,x,<table id="a" class="b">\n </table>\n2,y,no\n', r"line 3 has 1: ' </table>'"),
+    ("open.csv", b'text,label\n"a dog,x\na cat,y\n', "line"),
     ("cp1252.csv", "text,label\nGröße und Maß des schönen Hauses für Käufer,a\n".encode("cp1252"),
      r"must be text in utf-8, but is not at line 2 .*reads 'Größe und Maß.*say so with 'encoding: \S+', or --encoding"),
     ("a.7z", b"7z", "it is packed; unpack it first"),
@@ -347,13 +437,13 @@ def test_a_loaded_estimator_begins_nowhere_that_has_seen_its_labels(tokenizer: T
 
 
 def test_what_commands_a_terminal_is_shown_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Escapes and marks of direction in labels and texts of strangers, in sentences and tables."""
-    hostile = "a\x1b]0;title\x07\x9b2J\u202eb"
+    """Escapes, marks of direction and the terminal's markup in labels and texts of strangers, in sentences and tables."""
+    hostile = "a\x1b]0;title\x07\x9b2J\u202eb[/x]"
     console.make_console().print(f"label {hostile}\n")
     console.print_table(hostile, [(hostile, 1)], ("label", "count"))
     printed = capsys.readouterr().err
     assert not set(printed) & set("\x1b\x07\x9b\u202e")
-    assert "a\ufffd]0;title\ufffd\ufffd2J\ufffdb" in printed
+    assert printed.count("a\ufffd]0;title\ufffd\ufffd2J\ufffdb[/x]") == 3
 
 
 def test_a_report_of_many_classes_stays_small() -> None:

@@ -1,4 +1,4 @@
-"""What every command shows: pages on which nothing is said twice, and in a notebook the tables and charts of the page."""
+"""What every command shows: pages on which nothing is said twice and intervals say what they cover, and the same in a notebook."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from types import UnionType
@@ -14,17 +15,27 @@ from typing import Any
 
 import pytest
 
+from helpers.bundles import language_bundle
+from helpers.curves import curve_of, race_with
 from helpers.every_result import Everything, every_result
-from helpers.pages import repeated
 from helpers.races import LADDER, race_result
+from helpers.results import adapt_result, answers_result, continual_result, report_of
 from helpers.tasks import cats
 from warmstart.commands import COMMANDS
+from warmstart.commands.adapt.page import write_adapt_page, write_answers_page
+from warmstart.commands.continual import write_continual_page
+from warmstart.commands.race.page import curve_view, write_race_page
+from warmstart.config import Config
 from warmstart.data.audit import audit
+from warmstart.experiment.curve import CurveResult
 from warmstart.generation.trace import Step, Trace
 from warmstart.notebook import Shown
 from warmstart.report.headline import HEADLINE_WORDS
+from warmstart.report.page import write_report
+from warmstart.report.parts import Report, Table
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import MethodResult, MethodTable
+from warmstart.stats.splits import THIS_SPLIT
 from warmstart.system.console import make_console
 from warmstart.tasks.predict import Predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -55,6 +66,67 @@ def test_nothing_is_said_twice_on_a_page(everything: Everything) -> None:
         for report in reports:
             assert len(report.sentence.split()) <= (25 if report.verdict else HEADLINE_WORDS), (name, report.sentence)
             assert (name, repeated(report)) == (name, [])
+
+
+def repeated(report: Report) -> list[str]:
+    """The sentences and captions that occur more than once on a page."""
+    texts = [report.sentence, *(text for section in report.sections for text in section.text)]
+    # "They differ …" goes on about the pair that the sentence before it names; two pairs may have the same figures
+    sentences = [one for text in texts for one in re.split(r"(?<=[.!?])\s+(?=[A-Z])(?!They )", text) if one]
+    sentences += [figure.caption for figure in report.figures()]
+    return sorted({one for one in sentences if sentences.count(one) > 1})
+
+
+def short_curve(seeds: int) -> CurveResult:
+    """A curve with as many of its five seeds."""
+    found = curve_of((16, 0.1, 0.02), (60, 0.06, 0.02))
+    rankings = {n: tuple(one.with_seeds(set(range(seeds))) for one in row) for n, row in found.rankings.items()}
+    return type(found)(found.task, rankings, (), {}, None, found.audit)
+
+
+WRITERS: dict[str, Callable[[int, Path], object]] = {
+    "answers": lambda seeds, folder: write_answers_page(answers_result(seeds), Config(), folder),
+    "continual": lambda seeds, folder: write_continual_page(continual_result({"none": 0.6, "joint": 0.8}, seeds), Config(), folder),
+    "curve": lambda seeds, folder: write_report(curve_view(short_curve(seeds)), folder),
+}
+"""writes the page of a result with so many seeds"""
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_headers_and_captions_say_what_intervals_cover(command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One seed has no interval over seeds; several have one of their own in every table of scores, and every tile an interval."""
+    for seeds in (1, 3):
+        report = report_of(monkeypatch, partial(WRITERS[command], seeds, tmp_path))
+        tables = [item for section in report.sections for item in section.items if isinstance(item, Table)]
+        words = [*(figure.caption for figure in report.figures())]
+        words += [cell for table in tables for cells in (table.header, *table.rows) for cell in cells]
+        both = [text for text in words if re.search(r"(over|^) ?(seeds and (test )?texts|test texts and seeds)", text)]
+        assert bool(both) == (seeds > 1), both
+        scores = [table for table in tables if any("95%" in name and "difference" not in name for name in table.header)]
+        assert scores
+        for table in scores if seeds > 1 else ():
+            alone = [name for name in table.header if "over seeds" in name] or [row for row in table.rows if "seeds alone" in row]
+            assert alone, table.header
+        shares = [value for _, value in report.tiles if "%" in value]
+        assert shares or command == "curve", "which is part of a page"
+        assert all(" (" in value for value in shares)
+
+
+def test_every_page_with_intervals_over_one_split_says_so(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In some paragraph, for all intervals or for those with many labels."""
+    scores, curve = {"pretrained": 0.8, "TF-IDF": 0.72}, race_with(curve_of((16, 0.1, 0.02), (60, 0.06, 0.02)))
+    writers: dict[str, Callable[[], object]] = {
+        "adapt": lambda: write_adapt_page(adapt_result(scores), language_bundle(tokenizer), Config(), tmp_path),
+        "answers": partial(WRITERS["answers"], 3, tmp_path),
+        "continual": partial(WRITERS["continual"], 3, tmp_path),
+        "curve": lambda: write_race_page(curve, Config(), tmp_path),
+        "race": lambda: write_race_page(race_result(scores), Config(), tmp_path),
+    }
+    for command, write in writers.items():
+        texts = [text for section in report_of(monkeypatch, write).sections for text in section.text]
+        assert any(THIS_SPLIT.partition(" hold ")[2][:-1] in text for text in texts), (command, texts)
 
 
 class Fragment(HTMLParser):
@@ -114,6 +186,19 @@ def test_a_value_is_shown_as_a_fragment() -> None:
     for name, make in MAKERS.items():
         check_shown(name, make()._repr_html_())
     assert "img" in check_shown("race", race_result(LADDER)._repr_html_())
+
+
+@pytest.mark.journeys
+def test_figures_say_in_words_what_they_show(everything: Everything) -> None:
+    """Each has a caption, which is its text for screen readers, and a title for each axis that holds numbers."""
+    for name, figure in (
+        (name, one) for name, reports in everything.reports.items() for report in reports for one in report.figures()
+    ):
+        assert len(figure.caption.split()) >= 3, (name, figure.name)
+        layers = figure.chart.to_dict().get("layer", [figure.chart.to_dict()])
+        axes = [layer["encoding"][axis] for layer in layers for axis in ("x", "y") if axis in layer.get("encoding", {})]
+        numeric = [axis for axis in axes if axis.get("type") == "quantitative"]
+        assert not numeric or any(axis.get("title") or axis.get("field") for axis in numeric), (name, figure.name)
 
 
 @pytest.mark.journeys

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers.models import make_backbone
-from helpers.mutants import LABELS, bases
+from helpers.mutants import bases
+from helpers.one_file import labelled
 from warmstart.cli import main
 from warmstart.errors import BundleError, ModelError
 from warmstart.heads.per_text import ClassificationHeadConfig
-from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.model import Model, fresh_head
 from warmstart.serve.one_file.contents import refuse_unable
 from warmstart.serve.one_file.document import joined_scripts, read_page, source_hash
 from warmstart.serve.one_file.tokenizer_spec import tokenizer_spec
@@ -116,9 +114,8 @@ def test_a_page_with_anything_else_in_it_is_found_out(cups: Path, tmp_path: Path
 def test_a_page_of_another_model_is_found_out(
     cups: Path, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By its weights, or, where these are the same, by its digest. A file that is no page is not replaced."""
-    file, mine = exported(cups, tmp_path / "cups.html"), tmp_path / "mine.html"
-    mine.write_text("mine")
+    """By its weights, or, where these are the same, by its digest."""
+    file = exported(cups, tmp_path / "cups.html")
     bundle = bases(tokenizer)["labels"]
     renamed = save(replace(bundle, labels=("a", "b", "c")), tmp_path / "renamed")
     with torch.no_grad():
@@ -128,7 +125,6 @@ def test_a_page_of_another_model_is_found_out(
         (["doctor", file, "--bundle", other], "backbone.embedding.weight differs by"),
         (["doctor", file, "--bundle", renamed], "names the digest"),
         (["doctor", cups, "--bundle", cups], "--bundle is for pages"),
-        (["export", cups, "--to", "page", "--out", mine], "must name a new file"),
         (["export", cups], "needs the folder to create"),
     ):
         assert main([*map(str, words)]) == 2, message
@@ -145,8 +141,8 @@ def test_what_cannot_run_in_a_page_is_refused(tokenizer: Tokenizer, tmp_path: Pa
     windows = ClassificationHeadConfig(classes=3, windows="mean")
     for bundle, reason in (
         (found["masked"], "not trained to write"),
-        (_labels(tokenizer, attention="synthesizer"), "synthesizer"),
-        (_labels(tokenizer, windows), "in windows"),
+        (labelled(tokenizer, attention="synthesizer"), "synthesizer"),
+        (labelled(tokenizer, windows), "in windows"),
     ):
         with pytest.raises(ModelError, match=reason):
             refuse_unable(bundle)
@@ -159,13 +155,6 @@ def test_what_cannot_run_in_a_page_is_refused(tokenizer: Tokenizer, tmp_path: Pa
     ):
         with pytest.raises(ModelError, match=reason):
             tokenizer_spec(Tokenizer.from_json(json.dumps(spec | changed)))
-
-
-def _labels(tokenizer: Tokenizer, head: ClassificationHeadConfig | None = None, **switches: object) -> Bundle:
-    backbone = make_backbone(vocab_size=tokenizer.vocab_size, **switches)
-    return Bundle(
-        Model(backbone, fresh_head(head or ClassificationHeadConfig(classes=3), backbone, 0), causal=False), tokenizer, LABELS
-    )
 
 
 def test_weights_come_back_within_half_a_step() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import random
 from collections.abc import Iterator
@@ -15,15 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.browser import CHROMIUM, IN_A_BROWSER
+from helpers.browser import IN_A_BROWSER, readable, watched_page
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import bases
-from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded, watched_page
+from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded
 from helpers.restarts import adapt_record
 from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import BottleneckConfig, ScalarMixConfig
-from warmstart.data.read import read_documents
-from warmstart.data.source import Source
 from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig
@@ -42,8 +39,6 @@ from warmstart.tasks.predict import predict, raw_predictions, unread
 from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import TRAINERS, train_tokenizer
-
-playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
 
 pytestmark = IN_A_BROWSER
 SAME_ARITHMETIC = 2e-5
@@ -68,8 +63,14 @@ SWITCHES: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """An empty page that is watched."""
-    with watched_page(browser) as opened:
+    with watched_page(browser, "file:", "about:") as opened:
         yield opened
+
+
+def agree(page: Any, bundle: Bundle, texts: list[Any], *named: Any) -> None:
+    """Fails unless scripts and Python predict the same, with the same rounded weights."""
+    found = np.array(browser_probabilities(page, bundle, texts))
+    assert np.abs(found - raw_predictions(rounded(bundle), texts)).max() < SAME_ARITHMETIC, named
 
 
 def test_every_backbone_computes_what_python_computes(page: Any, tokenizer: Tokenizer) -> None:
@@ -77,20 +78,15 @@ def test_every_backbone_computes_what_python_computes(page: Any, tokenizer: Toke
     texts = made_texts(16)
     for name, switches in SWITCHES.items():
         for causal in (False, True):
-            bundle = labelled(tokenizer, causal=causal, **switches)
-            found = np.array(browser_probabilities(page, bundle, texts))
-            assert np.abs(found - raw_predictions(rounded(bundle), texts)).max() < SAME_ARITHMETIC, (name, causal)
+            agree(page, labelled(tokenizer, causal=causal, **switches), texts, name, causal)
 
 
 def test_every_head_computes_what_python_computes(page: Any, tokenizer: Tokenizer) -> None:
     """Of texts, and of pairs of texts; each pooling and each hidden layer at least once."""
-    texts: list[Any] = [*made_texts(8), *zip(made_texts(8, 1), made_texts(8, 2), strict=True)]
     for pooling, hidden in (("mean", "none"), ("first", "tanh"), ("last", "relu"), ("appended", "none")):
         head = ClassificationHeadConfig(classes=3, pooling=pooling, hidden=hidden, normalize=pooling == "mean")  # type: ignore[arg-type]
-        bundle = labelled(tokenizer, head, **SWITCHES["bert"])
-        wanted = np.concatenate([raw_predictions(rounded(bundle), part) for part in (texts[:8], texts[8:])])
-        found = np.array(browser_probabilities(page, bundle, texts))
-        assert np.abs(found - wanted).max() < SAME_ARITHMETIC, (pooling, hidden)
+        for texts in (made_texts(8), [*zip(made_texts(8, 1), made_texts(8, 2), strict=True)]):
+            agree(page, labelled(tokenizer, head, **SWITCHES["bert"]), texts, pooling, hidden)
 
 
 def test_adapters_compute_what_python_computes(page: Any, tokenizer: Tokenizer) -> None:
@@ -103,8 +99,7 @@ def test_adapters_compute_what_python_computes(page: Any, tokenizer: Tokenizer) 
             if "adapter" in name or "scalar_mix" in name:
                 parameter.normal_(std=0.3)
     for one in (bundle, bases(tokenizer)["lora"]):
-        found = np.array(browser_probabilities(page, one, texts))
-        assert np.abs(found - raw_predictions(rounded(one), texts)).max() < SAME_ARITHMETIC
+        agree(page, one, texts)
 
 
 def test_two_hundred_texts_get_the_labels_that_python_gives(page: Any, tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -163,8 +158,7 @@ def test_a_word_matters_as_much_as_python_says(page: Any, tokenizer: Tokenizer) 
 def test_words_before_every_text_are_read_as_in_python(page: Any, tokenizer: Tokenizer) -> None:
     """They are cut from no text, and matter to no explanation: "query: ", say."""
     bundle, texts = labelled(with_prefix(tokenizer, "the cat: ")), made_texts(16)
-    found = np.array(browser_probabilities(page, bundle, texts))
-    assert np.abs(found - raw_predictions(rounded(bundle), texts)).max() < SAME_ARITHMETIC
+    agree(page, bundle, texts)
     cut = in_browser(page, bundle, "return given.map((text) => model.encode(text).unread);", texts)
     assert tuple(cut) == unread(bundle, texts).tokens
     prepared = prepare_text(rounded(bundle), "She holds it")
@@ -250,24 +244,6 @@ def _same_ids(page: Any, tokenizer: Tokenizer, texts: list[str]) -> None:
     assert found["starts"] == tokenizer.vocabulary().word_starts.tolist()
 
 
-@pytest.mark.data
-@pytest.mark.parametrize("kind", list(TRAINERS))
-def test_two_thousand_texts_get_the_ids_of_python(kind: str, page: Any, data_folder: Path) -> None:
-    """Paragraphs and tweets, with a vocabulary that was trained on other text."""
-    texts = real_texts(data_folder)
-    made = train_tokenizer(texts[10_000:12_000], TokenizerConfig(type=kind, vocab_size=4000, sentinels=2))  # type: ignore[arg-type]
-    _same_ids(page, made, texts[:2_000])
-
-
-def real_texts(folder: Path) -> list[str]:
-    """12,000 lines: paragraphs of an encyclopaedia, and tweets."""
-    places = (folder / "wikitext-2" / "train.txt.gz", folder / "tweeteval" / "unlabeled_tweets.txt.xz")
-    lines = (read_documents(Source(path=str(place), document="line")) for place in places)
-    found = [text for one in lines for _, text in zip(range(6000), one, strict=False)]
-    random.Random(0).shuffle(found)
-    return found
-
-
 @pytest.fixture(scope="module")
 def hostile(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page whose labels and card try to run a script; it has guarantees."""
@@ -337,23 +313,19 @@ def test_a_page_may_ask_nothing_and_evaluate_nothing(browser: Any, hostile: Path
 @pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1000)])
 def test_everyone_can_read_a_page(scheme: str, width: int, browser: Any, hostile: Path) -> None:
     """axe finds no serious violation; nothing is wider than the screen; the keyboard alone is enough."""
-    axe = importlib.import_module("axe_playwright_python.sync_playwright")
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
-    page = context.new_page()
-    page.goto(hostile.as_uri())
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "skip"
-    page.locator("#classify-texts").focus()
-    page.keyboard.type("tea")
-    while page.evaluate("document.activeElement.type") != "submit":
+    with browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True) as context:
+        page = context.new_page()
+        page.goto(hostile.as_uri())
         page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#classify-results li")
-    use_everything(page)
-    found = axe.Axe().run(page).response["violations"]
-    assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    context.close()
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.locator("#classify-texts").focus()
+        page.keyboard.type("tea")
+        while page.evaluate("document.activeElement.type") != "submit":
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#classify-results li")
+        use_everything(page)
+        readable(page)
 
 
 def test_a_damaged_page_says_so(browser: Any, hostile: Path, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.browser import CHROMIUM, IN_A_BROWSER
+from helpers.browser import IN_A_BROWSER, watched_page
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS
-from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded, watched_page
+from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded
 from warmstart.baselines import baselines_for
 from warmstart.baselines.choice import fitted_baseline, run_baseline
 from warmstart.cli import main
@@ -37,9 +37,6 @@ from warmstart.stack.stack import Member, Stack
 from warmstart.tasks.predict import predict, raw_predictions, unread
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-if not CHROMIUM:
-    pytest.importorskip("playwright.sync_api")
-
 pytestmark = IN_A_BROWSER
 SAME_ARITHMETIC = 5e-5
 """of a probability, with the same rounded weights"""
@@ -55,7 +52,7 @@ ODD = [
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """An empty page that is watched."""
-    with watched_page(browser) as opened:
+    with watched_page(browser, "file:", "about:") as opened:
         yield opened
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import re
 import socket
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +15,6 @@ from warmstart.labelling.exporting import LEAST_TEST
 from warmstart.labelling.project import MOST_TEXT_BYTES, Project
 from warmstart.labelling.records import ProjectSettings
 from warmstart.system.locks import LOCK
-from warmstart.system.processes import isolated_children
 from warmstart.tasks.load import load_task
 
 
@@ -248,55 +241,6 @@ def test_what_a_project_cannot_change_is_refused(pool: Path, tmp_path: Path, cap
         assert not (tmp_path / "p" / LOCK).exists(), words
     with Project.open(tmp_path / "p") as project:
         assert project.settings.vectors == ""
-
-
-@contextmanager
-def serving(*words: object) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The command as a process of its own, which is killed at the end if it lives, and the port where it listens."""
-    command = [sys.executable, "-m", "warmstart", "label", "--port", "0", *map(str, words)]
-    with isolated_children():
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        ports = (re.search(r"http://127\.0\.0\.1:(\d+)", line) for line in iter(process.stderr.readline, ""))
-        found = next(filter(None, ports), None)
-        assert found is not None, f"the server ended with {process.wait()}"
-        yield process, int(found[1])
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def ask(port: int, path: str, **body: object) -> Any:
-    """The answer to a request that must succeed."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
-    response = connection.getresponse()
-    content = json.loads(response.read())
-    connection.close()
-    assert response.status == 200, content
-    return content
-
-
-@pytest.mark.usefixtures("socket_enabled")
-@pytest.mark.journeys
-def test_a_killed_server_goes_on_where_it_was(pool: Path, tmp_path: Path) -> None:
-    """It loses no answer, shows the text that was open again, and ends in peace when it is asked to."""
-    pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
-    place = tmp_path / "p"
-    with serving(pool, "--labels", "a", "b", "--out", place) as (_, port):
-        item = ask(port, "/api/join", person="anna")["item"]
-        for _ in range(4):
-            item = ask(port, "/api/answer", person="anna", draw=item["draw"], value=1, seconds=1.5, comment="")["item"]
-    with serving("--out", place) as (process, port):
-        again = ask(port, "/api/join", person="anna")
-        assert (again["answered"], again["item"]) == (4, item)
-        ask(port, "/api/answer", person="anna", draw=item["draw"], value=2, seconds=1.5, comment="")
-        process.terminate()
-        assert process.wait() == 143  # as every command that SIGTERM ends
-    with Project.open(place) as project:
-        assert [answer.value for answer in project.answers()] == [1, 1, 1, 1, 2]
-        assert project.notice == ""
 
 
 @pytest.mark.usefixtures("socket_enabled")

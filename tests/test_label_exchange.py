@@ -148,35 +148,10 @@ def test_two_who_train_at_once_start_one_training(tmp_path: Path, monkeypatch: p
         with ThreadPoolExecutor(2) as people:
             [*people.map(lambda _: training.start(), range(2))]
         assert edited.exists()
+        assert (training.status() or {})["state"] == "running"
         assert [str(tmp_path.resolve() / "p" / "model-task" / "task.yaml") in command for command in Process.begun] == [True]
         monkeypatch.setattr(Process, "code", 0)
         assert training.status() is None
-
-
-@pytest.mark.journeys
-def test_a_model_is_trained_while_people_label(tmp_path: Path) -> None:
-    """By ``fit``, in a process of its own; the project stays open, and the command serves what it says."""
-    texts = [f"{'cats and dogs' if number % 2 else 'hammers and saws'} {number}" for number in range(60)]
-    with new(tmp_path / "p", texts) as project:
-        training = Training(project)
-        with pytest.raises(DataError, match="at least two labels"):
-            training.start()
-        for text in range(40):
-            say(project, text, 1 + text % 2)
-        training.start()
-        training.start()  # one is under way
-        begun = training.status()
-        assert begun is not None
-        assert begun["state"] == "running"
-        say(project, 50, 1)
-        while (found := training.status()) is not None and found["state"] == "running":
-            time.sleep(0.5)
-        training.close()
-    assert found is not None
-    assert found["state"] == "done", found
-    assert found["findings"][0].startswith("Use ")
-    assert (found["sentence"], found["served"]) == ("1 more label since.", True)
-    assert (tmp_path / "p" / "model" / "bundle").is_dir()
 
 
 def test_a_random_test_split_has_only_what_was_drawn_at_random(tmp_path: Path) -> None:
@@ -194,6 +169,8 @@ def test_a_random_test_split_has_only_what_was_drawn_at_random(tmp_path: Path) -
         say(project, 95, 1)
         assert random_texts(project) == [*range(LEAST_TEST - 1), 95]
         assert export(project, tmp_path / "out", test="random")["test"] == LEAST_TEST
+        with pytest.raises(ConfigError, match="into a new folder, or over an earlier one that nobody has changed"):
+            export(project, project.folder)
     task = load_task(tmp_path / "out")
     assert {*task.test.texts} == {f"text {number}" for number in (*range(LEAST_TEST - 1), 95)}
     assert {*task.train.texts, *task.validation.texts} == {f"text {number}" for number in range(60, 80)}
@@ -241,20 +218,6 @@ def test_a_project_of_a_task_is_exported_with_its_test_split(tmp_path: Path) -> 
         with pytest.raises(DataError, match="every label of the test texts needs a text to learn from, but 'a' has none"):
             export(project, tmp_path / "out")
     assert {*load_task(tmp_path / "out").test.texts} == {"tested", "tested, too"}
-
-
-def test_exports_without_a_task_are_refused(project: Project, tmp_path: Path) -> None:
-    """Too few labels; and a folder that holds something else is not replaced."""
-    say(project, 0, 1)
-    with pytest.raises(DataError, match="texts of at least two labels, but those to learn from have sport"):
-        export(project, tmp_path / "out")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="into a new folder, or over an earlier one that nobody has changed"):
-        export(project, tmp_path / "mine")
-    with pytest.raises(ConfigError, match="into a new folder, or over an earlier one that nobody has changed"):
-        export(project, project.folder)
-    assert project.folder.exists()
 
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12).filter(str.strip)

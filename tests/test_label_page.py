@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.browser import CHROMIUM, IN_A_BROWSER
+from helpers.browser import IN_A_BROWSER, readable, watched_page
 from helpers.labelling import TextsInOrder, news
+from helpers.served_page import serving_app
 from warmstart.labelling.project import Project
-from warmstart.labelling.session import LabelSession
-
-uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
-# where there is a browser, these tests are not skipped: what they lack is then an error
-playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
-
-from helpers.served_page import serving_app  # noqa: E402
-from warmstart.serve.guard import AccessRules  # noqa: E402
-from warmstart.serve.labelling.app import make_label_app  # noqa: E402
+from warmstart.serve.guard import AccessRules
+from warmstart.serve.labelling.app import make_label_app
 
 pytestmark = IN_A_BROWSER
 WAIT = 180_000
@@ -34,27 +25,29 @@ TEXTS = [f"The {i}th match ended late in the evening." for i in range(70)]
 HOSTILE = "</script><img src=x onerror=\"document.title='hacked'\"><b>bold</b> & '"
 
 
-@contextmanager
-def serving(session: TextsInOrder | LabelSession) -> Iterator[str]:
+def serving(session: TextsInOrder, port: int = 0) -> AbstractContextManager[str]:
     """The address of a server that runs in a thread; it closes the session at its end."""
-    with serving_app(make_label_app(session, AccessRules())) as address:
-        yield address
+    return serving_app(make_label_app(session, AccessRules()), port)
 
 
 class Person:
     """Somebody at the page, with a browser of their own; nothing may go wrong there."""
 
     def __init__(self, browser: Any, address: str, name: str, **settings: Any) -> None:
-        self.name, self.problems = name, list[str]()
-        self.context = browser.new_context(**settings)
-        self.page = self.context.new_page()
+        self.address, self.name = address, name
+        self.watched = watched_page(browser, address, errors="Content Security", **settings)
+
+    def __enter__(self) -> Person:
+        self.page = self.watched.__enter__()
         self.page.set_default_timeout(WAIT)
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("console", lambda message: self.problems.append(message.text) if "Content Security" in message.text else None)
-        self.page.goto(address)
-        self.page.fill("#join-name", name)
+        self.page.goto(self.address)
+        self.page.fill("#join-name", self.name)
         self.page.keyboard.press("Enter")
         self.page.wait_for_selector("#work:not([hidden])")
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.watched.__exit__(*error)
 
     @property
     def text(self) -> str:
@@ -74,13 +67,6 @@ class Person:
 
     def idle(self) -> None:
         self.page.wait_for_selector("#work[aria-busy=false]")
-
-    def __enter__(self) -> Person:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.context.close()
-        assert not self.problems
 
 
 def test_texts_are_labelled_by_keys_alone(browser: Any, tmp_path: Path) -> None:
@@ -217,38 +203,32 @@ def test_a_label_is_found_and_corrected(browser: Any, tmp_path: Path) -> None:
         assert session.project.labelled()[1] == 2
 
 
-def start(folder: Path, port: int) -> subprocess.Popen[str]:
-    """The server of a folder, in a process of its own, once it listens."""
-    command = [sys.executable, "-m", "helpers.labelling", str(folder), str(port)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parent)
+def command(folder: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
+    """``warmstart label`` as a process of its own, and the address where it listens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "warmstart", "label", *words, "--out", "news"], stderr=subprocess.PIPE, text=True, cwd=folder
+    )
     assert process.stderr
-    assert any("serving at" in line for line in process.stderr)
-    return process
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait()
-    assert process.stderr
-    process.stderr.close()
+    return process, next(found[0] for line in process.stderr if (found := re.search(r"http://[^\s/]+", line)))
 
 
 @pytest.mark.timeout(600)  # it trains, perhaps beside other load
 def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> None:
-    """One command: a script that knows the labels answers, trains on the page, reads the verdict, and asks the model there."""
+    """One command: a script that knows the labels answers, trains on the page, reads the verdict, and asks the model there.
+
+    When the command was killed it goes on where it was, without a lost answer; it ends in peace when it is asked to.
+    """
     words = {"1": "goal match league team striker", "2": "shares profit market bank stocks"}
     hidden = {f"The {one} and the {other} of {i}": key for i in range(30) for key, some in words.items()
               for one, other in [(some.split()[i % 5], some.split()[(i + 1 + i // 5) % 5])]}  # fmt: skip
     (tmp_path / "texts.txt").write_text("\n".join(hidden), encoding="utf-8")
-    command = ["label", "texts.txt", "--labels", "sport", "money", "--out", "news", "--port", "0"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "warmstart", *command], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
-    )
+    server, address = command(tmp_path, "texts.txt", "--labels", "sport", "money", "--port", "0")
     try:
-        assert server.stderr
-        address = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
         with Person(browser, address, "Ann") as ann:
-            for _ in range(36):
+            for number in range(36):
+                if number == 9:
+                    stop(server)
+                    server, _ = command(tmp_path, "--port", address.rpartition(":")[2])
                 ann.answer(hidden[ann.text])
             page = ann.page
             page.click("#train")
@@ -259,34 +239,37 @@ def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> Non
             page.fill("#classify-texts", "The league and the striker")
             page.click("#classify [type=submit]")
             page.wait_for_selector("#classify-results:has-text('sport')")
-    finally:
         server.terminate()
-        server.communicate(timeout=60)
-
-
-def test_a_server_that_is_killed_loses_nothing(browser: Any, tmp_path: Path) -> None:
-    """The page says that it is gone, keeps the answer, and goes on with the next text once it is back."""
-    news(tmp_path / "news", TEXTS).close()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = start(tmp_path / "news", port)
-    try:
-        with Person(browser, f"http://127.0.0.1:{port}", "Anna") as anna:
-            for _ in range(5):
-                anna.answer("1")
-            stop(server)
-            anna.page.keyboard.press("2")
-            anna.page.wait_for_selector("#away:has-text('does not answer')")
-            anna.page.keyboard.press("3")
-            server = start(tmp_path / "news", port)
-            anna.page.wait_for_selector("#away:empty", state="attached")
-            anna.idle()
-            assert anna.text == TEXTS[6]
-            anna.answer("3")
+        assert server.wait(60) == 143
     finally:
         stop(server)
     with Project.open(tmp_path / "news") as project:
-        assert project.labelled() == {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 3}
+        assert (len(project.labelled()), project.notice) == (36, "")
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """Kill it, if it lives."""
+    process.kill()
+    process.communicate()
+
+
+def test_an_answer_waits_for_a_server_that_is_away(browser: Any, tmp_path: Path) -> None:
+    """The page says that it is gone, keeps the answer, and goes on with the next text once it is back."""
+    with ExitStack() as stack:
+        with serving(TextsInOrder(news(tmp_path / "news", TEXTS))) as address:
+            anna = stack.enter_context(Person(browser, address, "Anna"))
+            for _ in range(5):
+                anna.answer("1")
+        anna.page.keyboard.press("2")
+        anna.page.wait_for_selector("#away:has-text('does not answer')")
+        anna.page.keyboard.press("3")
+        session = TextsInOrder(Project.open(tmp_path / "news"))
+        stack.enter_context(serving(session, int(address.rpartition(":")[2])))
+        anna.page.wait_for_selector("#away:empty", state="attached")
+        anna.idle()
+        assert anna.text == TEXTS[6]
+        anna.answer("3")
+        assert session.project.labelled() == {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 3}
 
 
 def test_labels_are_added_renamed_and_merged(browser: Any, tmp_path: Path) -> None:
@@ -386,7 +369,6 @@ def test_many_labels_are_found_by_their_names(browser: Any, tmp_path: Path) -> N
 )
 def test_everyone_can_use_it(kind: str, width: int, scheme: str, browser: Any, tmp_path: Path) -> None:
     """axe finds no serious violation on the page or in its dialogs; nothing is wider than the screen; parts have names."""
-    axe = importlib.import_module("axe_playwright_python.sync_playwright").Axe()
     session = TextsInOrder(news(tmp_path / "news", ["Anna is in Paris", *TEXTS], type=kind))
     settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme, "bypass_csp": True}
     with serving(session) as address, Person(browser, address, "Anna", **settings) as anna:
@@ -409,7 +391,5 @@ def test_everyone_can_use_it(kind: str, width: int, scheme: str, browser: Any, t
             if dialog:
                 page.click(f"#{dialog}-open")
                 page.wait_for_selector(f"#{dialog} tbody tr")
-            found = axe.run(page).response["violations"]
-            assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            readable(page)
             page.keyboard.press("Escape")

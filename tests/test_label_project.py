@@ -84,6 +84,7 @@ def test_a_setting_that_is_gone_stands_in_no_way(tmp_path: Path) -> None:
         assert found.settings.target == 0.9
 
 
+@pytest.mark.journeys
 def test_a_killed_process_loses_no_answer(tmp_path: Path) -> None:
     """Each answer whose method has returned is there, in its order."""
     new(tmp_path / "p").close()
@@ -230,6 +231,7 @@ def test_a_copy_is_made_every_fifty_answers(tmp_path: Path) -> None:
         copy.close()
 
 
+@pytest.mark.journeys
 def test_a_folder_is_open_once(project: Project) -> None:
     """In this process, and in another."""
     with pytest.raises(StorageError, match="is open elsewhere"):

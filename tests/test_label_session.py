@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from warmstart.errors import ConfigError
 from warmstart.labelling import learning
 from warmstart.labelling import session as session_module
+from warmstart.labelling.accuracy import Outcomes
 from warmstart.labelling.project import Project
 from warmstart.labelling.selection import Mixture
 from warmstart.labelling.session import LabelSession
@@ -56,13 +58,37 @@ def session(tmp_path: Path) -> Iterator[LabelSession]:
     found.close()
 
 
+def shown(session: LabelSession, person: str) -> dict[str, Any]:
+    """What a person is asked next."""
+    item = session.next(person)
+    assert item is not None
+    return item
+
+
+def outcomes(session: LabelSession) -> Outcomes:
+    """What is known of the accuracy."""
+    known, *_ = session.outcomes()
+    assert known is not None
+    return known
+
+
+def after(minutes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let that time pass."""
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return datetime.now(UTC) + timedelta(minutes=minutes)
+
+    monkeypatch.setattr(session_module, "datetime", Later)
+
+
 def label(session: LabelSession, person: str, count: int) -> list[int]:
     """Answer some texts correctly, each with the model that knows all before; the texts."""
     texts = []
     for _ in range(count):
         session.learner.wait()
-        item = session.next(person)
-        assert item is not None
+        item = shown(session, person)
         assert not {*item} & {"predicted", "confidence", "probabilities"}, "no prediction reaches the page"
         session.answer(person, item["draw"], truth(item), 2.0)
         texts.append(item["text_id"])
@@ -118,8 +144,7 @@ def test_skipped_texts_count_as_wrong(session: LabelSession) -> None:
     label(session, "Ada", 40)
     before = session.status()["accuracy"]["estimate"]
     for _ in range(20):
-        item = session.next("Ada")
-        assert item is not None
+        item = shown(session, "Ada")
         session.answer("Ada", item["draw"], None, 1.0)
     assert session.status()["accuracy"]["estimate"] < before - 0.1
     assert session.status()["skipped"] == 20
@@ -128,51 +153,32 @@ def test_skipped_texts_count_as_wrong(session: LabelSession) -> None:
 def test_a_text_left_open_is_given_to_the_next_person(session: LabelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a quarter of an hour; the accuracy waits while it may be being read, for only quick answers would count otherwise."""
     label(session, "Ada", 20)
-    left = session.next("Ada")
+    left = shown(session, "Ada")
     label(session, "Bob", 4)
-    known, *_ = session.outcomes()
-    assert known is not None
-    counted = len(known.right)
+    counted = len(outcomes(session).right)
 
-    class Later(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:
-            return datetime.now(UTC) + timedelta(minutes=20)
-
-    monkeypatch.setattr(session_module, "datetime", Later)
-    item = session.next("Bob")
-    assert item is not None
-    assert left is not None
+    after(20, monkeypatch)
+    item = shown(session, "Bob")
     assert item["text_id"] == left["text_id"]
     session.answer("Bob", item["draw"], truth(item), 1.0)
-    known, *_ = session.outcomes()
-    assert known is not None
-    assert len(known.right) == counted + 5
+    assert len(outcomes(session).right) == counted + 5
 
 
 def test_an_idle_visitor_holds_nobody_up(session: LabelSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who enters a name and goes away has a text open: it counts as wrong once one other went on, who gets it soon."""
     label(session, "Ada", 20)
-    left = session.next("Visitor")
-    assert left is not None
+    left = shown(session, "Visitor")
     label(session, "Ada", 4)
-    before, *_ = session.outcomes()
+    before = outcomes(session)
     label(session, "Ada", 2)
-    known, *_ = session.outcomes()
-    assert known is not None
-    assert before is not None
+    known = outcomes(session)
     assert (len(known.right) - len(before.right), bool(known.right[len(before.right)])) == (7, False)
     assert session.status()["waiting"].startswith("A text left open by Visitor counts as wrong until answered")
 
-    class Later(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:
-            return datetime.now(UTC) + timedelta(minutes=3)
-
-    monkeypatch.setattr(session_module, "datetime", Later)
+    after(3, monkeypatch)
     assert left["text_id"] in label(session, "Ada", 2)
     assert session.status()["waiting"] == ""
-    assert session.next("Visitor")["text_id"] != left["text_id"]  # type: ignore[index]
+    assert shown(session, "Visitor")["text_id"] != left["text_id"]
 
 
 def test_undo_shows_the_text_again_with_what_was_chosen(session: LabelSession) -> None:
@@ -181,8 +187,8 @@ def test_undo_shows_the_text_again_with_what_was_chosen(session: LabelSession) -
     item = session.undo("Ada")
     assert item is not None
     assert (item["text_id"], item["answered"]) == (text, truth(item))
-    assert session.next("Ada")["draw"] == item["draw"]  # type: ignore[index]
-    assert session.next("Bob")["text_id"] != text  # type: ignore[index]
+    assert shown(session, "Ada")["draw"] == item["draw"]
+    assert shown(session, "Bob")["text_id"] != text
     assert session.status()["labelled"] == 0
     assert session.undo("Bob") is None
     assert session.undo("Ada", item["draw"])["draw"] == item["draw"]  # type: ignore[index]
@@ -234,8 +240,7 @@ def test_likely_wrong_labels_are_shown_once_more(tmp_path: Path) -> None:
     planted, again = set(), list[int]()
     while (number := len(session.project.labelled())) < 100:
         session.learner.wait()
-        item = session.next("Ada")
-        assert item is not None
+        item = shown(session, "Ada")
         wrong = item["queue"] != "doubtful" and number % 20 == 10
         session.answer("Ada", item["draw"], 3 - truth(item) if wrong else truth(item), 1.0)
         planted |= {item["text_id"]} if wrong else set()
@@ -256,9 +261,7 @@ def test_merged_labels_count_as_one_everywhere(session: LabelSession) -> None:
     session.rename_label("Ada", 3, "flowers")
     session.merge_labels("Ada", 2, 1)
     assert [(one["name"], one["count"]) for one in session.labels()] == [("animals", 40), ("flowers", 0)]
-    known, *_ = session.outcomes()
-    assert known is not None
-    assert known.right.all()
+    assert outcomes(session).right.all()
 
 
 def test_a_fit_that_began_before_a_merge_leaves_no_predictions_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,21 +280,18 @@ def test_a_fit_that_began_before_a_merge_leaves_no_predictions_of_then(monkeypat
 def test_suggestions_leave_the_accuracy_to_texts_without_one(session: LabelSession) -> None:
     """The likely label stands beside texts that are not drawn at random; random ones, each as probable, are asked without."""
     label(session, "Ada", 20)
-    before, *_ = session.outcomes()
-    assert before is not None
+    before = outcomes(session)
     session.project.change_settings(suggest="yes")
     suggested = list[bool]()
     for _ in range(40):
-        item = session.next("Ada")
-        assert item is not None
+        item = shown(session, "Ada")
         draw = session.project.draws()[-1]
         assert ("likely" in item) == (draw.component != "random")
         assert draw.probability == (None if "likely" in item else 1 / draw.remaining)
         suggested.append("likely" in item)
         session.answer("Ada", item["draw"], truth(item), 1.0)
     assert 5 < sum(suggested) < 35
-    known, *_ = session.outcomes()
-    assert known is not None
+    known = outcomes(session)
     new = len(known.right) - len(before.right)
     assert new == 40 - sum(suggested)
     assert np.allclose(known.ratio[-new:], 1)
@@ -303,8 +303,7 @@ def test_words_are_tagged_without_a_model(tmp_path: Path) -> None:
     for person in ("Ada", "Bob"):
         session.join(person)
         for _ in range(20):
-            item = session.next(person)
-            assert item is not None
+            item = shown(session, person)
             session.answer(person, item["draw"], [0, 1, 1, 2, 0, 0][: len(item["words"])], 1.0)
     status = session.status()
     assert (status["accuracy"], status["model"], status["sentence"]) == (None, None, "")
@@ -425,8 +424,7 @@ def test_the_outlook_begins_with_the_model_in_use(session: LabelSession) -> None
     beliefs = session.learner.beliefs
     assert beliefs is not None
     session.learner.beliefs = replace(beliefs, named=True)
-    item = session.next("Ada")
-    assert item is not None
+    item = shown(session, "Ada")
     session.answer("Ada", item["draw"], truth(item), 1.0)
     session.learner.wait()
     session.mixture = Mixture(random=0.8, uncertain=0.2, diverse=0.0)

@@ -1,4 +1,4 @@
-"""Reports: one page that opens anywhere, needs no network, and escapes every text."""
+"""Reports: one page that opens anywhere, needs no network, escapes every text, has a short headline, and colours for everyone."""
 
 from __future__ import annotations
 
@@ -17,21 +17,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import warmstart
 from warmstart.errors import StorageError
-from warmstart.report import charts, drawing
+from warmstart.report import charts, drawing, theme
 from warmstart.report.categories import number_categories
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
 from warmstart.report.drawing import svg
+from warmstart.report.headline import HEADLINE_WORDS, headline, paragraphs_once
 from warmstart.report.notebook import fragment
 from warmstart.report.page import drawable, write_report
 from warmstart.report.parts import Figure, Report, Section, Table
+from warmstart.report.race_charts import restarts_chart
 from warmstart.report.score_charts import class_scores_chart, comparison_chart, confusion_chart, label_counts_chart, tuning_chart
 from warmstart.report.study_charts import pairs_chart, probe_chart
-from warmstart.report.theme import BLUE, COLOURS, GREEN, SPARE, colours
+from warmstart.report.templates import COMMON_STYLE, icon
+from warmstart.report.theme import BLUE, COLOURS, DARK, GREEN, INK, QUIET, SPARE, WHITE, colours, in_dark
 from warmstart.report.training_charts import loss_chart
+from warmstart.stats.formatting import merged_notes
 
+ROOT = Path(warmstart.__file__).parent
+PICTURES = ROOT.parents[1] / "docs" / "pictures"
 EVIL = "</script><img src=x onerror=alert(1)> & \"'"
 LABELS = ("constructor", EVIL, "日本", "")
 RUNS = [(name, seed, 0.5 + 0.1 * seed, epoch) for name in ("pretrained", "from scratch") for seed in (0, 1) for epoch in (1, 2)]
@@ -217,6 +226,7 @@ write_report(Report("One", "One.", (), (Section("A", items=items),)), Path(sys.a
 """
 
 
+@pytest.mark.journeys
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems limit no address space")
 def test_a_limit_of_memory_costs_the_figures_and_not_the_run(tmp_path: Path) -> None:
     """The program that draws reserves more than a shell may allow; the page says so and holds the tables."""
@@ -345,3 +355,104 @@ def test_colours_stay_with_names() -> None:
     assert mixed[1] == COLOURS["pretrained"]
     assert len(colours([*COLOURS, *map(str, range(20))])) == len(COLOURS) + 20
     assert set(colours(["a", "b"])) <= set(SPARE)
+
+
+# ------------------------------------------------------------------------------------------------ headlines and colours
+
+
+@given(st.lists(st.sampled_from(["LoRA is better,", "by far;", "over 5 seeds:", "(95% interval 1 to 2)", "here."]), min_size=1))
+def test_a_headline_is_the_beginning_of_a_finding(parts: list[str]) -> None:
+    """Without brackets it is a sentence with a full stop, and is made of whole clauses from the start of the finding."""
+    finding = "Ours won" + "".join(f" {part}" for part in parts)
+    made = headline(finding)
+    assert re.sub(r"\s*\([^()]*\)", "", finding).startswith(made[:-1])
+    assert made.endswith(".")
+
+
+@given(st.lists(st.text("ab ,:;", min_size=1, max_size=90), min_size=1, max_size=40))
+def test_a_headline_is_bounded(parts: list[str]) -> None:
+    """However long names are, and where a sentence has no clauses that could be left out."""
+    made = headline(f"Use {' '.join(parts)}.")
+    assert len(made.split()) <= HEADLINE_WORDS
+    assert max(map(len, made.split())) <= 40
+
+
+def test_a_paragraph_stands_where_it_comes_first() -> None:
+    sections = (Section("A", ("One.", "Two.", "Two.")), Section("B", ("Two.", "One. Three.")))
+    report = paragraphs_once(Report("T", "One.", (), sections))
+    assert [list(section.text) for section in report.sections] == [["Two."], ["Three."]]
+
+
+def luminance(colour: str) -> float:
+    """Of a colour such as ``#0072b2`` (WCAG 2.2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_texts_can_be_read_in_light_and_in_dark() -> None:
+    """Every colour of text has a contrast of 4.5 with both grounds of its scheme (WCAG 2.2, 1.4.3), and so have charts on white."""
+    light, dark = re.findall(r":root \{(.*?)\}", COMMON_STYLE.read_text(encoding="utf-8"), re.DOTALL)
+    for scheme in (light, dark):
+        named = dict(re.findall(r"--([\w-]+): (#\w{6});", scheme))
+        for text in ("ink", "quiet", "mark", "wrong"):
+            assert min(contrast(named[text], named[ground]) for ground in ("ground", "panel")) >= 4.5, (scheme, text)
+        assert contrast(named["on-mark"], named["mark"]) >= 4.5
+    assert min(contrast(colour, "#ffffff") for colour in (INK, QUIET)) >= 4.5
+
+
+OKABE_ITO = {"#0072b2", "#d55e00", "#009e73", "#56b4e9", "#e69f00", "#cc79a7"}
+
+
+def test_colours_of_charts_are_told_apart_by_everyone() -> None:
+    """They are those of Okabe and Ito, and two greys; each can be seen on white, and names have shapes besides."""
+    used = {*COLOURS.values(), *SPARE}
+    assert used - OKABE_ITO <= {INK, "#7b8794"}
+    assert min(contrast(colour, "#ffffff") for colour in used) >= 2
+
+
+def test_charts_take_their_colours_from_the_theme() -> None:
+    """No other file names a colour, so that no chart is unreadable in the dark or to the colour-blind."""
+    colour = re.compile(r"\"#[0-9a-fA-F]{6}\b|alt.Scale\(scheme=\"(?!viridis)")
+    assert [path for path in ROOT.rglob("*.py") if colour.search(path.read_text("utf-8"))] == [Path(str(theme.__file__))]
+
+
+def test_a_dark_page_changes_colours_and_nothing_else() -> None:
+    """Names that look like colours stay; every colour of text and of a series can be seen on the dark ground."""
+    spec = {"mark": {"color": INK}, "data": {"values": [{"label": INK}]}, "scale": {"domain": [INK], "range": [WHITE]}, "width": 3}
+    changed = in_dark(spec)
+    assert changed == spec | {"mark": {"color": DARK[INK]}, "scale": {"domain": [INK], "range": [DARK[WHITE]]}}
+    assert min(contrast(DARK[colour], DARK[WHITE]) for colour in (INK, QUIET)) >= 4.5
+    assert min(contrast(DARK.get(colour, colour), DARK[WHITE]) for colour in {*COLOURS.values(), *SPARE}) >= 3
+
+
+def test_collapsed_runs_have_a_shape_of_their_own() -> None:
+    """And colours of the palette."""
+    chart = restarts_chart([("one", (0.8, 0.5), (False, True))], "accuracy", 0.5).to_dict()
+    encoding = next(layer["encoding"] for layer in chart["layer"] if "shape" in layer["encoding"])
+    assert len(set(encoding["shape"]["scale"]["range"])) == 2
+    assert {*encoding["color"]["scale"]["range"]} <= OKABE_ITO
+
+
+def test_notes_of_several_runs_become_one() -> None:
+    """Parts that differ in one number are said once; of many numbers the range; others stay as they are."""
+    notes = [
+        "C = 1, chosen by 5-fold cross-validation; read 1,145 texts",
+        "C = 10, chosen by 5-fold cross-validation; read 1,146 texts",
+    ]
+    assert merged_notes(notes) == ["C = 1 or 10, chosen by 5-fold cross-validation", "read 1,145 or 1,146 texts"]
+    assert merged_notes(["k = 9", "k = 3", "k = 9", "k = 5"]) == ["k = 3, 5 or 9"]
+    assert merged_notes([f"alpha = {x}" for x in (0.1, 0.01, 1, 10)]) == ["alpha = 0.01 to 10"]
+    assert merged_notes(["38% a, 62% b", "40% a, 60% b"]) == ["38% a, 62% b", "40% a, 60% b"]
+    assert merged_notes(["", ""]) == [""]
+
+
+def test_the_logo_of_the_documents_is_that_of_the_pages() -> None:
+    """One drawing: beside the documents, and as the picture of a browser's tab."""
+    assert (PICTURES / "logo.svg").read_bytes() == (ROOT / "report" / "logo.svg").read_bytes()
+    assert icon().startswith("data:image/svg+xml;base64,")

@@ -18,6 +18,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS
+from helpers.served import asked, asked_until_ready, client_of, cups_task, one_of_each, served, server_of
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
@@ -25,19 +26,13 @@ from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.model.files import save
 from warmstart.model.inference import embed
+from warmstart.serve.app import Server, make_app
+from warmstart.serve.corpus import Corpus
+from warmstart.serve.guard import AccessRules
+from warmstart.serve.replies import write_on
+from warmstart.serve.served import ServedModel, open_models
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
-
-httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
-pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
-
-
-from helpers.served import asked, asked_until_ready, client_of, cups_task, one_of_each, served  # noqa: E402
-from warmstart.serve.app import Server, make_app  # noqa: E402
-from warmstart.serve.corpus import Corpus  # noqa: E402
-from warmstart.serve.guard import AccessRules  # noqa: E402
-from warmstart.serve.replies import write_on  # noqa: E402
-from warmstart.serve.served import ServedModel, ServedModels, open_models  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # sockets of the event loop with itself
 
@@ -46,10 +41,6 @@ pytestmark = pytest.mark.usefixtures("socket_enabled")  # sockets of the event l
 def models(tokenizer: Tokenizer) -> dict[str, Any]:
     """One of each kind."""
     return one_of_each(tokenizer)
-
-
-def server_of(*models: ServedModel) -> Server:
-    return Server(ServedModels([*models]), 1024, 0.005, 64)
 
 
 @pytest.fixture
@@ -165,8 +156,7 @@ def test_nearest_training_texts_are_those_of_scikit_learn(name: str, models: dic
 def test_a_stack_is_explained_and_has_its_nearest_texts(models: dict[str, Any]) -> None:
     """Each word by what the label loses without it; nearest are the texts whose vectors of its first network are."""
     task, text = cups_task(), "She holds the cat"
-    made = [ServedModel.of(models[name], name, tasks=[task]) for name in ("stack", "labels")]
-    server = Server(ServedModels(made), 1024, 0, 64)
+    server = server_of(*(ServedModel.of(models[name], name, tasks=[task]) for name in ("stack", "labels")))
     found = asked(server, "/api/explain", {"model": "stack", "text": text, "target": LABELS[1]}).json()
     shares = raw_predictions(models["stack"], [text, "holds the cat", "She the cat", "She holds cat", "She holds the"])[:, 1]
     assert (found["words"], found["target"], found["faithfulness"]) == (text.split(), LABELS[1], {})

@@ -21,17 +21,10 @@ from pydantic import ValidationError
 
 from helpers.models import SENTENCES
 from helpers.restarts import adapt_record
+from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served, server_of
+from helpers.served_page import serving_app
 from warmstart.errors import DataError
 from warmstart.model.history import FindingRecord
-from warmstart.stats.calibration import expected_calibration_error
-from warmstart.tasks.predict import predict
-from warmstart.tokenizer.tokenizer import Tokenizer
-
-pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
-pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
-
-from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served
-from helpers.served_page import serving_app
 from warmstart.serve.answers import MOST_PROBLEMS, Fields, problems
 from warmstart.serve.app import STREAMS, Server, make_app
 from warmstart.serve.bodies import PredictBody, TextsBody
@@ -41,7 +34,10 @@ from warmstart.serve.forms import EVENTS
 from warmstart.serve.guard import AccessRules, Guard, network_of
 from warmstart.serve.replies import predictions_for
 from warmstart.serve.running import OnceAMinute
-from warmstart.serve.served import ServedModel, ServedModels
+from warmstart.serve.served import ServedModel
+from warmstart.stats.calibration import expected_calibration_error
+from warmstart.tasks.predict import predict
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
 TEXTS = ["She holds the cat", "a river", "dogs and cats and " * 12]
@@ -172,7 +168,7 @@ def test_answers_fit_their_description(server: Server, models: dict[str, Any], d
         schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
         assert "$ref" in schema, path
         fits(answer.json(), schema, description)
-    made = Server(ServedModels([ServedModel.of(models["labels"], "cups", tasks=[cups_task()])]), 1024, 0.005, 64)
+    made = server_of(ServedModel.of(models["labels"], "cups", tasks=[cups_task()]))
     fits(asked_until_ready(made, {"inputs": TEXTS}).json(), form("Nearest"), description)
     made.close()
     assert "503" in description["paths"]["/api/nearest"]["post"]["responses"]
@@ -373,10 +369,8 @@ OF_TEXTS: dict[str, list[Callable[[str], dict[str, Any]]]] = {
 
 def test_no_text_is_a_fault_of_the_server(models: dict[str, Any]) -> None:
     """Empty ones, control characters, and words that lie behind the context: an answer, or what is wrong with the text."""
-    made = Server(
-        ServedModels([ServedModel.of(model, name) for name, model in models.items()]
-                     + [ServedModel.of(models["labels"], "cups", tasks=[cups_task()])]), 1024, 0, 64
-    )  # fmt: skip
+    each = (ServedModel.of(model, name) for name, model in models.items())
+    made = server_of(*each, ServedModel.of(models["labels"], "cups", tasks=[cups_task()]))
     while asked(made, "/api/nearest", {"model": "cups", "inputs": ["tea"]}).status_code == 503:
         pass
 

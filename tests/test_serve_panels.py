@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.browser import CHROMIUM, IN_A_BROWSER
+from helpers.browser import IN_A_BROWSER
+from helpers.served import server_of
+from helpers.served_page import opened_page, page_models, serving, submit
 from warmstart.errors import ModelError
+from warmstart.serve import app
+from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
-
-uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
-# where there is a browser, these tests are not skipped: what they lack is then an error
-playwright = importlib.import_module("playwright.sync_api") if CHROMIUM else pytest.importorskip("playwright.sync_api")
-
-from helpers.served_page import opened_page, page_models, serving, submit  # noqa: E402
-from warmstart.serve import app  # noqa: E402
-from warmstart.serve.app import Server  # noqa: E402
-from warmstart.serve.served import ServedModel, ServedModels  # noqa: E402
 
 pytestmark = IN_A_BROWSER
 HEBREW = "שלום לכל העולם"
@@ -34,7 +28,7 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
 
 @pytest.fixture(scope="module")
 def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
-    with serving(Server(ServedModels(models), 1024, 0.005, 64)) as found:
+    with serving(server_of(*models)) as found:
         yield found
 
 

@@ -101,6 +101,7 @@ def test_training_texts_are_given_by_their_manifest(bundles: list[Path], tmp_pat
     assert main(["serve", str(bundles[1]), "--texts", str(manifest)]) == 2
 
 
+@pytest.mark.journeys
 def test_a_server_reloads_and_ends_in_peace(running: Running, bundles: list[Path]) -> None:
     """A damaged model is not loaded again, and the old one goes on; what was begun before SIGTERM is finished."""
     status, first = running.ask("/api/predict", {"inputs": ["tea"]})

@@ -40,6 +40,7 @@ pytestmark = IN_A_BROWSER
 }
 
 
+@pytest.mark.journeys
 @pytest.mark.parametrize("chromium", [True, False])
 def test_skipped_tests_are_listed_and_those_of_the_browser_fail(chromium: bool, tmp_path: Path) -> None:
     """Each reason once, with its number; tests in a browser, and whole files of them, fail where there is one."""

@@ -80,6 +80,7 @@ def imports(path: Path, *, running: bool = False) -> tuple[tuple[str, ...], ...]
     return tuple(existing(tuple(name[1:])) for name in found if name[0] == "warmstart" and len(name) > 1)
 
 
+@cache
 def existing(name: tuple[str, ...]) -> tuple[str, ...]:
     """The longest beginning of a dotted name that is a module."""
     while name and not (ROOT.joinpath(*name).with_suffix(".py").exists() or (ROOT.joinpath(*name) / "__init__.py").exists()):

@@ -1,4 +1,4 @@
-"""The measured tables of the documents: each is written by one command, from the results of the command lines beside it."""
+"""The tables of the documents: measured ones are written by one command, from the results of the command lines beside them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from benchmarks import command, overview
+from benchmarks import command, house, overview
 from benchmarks.__main__ import lines_of, measure_table
 from benchmarks.catalogue import TABLES
 from benchmarks.command import measure, words_of
 from benchmarks.table import DOCS, Table, blocks
 
+from helpers.pages import PAGES
 from warmstart.cli import read_command
 from warmstart.stats.comparison import MethodResult, MethodTable
 
-PAGES = {page: (DOCS / page).read_text(encoding="utf-8") for one in TABLES for page in one.pages}
 MEASURED = re.compile(r"\d%|\(-?[\d.,]+ to [\d.,+-]+\)")
 """a percentage or an interval that was measured"""
 BY_HAND = {
@@ -47,18 +47,18 @@ LINES = [(one.name, line) for one in TABLES for line in one.commands]
 
 def test_measured_tables_stand_where_the_command_writes_them() -> None:
     """Each in a block, once on each of its pages; others that hold percentages or intervals are named here, none in vain."""
-    places = sorted((name, page) for page, text in PAGES.items() for name in blocks(text))
+    pages = {page: PAGES[page] for one in TABLES for page in one.pages}
+    places = sorted((name, page) for page, text in pages.items() for name in blocks(text))
     assert places == sorted((one.name, page) for one in TABLES for page in one.pages)
-    for page, text in PAGES.items():
+    for page, text in pages.items():
         assert len(re.findall(r"<!-- [\w-]+ -->\n", text)) == 2 * len(blocks(text)), page
     assert len({one.name for one in TABLES}) == len(TABLES)
     by_hand: dict[str, set[str]] = {}
-    for file in [DOCS / "README.md", *sorted((DOCS / "docs").rglob("*.md")), *sorted((DOCS / "results").glob("*.md"))]:
-        outside = re.sub(r"<!-- [\w-]+ -->\n.*?<!-- end -->", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
-        outside = re.sub(r"```.*?```", "", outside, flags=re.DOTALL)
+    for page, text in PAGES.items():
+        outside = re.sub(r"<!-- [\w-]+ -->\n.*?<!-- end -->|```.*?```", "", text, flags=re.DOTALL)
         for table in re.findall(r"(?:^\|.*\n)+", outside, flags=re.MULTILINE):
-            if MEASURED.search(table) and file.name not in SIMULATED:
-                by_hand.setdefault(file.name, set()).add(table.split("|")[1].strip())
+            if MEASURED.search(table) and (name := page.rpartition("/")[2]) not in SIMULATED:
+                by_hand.setdefault(name, set()).add(table.split("|")[1].strip())
     assert by_hand == {page: {*tables} for page, tables in BY_HAND.items()}
 
 
@@ -125,3 +125,20 @@ def test_an_adaptation_can_stand_in_a_table() -> None:
     kept = command.values_of(SimpleNamespace(comparison=MethodTable("accuracy", rows)))
     assert kept["printed"]["header"][0] == "method"
     assert [row[0] for row in kept["printed"]["rows"]] == ["pretrained", "majority"]
+
+
+def test_no_room_is_above_its_row() -> None:
+    """The table in docs/explanation/architecture.md is a limit: who brings something in takes something out.
+
+    Lines of packages and tests, words of documents, commands and settings; `python -m benchmarks.house` prints them.
+    """
+    assert not house.problems(house.counts(), house.rows())
+
+
+def test_a_room_that_grows_or_has_no_row_is_named() -> None:
+    """With the count and the row."""
+    assert house.problems({"heads": 700, "new": 1}, {"heads": 640, "gone": 5}) == [
+        "'heads' has 700, above its row of 640",
+        "'gone' has no row, or no room",
+        "'new' has no row, or no room",
+    ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -14,3 +18,27 @@ IN_A_BROWSER = [
     pytest.mark.usefixtures("socket_enabled"),
 ]
 """the marks of such a module"""
+WAIT = 60_000
+"""milliseconds that anything may take; only what never happens takes so long"""
+
+
+@contextmanager
+def watched_page(browser: Any, *places: str, errors: str = "", **settings: Any) -> Iterator[Any]:
+    """A page in which nothing may fail, no error of the console may hold ``errors``, and all is asked of these places."""
+    problems = list[str]()
+    with browser.new_context(**settings) as context:
+        page = context.new_page()
+        page.set_default_timeout(WAIT)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda said: problems.append(said.text) if said.type == "error" and errors in said.text else None)
+        page.on("request", lambda one: None if one.url.startswith((*places, "data:", "blob:")) else problems.append(one.url))
+        yield page
+    assert not problems
+
+
+def readable(page: Any) -> None:
+    """Fails if axe finds a serious violation, or if anything is wider than the screen."""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    axe = importlib.import_module("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert not [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]

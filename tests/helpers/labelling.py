@@ -1,19 +1,14 @@
-"""Labelling on a real project but without a model: texts come in their order, and the figures are made up.
-
-python -m helpers.labelling FOLDER PORT      serves the project of a folder, in ``tests``
-"""
+"""Labelling without a model: texts come in their order, and the figures are made up."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from warmstart.labelling.answered import AnsweredQuery, answered_texts, correct
 from warmstart.labelling.project import Project
-from warmstart.labelling.records import Draw, Value
+from warmstart.labelling.session import LabelSession
 from warmstart.labelling.training import Training
 
 
@@ -23,28 +18,31 @@ def news(folder: Path, texts: Sequence[str], labels: Sequence[str] = ("sport", "
     return Project.create(folder, labels=labels, texts=texts, **settings)
 
 
-class TextsInOrder:
-    """A ``LabelSession`` whose choice of texts is known: new ones in order, those of ``twice`` also to a second person."""
+class NoModel:
+    """A learner that learns nothing."""
+
+    beliefs = None
+
+    def nothing(self) -> None:
+        """Nothing is learned, forgotten or ended."""
+
+    wake = forget = close = nothing
+
+
+class TextsInOrder(LabelSession):
+    """A session whose choice of texts is known: new ones in order, those of ``twice`` also to a second person."""
 
     def __init__(self, project: Project, twice: Iterable[int] = ()) -> None:
         self.project, self.twice = project, {*twice}
-        self.lock = threading.RLock()
-        self.closed = False
+        self._lock, self._seen = threading.RLock(), {}
+        self.learner = cast("Any", NoModel())
         self.training = Training(project)
-
-    def join(self, person: str, browser: str = "", *, same: bool = False) -> dict[str, Any]:
-        """Somebody is here."""
-        taken = bool(browser) and not same and self.project.browser_of(person) not in (None, browser)
-        if not taken:
-            self.project.join(person, browser)
-        return {"person": person, "answered": sum(one.person == person for one in self.project.answers()), "taken": taken}
 
     def next(self, person: str) -> dict[str, Any] | None:
         """The open draw of a person, else a disagreement, a second answer, or a new text."""
-        with self.lock:
+        with self._lock:
             project = self.project
-            mine = [one for one in project.open_draws() if one.person == person]
-            if mine:
+            if mine := [one for one in project.open_draws() if one.person == person]:
                 return self._item(mine[0])
             shown: dict[int, list[str]] = {text: [] for text in range(len(project.texts))}
             for one in project.draws():
@@ -54,60 +52,11 @@ class TextsInOrder:
                 "overlap": [text for text in self.twice if len(shown[text]) == 1 and person not in shown[text]],
                 "new": [text for text, people in shown.items() if not people],
             }
-            for queue, texts in choices.items():
-                if texts:
-                    return self._item(project.draw(text=texts[0], person=person, queue=queue))
-            return None
+            found = next(((queue, texts[0]) for queue, texts in choices.items() if texts), None)
+            return self._item(project.draw(text=found[1], person=person, queue=found[0])) if found else None
 
-    def _item(self, draw: Draw, answered: Value | None = None, comment: str = "") -> dict[str, Any]:
-        text = self.project.texts[draw.text]
-        given = {"answered": answered, "comment": comment, "others": []}
-        item: dict[str, Any] = {"draw": draw.id, "text_id": draw.text, "text": text, "queue": draw.queue, **given}
-        if draw.queue == "disagreement":
-            item["others"] = [{"person": who, "value": value} for who, value in self.project.votes(draw.text).items()]
-        return item | ({"words": text.split()} if self.project.type == "tagging" else {})
-
-    def answer(self, person: str, draw: int, value: Any, seconds: float, comment: str = "") -> None:
-        """Store it."""
-        self.project.answer(draw, person, value, seconds, comment)
-
-    def undo(self, person: str, draw: int | None = None) -> dict[str, Any] | None:
-        """The last answer, taken back."""
-        with self.lock:
-            before = {one.draw: one for one in self.project.answers()}
-            found = self.project.undo(person, draw)
-            given = before.get(found.id) if found else None
-            return found and (self._item(found, given.value, given.comment) if given else self._item(found))
-
-    def find(self, query: AnsweredQuery) -> dict[str, Any]:
-        """Answered texts; the first is doubted."""
-        return answered_texts(self.project, query, (0,))
-
-    def correct(self, person: str, text: int, value: int | None) -> Any:
-        """Another answer."""
-        return correct(self.project, person, text, value)
-
-    def last(self, person: str) -> int | None:
-        """What undo takes back."""
-        answer = self.project.last_answer(person)
-        return answer and answer.draw
-
-    def labels(self) -> list[dict[str, Any]]:
-        """Those that stand."""
-        values = [*self.project.labelled().values()]
-        return [{"id": one.id, "name": one.name, "key": one.key, "count": values.count(one.id)} for one in self.project.labels()]
-
-    def add_label(self, person: str, name: str) -> None:
-        """One more."""
-        self.project.add_label(name, person)
-
-    def rename_label(self, person: str, label: int, name: str) -> None:
-        """Another name."""
-        self.project.rename_label(label, name, person)
-
-    def merge_labels(self, person: str, label: int, into: int) -> None:
-        """One less."""
-        self.project.merge_labels(label, into, person)
+    def _doubtful(self) -> list[int]:
+        return [0]
 
     def status(self) -> dict[str, Any]:
         """Figures; those of the model are made up."""
@@ -133,22 +82,3 @@ class TextsInOrder:
             "training": self.training.status(),
             "price": {"sentence": "40 labels cost 4.00 so far."},
         }  # fmt: skip
-
-    def close(self) -> None:
-        """The server ends."""
-        self.closed = True
-        self.training.close()
-        self.project.close()
-
-
-def main(folder: str, port: str) -> None:
-    """Serve it."""
-    from warmstart.serve.guard import AccessRules
-    from warmstart.serve.labelling.app import make_label_app
-    from warmstart.serve.running import listen, run
-
-    run(make_label_app(TextsInOrder(Project.open(folder)), AccessRules()), listen("127.0.0.1", int(port)), "127.0.0.1")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:3])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -55,21 +54,6 @@ def in_browser(page: Any, bundle: Bundle | Stack, work: str, given: Any) -> Any:
 def browser_probabilities(page: Any, bundle: Bundle | Stack, texts: Sequence[str]) -> Any:
     """(N, C) what the scripts predict for N texts."""
     return in_browser(page, bundle, "return given.map((text) => model.probabilities(text));", list(texts))
-
-
-@contextmanager
-def watched_page(browser: Any) -> Iterator[Any]:
-    """A page in which nothing may fail, and which may ask nothing of any place but the file itself."""
-    opened, problems = browser.new_page(), list[str]()
-    opened.set_default_timeout(60_000)
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    opened.on(
-        "request", lambda one: None if one.url.startswith(("file:", "data:", "blob:", "about:")) else problems.append(one.url)
-    )
-    yield opened
-    opened.close()
-    assert not problems
 
 
 def labelled(

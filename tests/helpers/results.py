@@ -31,8 +31,9 @@ TEXTS = 200
 
 
 def report_of(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> Report:
-    """The report that a function writes."""
+    """The report that a function writes, whose charts are not drawn."""
     found = list[Report]()
+    monkeypatch.setattr(page, "svg", lambda spec: "<svg/>")
     monkeypatch.setattr(page, "render", lambda report, *drawn: found.append(report) or "")
     write()
     return found[0]

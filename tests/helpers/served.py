@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import numpy as np
+import pytest
 
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import LABELS, bases
@@ -27,6 +27,7 @@ from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.stack.stack import Member, Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 
+httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
 HOME = "http://127.0.0.1"
 HELD_OUT = tuple((0.3 + i / 300, i % 20 != 0) for i in range(200))
 """confidence and correctness of held-out predictions, of which one in twenty is wrong"""
@@ -52,9 +53,14 @@ def one_of_each(tokenizer: Tokenizer) -> dict[str, Any]:
     return found
 
 
+def server_of(*models: ServedModel, queue: int = 64) -> Server:
+    """A server; who makes it closes it."""
+    return Server(ServedModels([*models]), 1024, 0.005, queue)
+
+
 def served(models: dict[str, Any], queue: int = 64) -> Server:
-    """A server of models; who makes it closes it."""
-    return Server(ServedModels([ServedModel.of(model, name) for name, model in models.items()]), 1024, 0.005, queue)
+    """A server of models by their names."""
+    return server_of(*(ServedModel.of(model, name) for name, model in models.items()), queue=queue)
 
 
 @asynccontextmanager

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import uvicorn
 
+from helpers.browser import watched_page
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
 from helpers.restarts import adapt_record
@@ -29,8 +29,7 @@ from warmstart.serve.guard import AccessRules
 from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-WAIT = 60_000
-"""milliseconds that anything may take; only what never happens takes so long"""
+uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
 
 
 def page_task() -> Task:
@@ -60,9 +59,9 @@ def page_models(place: Path, tokenizer: Tokenizer) -> list[ServedModel]:
 
 
 @contextmanager
-def serving_app(app: Any) -> Iterator[str]:
+def serving_app(app: Any, port: int = 0) -> Iterator[str]:
     """The address of an application that a thread serves, by the protocol of ``warmstart serve``."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         running = uvicorn.Server(
             uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=5, http=cast("Any", limited_protocol()))
         )
@@ -84,19 +83,11 @@ def serving(server: Server, rules: AccessRules = AccessRules()) -> AbstractConte
 
 @contextmanager
 def opened_page(browser: Any, address: str) -> Iterator[Any]:
-    """A page with nothing folded; nothing may be logged as an error, and nothing may be asked of another place."""
-    opened, problems = browser.new_page(), list[str]()
-    opened.set_default_timeout(WAIT)
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("console", lambda message: problems.append(message.text) if "Content Security" in message.text else None)
-    opened.on(
-        "request", lambda request: None if request.url.startswith((address, "data:", "blob:")) else problems.append(request.url)
-    )
-    opened.goto(address)
-    opened.evaluate("document.querySelector('#inside')?.setAttribute('open', '')")
-    yield opened
-    opened.close()
-    assert not problems
+    """A page with nothing folded; nothing may fail, and nothing may be asked of another place."""
+    with watched_page(browser, address, errors="Content Security") as opened:
+        opened.goto(address)
+        opened.evaluate("document.querySelector('#inside')?.setAttribute('open', '')")
+        yield opened
 
 
 def submit(page: Any, panel: str) -> None:

@@ -1,10 +1,17 @@
-"""What the documents and the model cards show works: Python snippets run at a tiny size, command lines and manifests parse."""
+"""The documents: links lead somewhere, each public name is there, and what they and the model cards show works.
+
+Python snippets run at a tiny size, command lines and manifests parse, and the site builds offline.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +20,10 @@ import numpy as np
 import pytest
 import yaml
 
+import warmstart
 from helpers.bundles import classifier, language_bundle
 from helpers.models import SENTENCES, make_backbone
+from helpers.pages import PAGES, ROOT
 from helpers.tasks import cats
 from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import LoraConfig
@@ -23,8 +32,9 @@ from warmstart.commands import COMMANDS
 from warmstart.commands.evaluate.command import evaluate
 from warmstart.commands.settings import EvaluateConfig
 from warmstart.errors import WarmstartError
+from warmstart.experiment.config import RaceConfig
 from warmstart.finetuning import finetune
-from warmstart.flags import all_flags
+from warmstart.flags import all_flags, count_flags
 from warmstart.heads.registry import HEADS, head_config
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.onnx import to_onnx
@@ -37,9 +47,7 @@ from warmstart.tasks.load import TaskSpec, save_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-ROOT = Path(__file__).parents[1]
-FILES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "results").glob("*.md"))]
-PAGES = {file.relative_to(ROOT).as_posix(): file.read_text() for file in FILES}
+DOCS = ROOT / "docs"
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\n```python\n")
 MAX_NOT_RUN = 6
 FREE = {"--json", "--config", "--print-config", "--preset", "--help", "--help-all", "--version"}
@@ -199,3 +207,90 @@ def test_every_flag_that_a_document_names_exists() -> None:
         prose = re.sub(rf"```.*?```|{gone}", "", text, flags=re.DOTALL)
         named = {flag for code in re.findall(r"`([^`]+)`", prose) for flag in re.findall(r"(?<!\S)--[a-z][a-z0-9.-]*", code)}
         assert named <= known, f"{page}: {sorted(named - known)}"
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors that GitHub makes of the headings of a page."""
+    found: Counter[str] = Counter()
+    made = set()
+    text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    for heading in re.findall(r"^#{1,6} (.+)$", text, flags=re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        made.add(f"{anchor}-{found[anchor]}" if found[anchor] else anchor)
+        found[anchor] += 1
+    return made
+
+
+def test_every_public_name_exists_and_explains_itself() -> None:
+    """``warmstart.NAME`` is what it says, also after the subpackages were imported; an unknown one is an ``AttributeError``."""
+    for name in warmstart.__all__:
+        assert name == "__version__" or (getattr(warmstart, name).__doc__ and name in dir(warmstart)), name
+    with pytest.raises(AttributeError, match="no attribute 'pretrian'"):
+        _ = warmstart.pretrian
+
+
+def test_links_lead_somewhere() -> None:
+    """To a file, to a heading of this or another page; paths of source files exist too."""
+    for page, text in PAGES.items():
+        for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", text):
+            there = ((ROOT / page).parent / target if target else ROOT / page).resolve()
+            assert there.exists(), f"{page} links to {target}"
+            assert not anchor or anchor in anchors(there.relative_to(ROOT).as_posix()), f"{page} links to {target}#{anchor}"
+        for path in re.findall(r"`((?:\w+/)+\w+\.(?:py|yaml))`", text):
+            assert (ROOT / path).exists() or (ROOT / "src" / "warmstart" / path).exists(), f"{page} names {path}"
+
+
+def test_the_reference_is_complete() -> None:
+    """docs/reference/reference.md lists every command and every public name."""
+    page = PAGES["docs/reference/reference.md"]
+    assert not [name for name in COMMANDS if f"`{name}`" not in page]
+    assert not [name for name in warmstart.__all__ if name != "__version__" and f"`ws.{name}" not in page]
+
+
+def test_the_architecture_names_every_concern() -> None:
+    """docs/explanation/architecture.md and the folders tell one story."""
+    page = PAGES["docs/explanation/architecture.md"]
+    for place in (ROOT / "src" / "warmstart").iterdir():
+        if place.suffix == ".py" or (place / "__init__.py").exists():
+            name = place.stem
+            assert name.startswith("__") or f"`{name}`" in page, name
+
+
+def test_every_page_is_in_the_contents() -> None:
+    """The start page names it, so that the sidebar has it."""
+    for name in (page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")):
+        assert name == "index.md" or name.startswith("project/") or f"({name})" in PAGES["docs/index.md"], name
+
+
+def test_the_flags_of_the_reference_are_those_of_the_help() -> None:
+    """As many as ``--help`` and ``--help-all`` show, with a help and the defaults of the command."""
+    for name, command in COMMANDS.items():
+        settings, _ = command.load()
+        flags = [*all_flags(settings)]
+        shown = Counter("advanced" if flag.advanced else "basic" for flag in flags)
+        assert shown == Counter(count_flags(settings)), name
+        assert all(flag.help for flag in flags), [flag.name for flag in flags if not flag.help]
+    race = {flag.name: flag for flag in all_flags(RaceConfig)}
+    assert (race["--seed"].values, race["--seed"].default, race["--seed"].advanced) == ("whole number", "0", True)
+    assert race["--selection"].values == "cross-validation, holdout, none, or left out"
+
+
+@pytest.mark.journeys
+def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
+    """Every page, the reference of every command and public name; nothing in it is fetched from elsewhere."""
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-d", str(tmp_path / "cache")]
+    built = subprocess.run(
+        [*command, str(DOCS), str(tmp_path / "site")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COLUMNS": "80"},
+    )
+    assert (built.returncode, built.stderr) == (0, "")
+    pages = {file.relative_to(tmp_path / "site").as_posix(): file.read_text(encoding="utf-8") for file in tmp_path.rglob("*.html")}
+    assert {f"reference/generated/{name.replace(' ', '-')}.html" for name in COMMANDS} <= pages.keys()
+    assert {page.relative_to(DOCS).with_suffix(".html").as_posix() for page in DOCS.rglob("*.md")} <= pages.keys()
+    assert "warmstart.adapt" in pages["reference/generated/python.html"]
+    for name, text in pages.items():
+        assert not re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(?:https?:)?//', text), name
