@@ -311,12 +311,19 @@ def corpus(folder: Path) -> Path:
     return file
 
 
-def test_labels_can_be_learned_in_the_same_steps(tmp_path: Path) -> None:
-    """Beside crops, as beside any other batch; and the bundle is continued as a masked one."""
-    rows = [f"{line}\t{'even' if n % 2 else 'odd'}" for n, line in enumerate(corpus(tmp_path).read_text().splitlines())]
-    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "\n".join(rows[:150]) + "\n")
-    (tmp_path / "test.tsv").write_text("text\tlabel\n" + "\n".join(rows[150:]) + "\n")
-    (tmp_path / "task.yaml").write_text("name: parity\ntrain: train.tsv\nvalidation: 0.2\ntest: test.tsv\nmetric: accuracy\n")
-    words = ["--objective", "contrastive", "--labels", "20", "--steps", "3", "--accumulate", "2", "--out", str(tmp_path / "run")]
-    assert main(["pretrain", "--for", str(tmp_path / "task.yaml"), *words, *QUICK]) == 0
+def test_a_bundle_that_compared_crops_is_continued_as_a_masked_one(tmp_path: Path) -> None:
+    """The language head learned to predict masked tokens."""
+    words = [
+        "--objective",
+        "contrastive",
+        "--document",
+        "line",
+        "--steps",
+        "3",
+        "--accumulate",
+        "2",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(["pretrain", str(corpus(tmp_path)), *words, *QUICK]) == 0
     assert LanguageTask.of(load_bundle(tmp_path / "run" / "bundle")).objective.name == "masked"

@@ -11,25 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.bundles import language_bundle
 from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.data import relevance
-from warmstart.data.budget import label_budget
 from warmstart.data.domain import DOMAIN, TIMES, DomainSource, DomainText, domain_text
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.relevance import LEFT_OUT, passages_of, relevances
 from warmstart.data.source import DomainConfig, Source
-from warmstart.data.token_store import prepare_store
-from warmstart.finetuning.domain import JointTask, LabelledBatch
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
 from warmstart.model.files import load_bundle
 from warmstart.model.history import DomainRecord, PretrainRecord, seen_labels
-from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tasks.load import save_task
-from warmstart.tokenizer.tokenizer import Tokenizer
 
 SMALL = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32", "--batch", "4"]
 QUICK = [*SMALL, "--tokenizer.vocab-size", "300", "--objective", "masked"]
@@ -56,7 +49,7 @@ def choose(folder: Path, *text: Path, relevant_words: int | None = None) -> tupl
     """The text that is chosen for the task about cats, and all that is read in one pass."""
     folder.mkdir()
     sources = [Source(path=str(path)) for path in text]
-    source = DomainSource.of(DomainConfig(for_task="t", relevant_words=relevant_words), cats(), None, sources, 0.1)
+    source = DomainSource.of(DomainConfig(for_task="t", relevant_words=relevant_words), cats(), sources, 0.1)
     found, training, _ = domain_text(source, folder)
     return found, [json.loads(line)["text"] for line in Path(training[0].path).read_text().splitlines()]
 
@@ -139,10 +132,10 @@ def test_the_ranking_does_not_depend_on_chunks(corpus: Path, tmp_path: Path, mon
 def test_a_resumed_run_ends_with_the_same_bits(
     manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With labels; if the corpus has changed, even by a passage that would not be kept, the run is not resumed."""
+    """If the corpus has changed, even by a passage that would not be kept, the run is not resumed."""
     out = tmp_path / "run"
     rare = ["--relevant-words", "100", *in_file(train={"checkpoint_every": 3})]
-    bundle = run(out, corpus, "--for", manifest, "--steps", "6", "--labels", "12", *rare)
+    bundle = run(out, corpus, "--for", manifest, "--steps", "6", *rare)
     shutil.rmtree(out / "checkpoints" / "step-00000006")
     shutil.rmtree(out / "bundle")
     assert main(["pretrain", "--resume", str(out)]) == 0
@@ -162,48 +155,17 @@ def test_text_may_be_a_column_of_any_name(manifest: Path, corpus: Path, tmp_path
     assert record.domain
 
 
-def test_labels_are_read_only_if_they_are_asked_for(manifest: Path, tmp_path: Path) -> None:
-    """Other labels change nothing without ``--labels``; with it they do, and the history says how many were looked at."""
+def test_no_label_is_read(manifest: Path, tmp_path: Path) -> None:
+    """Other labels change nothing, and the history names the task for its text alone."""
     other = replace(cats(), train=replace(cats().train, labels=1 - cats().train.labels))
     changed = save_task(other, tmp_path / "changed")
     first, second = (run(tmp_path / name, "--for", path, "--steps", "3") for name, path in (("a", manifest), ("b", changed)))
     assert torch.equal(weights(first), weights(second))
     assert not seen_labels(first.history, "cats")
-    third, fourth = (
-        run(tmp_path / name, "--for", path, "--steps", "3", "--labels", "10") for name, path in (("c", manifest), ("d", changed))
-    )
-    assert not torch.equal(weights(third), weights(fourth))
-    record = third.history[-1]
+    record = first.history[-1]
     assert isinstance(record, PretrainRecord)
-    assert record.domain == DomainRecord(task="cats", texts=record.domain.texts, left_out=record.domain.left_out, labels=10)
-    assert seen_labels(third.history, "cats")
-    assert "The text was chosen for `cats`: " in card(third)
-    assert "and the labels of 10 of them" in card(third)
-
-
-@torch.inference_mode()
-def test_the_joint_loss_is_the_sum_of_its_parts(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """A step of two batches of four has the loss of one of eight; the weight is that of the mean task loss."""
-    file = tmp_path / "text.txt"
-    file.write_text("\n\n".join(cats().train.texts * 4))
-    language, objective = language_bundle(tokenizer).model.eval(), ObjectiveConfig(name="causal")
-    rows = PretrainingRows(prepare_store([Source(path=str(file))], tokenizer, tmp_path), tokenizer.vocabulary(), objective, 16)
-    joint, sums, counts = JointTask(label_budget(cats(), 16, "none", 0), 2.0), list[float](), list[int]()
-    for batch, accumulate in ((8, 1), (4, 2)):
-        model, size = joint.attach(language, rows, batch).eval(), (batch, accumulate)
-        plain = pretraining_batches(rows, batch, accumulate, 0)
-        parts = joint.with_labelled_batches(plain, model, tokenizer, size)(0)
-        own = [part for part in parts if isinstance(part, LabelledBatch)]
-        assert len(own) == accumulate
-        targets = sum(part.count for part in parts)
-        mean_task_loss = sum(float(model.task.loss(part)) for part in own) / sum(len(part.ids) for part in own)
-        language_loss = sum(float(language.loss(part)) for part in plain(0))
-        total = sum(float(model.loss(part)) for part in parts)
-        assert total / targets == pytest.approx(language_loss / targets + 2.0 * mean_task_loss, rel=1e-5)
-        sums.append(language_loss)
-        counts.append(targets)
-    assert sums[0] == pytest.approx(sums[1], rel=1e-5)
-    assert counts[0] == counts[1]
+    assert record.domain == DomainRecord(task="cats", texts=record.domain.texts, left_out=record.domain.left_out)
+    assert "The text was chosen for `cats`: " in card(first)
 
 
 def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,9 +174,8 @@ def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pyte
     foreign.write_text("Lorem ipsum dolor sit amet consectetur.")
     names = {"TASK": str(manifest), "TEXT": str(corpus), "FOREIGN": str(foreign)}
     for number, (words, message) in enumerate([
-        ("TEXT --labels 10", "go with --for TASK"),
+        ("TEXT --pool none", "go with --for TASK"),
         ("--for TASK --pool none", "--pool none leaves none"),
-        ("--for TASK --labels 500", "--labels 500: there are 60 training texts"),
         ("FOREIGN --for TASK", "TEXT must have passages with words of the texts of 'cats'"),
         ("missing.txt --for TASK", "no such file or folder"),
         ("--for missing.yaml", "no such file"),

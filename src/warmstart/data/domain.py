@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from warmstart.config import Config
-from warmstart.data.budget import LabelBudget
 from warmstart.data.files import text_lines
-from warmstart.data.pool import NO_POOL, Pool, task_pool, texts_to_read
+from warmstart.data.pool import NO_POOL, Pool, task_pool
 from warmstart.data.relevance import KNOWN, LEFT_OUT, Relevances, passages_of, relevances
 from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Task, plain_text
@@ -115,11 +114,9 @@ class DomainSource:
     """of the pool's texts that are held out; None: nothing is"""
 
     @classmethod
-    def of(
-        cls, config: DomainConfig, task: Task, budget: LabelBudget | None, text: Sequence[Source], fraction: float | None
-    ) -> DomainSource:
-        """The pool of a task, with the texts of the budget, if there is one. Raises ``ConfigError`` if it is empty."""
-        pool = task_pool(task, config.pool) if budget is None else texts_to_read(budget, config.pool)
+    def of(cls, config: DomainConfig, task: Task, text: Sequence[Source], fraction: float | None) -> DomainSource:
+        """The pool of a task; ``fraction`` of it is held out. Raises ``ConfigError`` if it is empty."""
+        pool = task_pool(task, config.pool)
         if not len(pool):
             why = "--pool none leaves none" if config.pool == NO_POOL else "all of it is like a test or validation text"
             raise ConfigError(

@@ -1,36 +1,39 @@
-"""Pretraining for one task: a small backbone on the task's own text, or on text of its domain with its labels beside it."""
+"""Pretraining of a small backbone on the task's own text alone, for a sweep, in which it is a backbone like others.
+
+Krishna et al. 2023, "Downstream Datasets Make Surprisingly Good Pretraining Corpora". It predicts masked tokens; where texts are
+long enough to be cropped, it also makes two crops of a text alike (``objectives/contrastive.py``). A pilot, the first part of the
+run, decides whether to go on: of the texts of the label budget that choose, a probe on frozen features must classify more
+correctly than the majority label. The test split is never used, and neither is a text like one of it.
+"""
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
-from warmstart.data.budget import LabelBudget, label_budget
-from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainSource, DomainText
+from warmstart.data.budget import LabelBudget
+from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS
 from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
-from warmstart.data.source import DomainConfig, Source
+from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
-from warmstart.errors import ConfigError, DataError
-from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
+from warmstart.errors import DataError
+from warmstart.finetuning.config import OwnBackboneConfig
 from warmstart.finetuning.features import FrozenProbe
-from warmstart.finetuning.finetune import head_config_for
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import DomainRecord, PretrainRecord
-from warmstart.model.model import Model, different_tensors, fresh_head, swap_head
+from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.runs.run import provenance
@@ -38,23 +41,13 @@ from warmstart.seeding import seed_torch
 from warmstart.stats.formatting import percent
 from warmstart.system.console import console
 from warmstart.system.device import pick_device
-from warmstart.system.storage import sha256
-from warmstart.tasks import TASK_TYPES, task_type_of
-from warmstart.tasks.load import load_task
+from warmstart.tasks import TASK_TYPES
 from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import train_tokenizer
 from warmstart.training.config import PretrainTrainConfig
 from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.training.loop import TrainingJob, train
-from warmstart.types import Batch
-
-# A small backbone, pretrained on the task's own text alone, for a sweep, in which it is a backbone like others.
-#
-# Krishna et al. 2023, "Downstream Datasets Make Surprisingly Good Pretraining Corpora". It predicts masked tokens; where texts are
-# long enough to be cropped, it also makes two crops of a text alike (``objectives/contrastive.py``). A pilot, the first part of the
-# run, decides whether to go on: of the texts of the label budget that choose, a probe on frozen features must classify more
-# correctly than the majority label. The test split is never used, and neither is a text like one of it.
 
 MOST_READINGS = 20
 """passes over the text at most, however short it is"""
@@ -152,108 +145,3 @@ class _Pilot:
     def fails(self, _progress: float) -> bool:
         """Whether the run stops."""
         return self.stops
-
-
-# The task's loss beside the loss of pretraining, in the same steps (Yao et al. 2022, equation 1).
-#
-#     loss = mean loss of the objective + weight * mean loss of the task's labelled texts
-#
-# Every batch of text is followed by one of labelled texts, which a head of the task's own reads on the same backbone. The sum over
-# its texts is multiplied by a constant, targets per labelled text, because a step is divided by its targets: so k batches of b
-# count exactly as one of k b, and the weight means the same for every objective. The task's head is kept in checkpoints, never in a
-# bundle.
-
-
-class LabelledBatch(Batch):
-    """Labelled texts of a task; ``count`` is 0: the loss of a step is divided by the targets of its other batches."""
-
-
-class WithTask(nn.Module):
-    """A language model and the head of a task on its backbone: what the training loop trains and keeps in checkpoints."""
-
-    def __init__(self, language: Model, task: Model, factor: float) -> None:
-        super().__init__()
-        self.language = language
-        self.task = task
-        self.factor = factor
-        """times the summed loss of labelled texts"""
-
-    def loss(self, batch: Batch) -> Tensor:
-        """The summed loss of a batch in nats, a scalar, to be divided by the number of the objective's targets."""
-        return self.factor * self.task.loss(batch) if isinstance(batch, LabelledBatch) else self.language.loss(batch)
-
-    def weights(self) -> dict[str, Tensor]:
-        """Every tensor to keep, by name; those of the shared backbone are named once."""
-        return different_tensors(self)
-
-
-@dataclass(frozen=True)
-class JointTask:
-    """The labelled texts that are learned beside pretraining."""
-
-    budget: LabelBudget
-    weight: float
-
-    def attach(self, language: Model, rows: PretrainingRows, batch: int) -> WithTask:
-        """The model with a new head for the task; ``batch`` is the rows, and at most the labelled texts, of one batch."""
-        task = swap_head(language, head_config_for(self.budget.task, FineTuneConfig()), self.budget.seed)
-        targets = OBJECTIVES[rows.objective.name].target_fractions(rows.objective)[0] * rows.mean_tokens
-        return WithTask(language, task, self.weight * targets * batch / min(batch, len(self.budget.train)))
-
-    def with_labelled_batches(
-        self, batches: Callable[[int], list[Batch]], model: WithTask, tokenizer: Tokenizer, size: tuple[int, int]
-    ) -> Callable[[int], list[Batch]]:
-        """The same batches and as many of labelled texts; also a pure function of the step. ``size`` is (batch, accumulate)."""
-        train, task_type = self.budget.task.train, task_type_of(self.budget.task)
-        encoded = task_type.encode(model.task, tokenizer, train.texts)
-        labelled = task_type.batches(train, encoded, size, self.budget.seed, tokenizer.specials.pad, causal=model.task.causal)
-
-        def both(step: int) -> list[Batch]:
-            return [*batches(step), *(LabelledBatch.of(batch, count=0) for batch in labelled(step))]
-
-        return both
-
-
-# Pretraining on the domain of a task: the text that was chosen for it, and the labels that are learned in the same steps.
-
-
-@dataclass(frozen=True)
-class DomainRun:
-    """Pretraining on the domain of a task."""
-
-    text: DomainText
-    joint: JointTask | None
-    """the labels that are learned in the same steps"""
-
-    @property
-    def identity(self) -> str:
-        """A hash of what the text was chosen from, and of the labels."""
-        labels = [] if self.joint is None else [self.joint.weight, self.joint.budget.task.train.labels.tolist()]
-        return sha256(json.dumps([self.text.identity, *labels]).encode())
-
-    @property
-    def record(self) -> DomainRecord:
-        """For the history of the bundle."""
-        text, labels = self.text, 0 if self.joint is None else len(self.joint.budget)
-        return DomainRecord(task=text.task, texts=text.pool_texts, left_out=text.left_out, passages=text.passages, labels=labels)
-
-
-def domain_source(
-    settings: DomainConfig, text: Sequence[Source], fraction: float | None, seed: int
-) -> tuple[DomainSource | None, JointTask | None]:
-    """What the text of the task's domain is chosen from, and the labels that are learned beside it; None if not asked for.
-
-    ``fraction`` of the task's own text is held out; ``seed`` draws the labels.
-    """
-    if settings.for_task is None:
-        return None, None
-    task = load_task(settings.for_task)
-    if settings.labels is None:
-        return DomainSource.of(settings, task, None, text, fraction), None
-    try:
-        budget = label_budget(task, settings.labels, "none", seed)
-    except DataError as error:
-        raise ConfigError(f"--labels {settings.labels}: {error}") from None
-    console.print(f"{len(budget)} labels of '{task.name}' are learned in the same steps, with weight {settings.task_weight:g}.")
-    source = DomainSource.of(settings, task, budget, text, fraction)
-    return source, JointTask(budget, settings.task_weight)
