@@ -224,8 +224,8 @@ def record_of(bundle: Bundle) -> PretrainRecord:
 
 def pretrained(task: Task, **settings: Any) -> PretrainRecord:
     """How a backbone on the task's own text was made."""
-    budget = label_budget(task, 20, "cross-validation", 0)
-    return record_of(pretrain_on_own_text(budget, texts_to_read(budget), OwnBackboneConfig.build(SMALL | settings)))
+    text = texts_to_read(label_budget(task, 20, "cross-validation", 0))
+    return record_of(pretrain_on_own_text(task.name, text, OwnBackboneConfig.build(SMALL | settings), 0))
 
 
 @pytest.mark.usefixtures("no_pages")
@@ -243,28 +243,11 @@ def test_a_race_pretrains_once_and_says_what_it_cost(tmp_path: Path, tokenizer: 
     assert {"probe · pool", "full · pool", "full · lm", "from scratch · pool"} <= {*rows}
     assert len(list((tmp_path / "race" / "own").iterdir())) == 1
     assert "s of pretraining on" in rows["full · pool"].note
-    assert "by the labels of the first seed, after 20% of it a probe on frozen features" in rows["full · pool"].note
     assert rows["full · pool"].method.continued_pretraining_seconds > 0
     assert rows["from scratch · pool"].method.continued_pretraining_seconds == 0
     assert "adapted/full/pool" in {row.method.id_over_tasks for row in rows.values()}, "the same for every task"
     monkeypatch.setattr("warmstart.experiment.methods.pretrain_on_own_text", lambda *_: pytest.fail("it was done already"))
     assert race(config).to_dict()["methods"] == found.to_dict()["methods"]
-
-
-def test_the_pilot_stops_what_reads_nothing(tmp_path: Path) -> None:
-    """Where a probe is no better than the majority label, a fifth of the text is read; otherwise, and without a pilot, all."""
-    task = cats()
-    labels = np.zeros(60, dtype=np.int64)
-    labels[::7] = 1
-    texts = tuple(f"{number} rivers" for number in np.random.default_rng(0).permutation(60) + 1000)
-    stopped = pretrained(replace(task, train=Split(texts, labels)))
-    assert "stopped there" in stopped.domain.decision
-    assert stopped.tokens is not None
-    assert stopped.tokens < 0.3 * SMALL["tokens"]
-    whole = pretrained(replace(task, train=Split(texts, labels)), pilot=0)
-    assert not whole.domain.decision
-    assert whole.tokens is not None
-    assert whole.tokens > 0.8 * SMALL["tokens"]
 
 
 def test_crops_are_compared_where_texts_are_long_enough() -> None:
@@ -275,30 +258,6 @@ def test_crops_are_compared_where_texts_are_long_enough() -> None:
         task = replace(task, train=Split(texts, task.train.labels))
         assert pretrained(task).objective.name == objective
     assert pretrained(task, objective="masked").objective.name == "masked"
-
-
-def test_only_labels_of_the_budget_decide(tmp_path: Path) -> None:
-    """Other labels outside it, and other labels of validation and test texts, change nothing."""
-    task = cats()
-    budget = label_budget(task, 20, "cross-validation", 0)
-    flipped = task.train.labels.copy()
-    outside = np.setdiff1d(np.arange(60), budget.train)
-    flipped[outside] = 1 - flipped[outside]
-    other = replace(
-        task,
-        train=replace(task.train, labels=flipped),
-        validation=replace(task.validation, labels=1 - task.validation.labels),
-        test=replace(task.test, labels=1 - task.test.labels),
-    )
-    made = []
-    for whole in (task, other):
-        own = replace(budget, whole=whole)
-        made.append(pretrain_on_own_text(own, texts_to_read(own), OwnBackboneConfig.build(SMALL)))
-    first, second = (record_of(bundle) for bundle in made)
-    assert first.domain == second.domain
-    assert first.tokens == second.tokens
-    states = [bundle.model.state_dict() for bundle in made]
-    assert all(np.array_equal(tensor.numpy(), states[1][name].numpy()) for name, tensor in states[0].items())
 
 
 def test_wrong_inputs_are_refused_and_an_estimate_leaves_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -313,17 +313,6 @@ def corpus(folder: Path) -> Path:
 
 def test_a_bundle_that_compared_crops_is_continued_as_a_masked_one(tmp_path: Path) -> None:
     """The language head learned to predict masked tokens."""
-    words = [
-        "--objective",
-        "contrastive",
-        "--document",
-        "line",
-        "--steps",
-        "3",
-        "--accumulate",
-        "2",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    assert main(["pretrain", str(corpus(tmp_path)), *words, *QUICK]) == 0
+    words = ["--objective", "contrastive", "--document", "line", "--steps", "3", "--accumulate", "2"]
+    assert main(["pretrain", str(corpus(tmp_path)), *words, *QUICK, "--out", str(tmp_path / "run")]) == 0
     assert LanguageTask.of(load_bundle(tmp_path / "run" / "bundle")).objective.name == "masked"

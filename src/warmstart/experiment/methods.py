@@ -150,14 +150,13 @@ def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneC
 def own_backbone(budget: LabelBudget, config: OwnBackboneConfig, folder: Path, pool: str) -> Path:
     """The folder of the backbone that is pretrained on the task's own text, made once and kept in the folder of the run.
 
-    It reads what ``with_continued_backbone`` reads; only labels of the budget serve the pilot that decides whether it goes on.
+    It reads what ``with_continued_backbone`` reads, and no label.
     """
-    task, labelled = budget.whole, [budget.train.tolist(), budget.validation.tolist()]
-    text = texts_to_read(budget, pool)
-    bundle = folder / OWN / result_key(task.digest, text.texts, config, labelled, budget.seed)[:24] / OWN_BACKBONE
+    task, text = budget.whole, texts_to_read(budget, pool)
+    bundle = folder / OWN / result_key(task.digest, text.texts, config, budget.seed)[:24] / OWN_BACKBONE
     if not bundle.is_dir():
         bundle.parent.mkdir(parents=True, exist_ok=True)
-        save(pretrain_on_own_text(budget, text, config), bundle)
+        save(pretrain_on_own_text(task.name, text, config, budget.seed), bundle)
     return bundle
 
 
@@ -171,8 +170,7 @@ def with_own_pretraining(method: Method, backbone: Path) -> Method:
     assert isinstance(record, PretrainRecord)
     assert record.domain is not None
     seconds, texts = record.seconds or 0.0, record.domain.texts
-    decided = record.domain.decision and f"; by the labels of the first seed, {record.domain.decision}"
-    own = f"after {seconds:.0f} s of pretraining on {texts:,} texts of the task, once{decided}"
+    own = f"after {seconds:.0f} s of pretraining on {texts:,} texts of the task, once"
     changes = {"own_pretraining": own, "continued_pretraining_seconds": seconds, "continued_pretraining_texts": texts}
     return method.model_copy(update=changes)
 

@@ -270,8 +270,6 @@ class DomainRecord(Config):
     """texts and passages left out because they are like one of validation or test"""
     passages: int = 0
     """kept passages of other text, each counted once"""
-    decision: str = ""
-    """what a pilot decided within a label budget, and why; empty without one"""
 
 
 class PretrainRecord(LanguageRecord):
