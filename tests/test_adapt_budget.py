@@ -26,7 +26,7 @@ from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.model.files import load_bundle, save
-from warmstart.model.history import AdaptRecord
+from warmstart.model.history import AdaptRecord, ContinuedPretrainingRecord
 from warmstart.stats.calibration import fit_temperature
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -136,7 +136,10 @@ def test_the_probe_of_continued_pretraining_is_within_the_budget(tokenizer: Toke
     poisoned = replace(budget, whole=task.with_train(replace(task.train, labels=labels)))
     options = SchemeOptions(dapt_epochs=2, dapt_learning_rate=5e-3)
     text = Pool(tuple(map(str, task.train.texts)))
-    one, other = (continue_pretraining(language_bundle(tokenizer), each, options, text) for each in (budget, poisoned))
+    made = (continue_pretraining(language_bundle(tokenizer), each, options, text) for each in (budget, poisoned))
+    one, other = (bundle.history[-1] for bundle in made)
+    assert isinstance(one, ContinuedPretrainingRecord)
+    assert isinstance(other, ContinuedPretrainingRecord)
     assert one.decision == other.decision
     assert [stage.probe_accuracy for stage in one.evaluations] == [stage.probe_accuracy for stage in other.evaluations]
     accuracy = 20 * one.evaluations[0].probe_accuracy

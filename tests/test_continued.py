@@ -92,33 +92,26 @@ def test_only_the_backbone_and_the_language_head_change(task: Task, tokenizer: T
         bundle = language_bundle(tokenizer, objective)
         before = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
         done, again = (continue_pretraining(bundle, budget, QUICK) for _ in range(2))
-        assert done.evaluations[0].stage == "before"
-        assert done.evaluations[-1].loss < done.evaluations[0].loss
-        assert done.bundle.tokenizer is bundle.tokenizer
+        assert done.tokenizer is bundle.tokenizer
         assert all(torch.equal(before[name], tensor) for name, tensor in bundle.model.state_dict().items())
-        record, after = done.bundle.history[-1], done.bundle.model.state_dict()
+        record, after = done.history[-1], done.model.state_dict()
         assert isinstance(record, ContinuedPretrainingRecord)
+        assert record.evaluations[-1].loss < record.evaluations[0].loss
         assert (record.left_out, record.texts) == (39, 203)
         assert any(not torch.equal(before[name], tensor) for name, tensor in after.items()) == record.kept
-        assert all(torch.equal(again.bundle.model.state_dict()[name], tensor) for name, tensor in after.items())
+        assert all(torch.equal(again.model.state_dict()[name], tensor) for name, tensor in after.items())
 
 
-def test_a_pilot_that_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run stops after the pilot, and the weights are the pretrained ones, to the bit."""
-    steps = list[int]()
-    train = continued.train
-    monkeypatch.setattr(continued, "train", lambda model, job, *more: (steps.append(job.steps), train(model, job, *more))[1])
+def test_what_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights are the pretrained ones, to the bit, and the history says so."""
     monkeypatch.setattr(continued, "MIN_GAIN", 0.99)
     bundle = language_bundle(tokenizer)
     done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
-    budget = label_budget(task, None, "holdout", 0)
-    whole = continue_pretraining(bundle, budget, QUICK.model_copy(update={"dapt_pilot": 0.0}))
-    assert steps[0] == pytest.approx(0.2 * steps[1], abs=1)
-    assert [one.stage for one in done.evaluations] == ["before", "pilot"]
-    assert [one.stage for one in whole.evaluations] == ["before", "end"]
-    for result in (done, whole):
-        assert result.decision.endswith("The pretrained weights are kept.")
-        assert all(torch.equal(bundle.model.state_dict()[n], t) for n, t in result.bundle.model.state_dict().items())
+    record = done.history[-1]
+    assert isinstance(record, ContinuedPretrainingRecord)
+    assert [one.stage for one in record.evaluations] == ["before", "end"]
+    assert record.decision.endswith("The pretrained weights are kept.")
+    assert all(torch.equal(bundle.model.state_dict()[n], t) for n, t in done.model.state_dict().items())
 
 
 def evaluation(stage: str, loss: float, probe: float, error: float, noise: float | None = 0.02) -> StageEvaluation:
@@ -136,12 +129,12 @@ def test_a_loss_within_noise_decides_nothing() -> None:
         (3.8, None, False, "fewer than two held-out documents were scored, so its noise is unknown."),
         (4.2, 0.1, False, "The held-out loss rose from 4.000 to 4.200 nats"),
     ):
-        decided, words = decide(before, evaluation("pilot", loss, 0.8, 0.01, noise))
+        decided, words = decide(before, evaluation("end", loss, 0.8, 0.01, noise))
         assert decided == helps
         assert sentence in words
         assert words.endswith(f"The {'new' if helps else 'pretrained'} weights are kept.")
     for loss, probe, helps in ((3.95, 0.795, True), (3.95, 0.78, False), (3.99, 0.90, False), (4.2, 0.81, False)):
-        assert decide(before, evaluation("pilot", loss, probe, 0.01))[0] == helps, (loss, probe)
+        assert decide(before, evaluation("end", loss, probe, 0.01))[0] == helps, (loss, probe)
 
 
 def test_adapters_and_an_untied_head_stay(task: Task, tokenizer: Tokenizer) -> None:
@@ -149,8 +142,8 @@ def test_adapters_and_an_untied_head_stay(task: Task, tokenizer: Tokenizer) -> N
     bundle = language_bundle(tokenizer, "causal", LMHeadConfig(tied=False))
     insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
     done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
-    assert inserted_adapters(done.bundle.model.backbone) == [LoraConfig(rank=2)]
-    assert done.bundle.model.state_dict().keys() == bundle.model.state_dict().keys()
+    assert inserted_adapters(done.model.backbone) == [LoraConfig(rank=2)]
+    assert done.model.state_dict().keys() == bundle.model.state_dict().keys()
 
 
 def test_too_little_text_is_refused(tokenizer: Tokenizer) -> None:

@@ -131,7 +131,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
             more = as_texts(unlabelled) if unlabelled is not None else []
             texts = (*map(plain_text, task.train.texts), *map(plain_text, more))
             text = pool_unlike(texts, tuple(map(plain_text, task.validation.texts)))
-            origin = continue_pretraining(origin, budgets[0], config.options, text).bundle
+            origin = continue_pretraining(origin, budgets[0], config.options, text)
         reader = swap_head(origin.model, head_config_for(task, config), first)
         encoded, choice = EncodedTask.of(task, reader, origin.tokenizer), SelectionSettings(self.selection)
         runs = [fine_tune_within(origin, encoded, budget, config, choice) for budget in budgets]

@@ -134,7 +134,7 @@ def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneC
     bundle = folder / CONTINUED / key[:24]
     if not bundle.is_dir():
         bundle.parent.mkdir(exist_ok=True)
-        save(continue_pretraining(load_model(method.backbone), budget, options, text).bundle, bundle)
+        save(continue_pretraining(load_model(method.backbone), budget, options, text), bundle)
     record = load_bundle(bundle).history[-1]
     assert isinstance(record, ContinuedPretrainingRecord)
     changes = {

@@ -4,18 +4,18 @@ The text is the task's pool (their DAPT) and the training texts without their la
 validation or test, or nearly the same, are left out and counted. It is read under the objective that trained the model, with its
 language head.
 
-A pilot, the first part of the run, decides whether to continue. It is judged on a held-out part of the text (the objective's loss)
-and on the texts of the label budget that choose (a logistic regression on frozen features; with cross-validation, one per fold).
-Both must agree: the loss must fall by at least 1%, and beyond noise (the 95% interval of its change, over held-out documents,
-excludes 0); the probe must not be worse by more than one standard error of the paired difference. At the end the same is decided
-again. If it does not help, the weights are again the pretrained ones, to the bit. The test split is never used.
+It is judged on a held-out part of the text (the objective's loss) and on the texts of the label budget that choose (a logistic
+regression on frozen features; with cross-validation, one per fold). Both must agree: the loss must fall by at least 1%, and beyond
+noise (the 95% interval of its change, over held-out documents, excludes 0); the probe must not be worse by more than one standard
+error of the paired difference. If it does not help, the weights are again the pretrained ones, to the bit. The test split is never
+used.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,26 +55,14 @@ MIN_GAIN = 0.01
 MIN_TEXTS = 40
 
 
-@dataclass(frozen=True)
-class ContinuedPretraining:
-    """The result of continued pretraining."""
-
-    bundle: Bundle
-    """the model with its new weights, or with the old ones if the new ones do not help"""
-    evaluations: tuple[StageEvaluation, ...]
-    """before, after the pilot if there is one, and at the end if the pilot helped"""
-    decision: str
-    """what was decided, and why"""
-
-
 def continue_pretraining(
     bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Pool | None = None, run: Run = UNKEPT
-) -> ContinuedPretraining:
+) -> Bundle:
     """Continue the pretraining of ``bundle`` on ``text``, by the budget's seed; labels of the budget decide if it helps.
 
-    Without ``text`` it reads that of the task, ``texts_to_read``. Each stage is a step of ``run``. The new bundle has one
-    more entry in its history. Raises ``ModelError`` if the model has no language head, ``DataError`` if there is too little text,
-    or too few labels for two folds.
+    Without ``text`` it reads that of the task, ``texts_to_read``. The training is a step of ``run``. The new bundle, with the old
+    weights if the new ones do not help, has one more entry in its history. Raises ``ModelError`` if the model has no language head,
+    ``DataError`` if there is too little text, or too few labels for two folds.
     """
     task, seed = budget.whole, budget.seed
     if not TASK_TYPES[task.type].one_label:
@@ -93,15 +81,10 @@ def continue_pretraining(
     with TemporaryDirectory() as folder:
         training, held_out = _rows(texts, bundle, language, Path(folder))
         evaluator = _Evaluator(bundle, budget, held_out)
-        evaluations, decision, seconds = [evaluator.evaluate("before", model, 0.0)], "", 0.0
-        stages = {"pilot": options.dapt_pilot, "end": 1 - options.dapt_pilot}
-        for stage in [stage for stage, fraction in stages.items() if fraction]:
-            seconds += _train(model, training, options, (stage, stages[stage], seed), run)
-            evaluations.append(evaluator.evaluate(stage, model, seconds))
-            helps, decision = decide(evaluations[0], evaluations[-1])
-            console.print(f"{stage}: {decision}")
-            if not helps:
-                break
+        before = evaluator.evaluate("before", model, 0.0)
+        after = evaluator.evaluate("end", model, _train(model, training, options, seed, run))
+    helps, decision = decide(before, after)
+    console.print(decision)
     if not helps:
         model.load_state_dict(bundle.model.state_dict())
     record = ContinuedPretrainingRecord(
@@ -110,13 +93,12 @@ def continue_pretraining(
         task=task.name,
         texts=len(texts),
         left_out=text.left_out,
-        evaluations=tuple(evaluations),
+        evaluations=(before, after),
         kept=helps,
         decision=decision,
         seed=seed,
     )
-    continued = replace(bundle, model=model.cpu().eval(), history=(*bundle.history, record))
-    return ContinuedPretraining(continued, tuple(evaluations), decision)
+    return replace(bundle, model=model.cpu().eval(), history=(*bundle.history, record))
 
 
 def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:
@@ -149,20 +131,17 @@ def _rows(texts: list[str], bundle: Bundle, language: LanguageTask, folder: Path
     return training, held_out
 
 
-def _train(model: Model, rows: PretrainingRows, options: DaptOptions, stage: tuple[str, float, int], run: Run) -> float:
-    """Train for a part of the run, or read it back; ``stage`` is (name, fraction, seed). Returns the seconds it took."""
-    name, fraction, seed = stage
-    epochs, rate = options.dapt_epochs * fraction, options.dapt_learning_rate
-    settings = TrainConfig(epochs=epochs, learning_rate=rate, warmup=0.1, weight_decay=0.01)
+def _train(model: Model, rows: PretrainingRows, options: DaptOptions, seed: int, run: Run) -> float:
+    """Train, or read back what was trained. Returns the seconds it took."""
+    settings = TrainConfig(epochs=options.dapt_epochs, learning_rate=options.dapt_learning_rate, warmup=0.1, weight_decay=0.01)
     steps = settings.count_steps(len(rows), rows.mean_tokens, epochs=1)
-    seed = derive(seed, "dapt", name)  # the two stages read the text in different orders
-    title = f"continued pretraining, {name}"
-    job = TrainingJob(pretraining_batches(rows, settings.batch, 1, seed), steps, seed, title)
+    seed = derive(seed, "dapt", "end")
+    job = TrainingJob(pretraining_batches(rows, settings.batch, 1, seed), steps, seed, "continued pretraining")
 
     def make(step: Run) -> dict[str, Any]:
         return {"seconds": train(model, job, settings, step.place).seconds, "weights": model.weights()}
 
-    done = run.step(title, make)
+    done = run.step(job.title, make)
     model.load_state_dict(done["weights"], strict=False)
     return float(done["seconds"])
 

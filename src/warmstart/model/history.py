@@ -170,7 +170,7 @@ class StageEvaluation(Config):
     """The model at one stage of continued pretraining."""
 
     stage: str
-    """before, pilot, or end"""
+    """before, or end"""
     loss: float
     """held-out loss of the objective, in nats"""
     loss_change: tuple[float, float] | None = None

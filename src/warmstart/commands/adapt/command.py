@@ -57,7 +57,7 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
     if make_scheme(config.tune.scheme).continued_pretraining:
         first = budgets[config.seed]  # its labels decide for all seeds
         text = texts_to_read(first, excluded=ready.calibration_texts)
-        bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run).bundle
+        bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run)
     result = compare_methods(bundle, budgets, config, (ScoringRun.of(config), ready.run))
     result = replace(result, set_apart=len(ready.calibration_texts or ()))
     return replace(result, confidence=_finish(bundle, result, config, ready))
