@@ -29,8 +29,8 @@ from warmstart.commands.pretrain.command import pretrain
 from warmstart.commands.settings import PretrainConfig
 from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.domain import COMPARED_TEXTS
 from warmstart.finetuning.finetune import task_model
+from warmstart.finetuning.further import COMPARED_TEXTS
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle

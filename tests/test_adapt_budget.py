@@ -23,7 +23,7 @@ from warmstart.errors import ConfigError
 from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.calibration import split_calibration_texts
-from warmstart.finetuning.continued import continue_pretraining
+from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import AdaptRecord, ContinuedPretrainingRecord

@@ -26,10 +26,9 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
-from warmstart.finetuning import continued
+from warmstart.finetuning import further
 from warmstart.finetuning.config import OwnBackboneConfig
-from warmstart.finetuning.continued import continue_pretraining, decide
-from warmstart.finetuning.domain import pretrain_on_own_text
+from warmstart.finetuning.further import continue_pretraining, decide, pretrain_on_own_text
 from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
@@ -104,7 +103,7 @@ def test_only_the_backbone_and_the_language_head_change(task: Task, tokenizer: T
 
 def test_what_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights are the pretrained ones, to the bit, and the history says so."""
-    monkeypatch.setattr(continued, "MIN_GAIN", 0.99)
+    monkeypatch.setattr(further, "MIN_GAIN", 0.99)
     bundle = language_bundle(tokenizer)
     done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
     record = done.history[-1]
@@ -150,7 +149,7 @@ def test_too_little_text_is_refused(tokenizer: Tokenizer) -> None:
     """A text or two teach nothing, and leave nothing to hold out."""
     base = cats()
     few = replace(base, train=base.train.take(base.train.labels[:2] * 0), unlabelled=())
-    with pytest.raises(DataError, match="continued pretraining needs at least 40 texts, but has 1; add texts under 'unlabelled'"):
+    with pytest.raises(DataError, match="continued pretraining needs at least 40 texts, but has 1; add text under 'unlabelled'"):
         continue_pretraining(language_bundle(tokenizer, "causal"), label_budget(few, None, "holdout", 0), QUICK)
 
 

@@ -37,8 +37,6 @@ DOMAIN_FORMAT = 1
 """raised whenever the same texts would be chosen or written differently"""
 TIMES = 4
 """how often the most relevant passages are read in one pass, and the pool beside them"""
-TOKENS_OF_ROWS, TOKENS_OF_CROPS = 2_000_000, 4_000_000
-"""tokens to read if nothing else is asked for: of packed rows, and of crops, which are shorter and so cost less"""
 KEPT_SHARE, KEPT_LEAST = 4, 500_000
 """words of passages that are kept: so many times those of the pool, but at least so many"""
 

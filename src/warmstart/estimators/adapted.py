@@ -22,8 +22,8 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import head_config_for
+from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import PRETRAINED, best_run
 from warmstart.finetuning.schemes.registry import make_scheme

@@ -38,7 +38,7 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
 
         Texts of one of the ``groups`` (N,), such as those of an author, are on one side of the internal validation split. With
         ``unlabelled`` texts, pretraining first continues on them and on the labelled texts, if that helps (see
-        ``finetuning.continued``). Raises ``DataError`` for inputs that are not texts.
+        ``finetuning.further``). Raises ``DataError`` for inputs that are not texts.
         """
         texts, labels = as_texts(texts), column_or_1d(y, warn=True)
         check_classification_targets(labels)

@@ -17,9 +17,8 @@ from warmstart.errors import BundleError, ConfigError, suggest
 from warmstart.experiment.inputs import bundle_at
 from warmstart.experiment.trial import OWN_BACKBONE, Method
 from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
-from warmstart.finetuning.continued import continue_pretraining
-from warmstart.finetuning.domain import pretrain_on_own_text
 from warmstart.finetuning.finetune import check_scheme
+from warmstart.finetuning.further import continue_pretraining, pretrain_on_own_text
 from warmstart.finetuning.runs import SCRATCH
 from warmstart.finetuning.schemes.registry import DaptOptions, make_scheme
 from warmstart.interop.encoders import find_model

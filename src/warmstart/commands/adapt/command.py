@@ -20,8 +20,8 @@ from warmstart.experiment.confidence_result import ConfidenceResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.calibration import split_calibration_texts
-from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
+from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.saved import warn_of_other_predictions
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.interop.load import load_model

@@ -6,29 +6,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.block import Block
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
 from warmstart.commands.settings import NOTHING, PretrainConfig
 from warmstart.config import read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
-from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainSource, DomainText, domain_text
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.data.domain import DomainSource, DomainText, domain_text
+from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
-from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.errors import ConfigError, ModelError
+from warmstart.finetuning.further import (
+    MOST_PASSES,
+    new_language_model,
+    pretrain_record,
+    pretraining_job,
+    rows_to_read,
+    tokens_to_read,
+)
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.history import DomainRecord, PretrainRecord
+from warmstart.model.history import DomainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.run import Run, provenance
-from warmstart.seeding import seed_torch
+from warmstart.runs.run import Run
 from warmstart.system.console import console, print_metrics
 from warmstart.system.device import pick_device
 from warmstart.system.storage import sha256
@@ -39,17 +45,14 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import train_tokenizer
 from warmstart.training.compiled import check_compiler, compiles_by_default
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
-from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.training.distributed import world
 from warmstart.training.held_out import held_out_metrics
-from warmstart.training.loop import TrainingJob, TrainOutput, train
+from warmstart.training.loop import train
 from warmstart.training.tensorboard import events_folder, shown
 from warmstart.version import __version__
 
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
-MOST_PASSES = 20
-"""over the text, with --for and no budget: it is read until ``TOKENS_OF_ROWS`` or ``TOKENS_OF_CROPS`` are, but at least once"""
 
 
 def pretrain(config: PretrainConfig) -> PretrainResult:
@@ -257,33 +260,27 @@ def pretrain_on(
     """
     model = _make_model(tokenizer, config, origin)
     training_text, held_out_text = stores
-    rows = PretrainingRows(training_text, tokenizer.vocabulary(), config.objective, model.backbone.config.max_length)
+    rows = rows_to_read(training_text, tokenizer, model, config.objective, "add text, or choose a smaller --max-length")
     held_out_rows = replace(rows, store=held_out_text) if held_out_text else None
-    if not len(rows):
-        raise DataError(
-            f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {training_text.total_tokens}; "
-            "add text, or choose a smaller --max-length"
-        )
     world().require_equal(_contents(stores, tokenizer, model, domain))
-    contrast = ContrastivePretraining(model, rows) if OBJECTIVES[config.objective.name].compares else None
     blocks = [part for part in model.modules() if isinstance(part, Block)]
     model.to(pick_device())
     digests = [training_text.digest, held_out_text.digest if held_out_text else "", tokenizer.digest]
-    job = TrainingJob(
-        pretraining_batches(rows, config.train.batch, config.train.accumulate, config.seed),
-        config.train.count_steps(len(rows), rows.mean_tokens, epochs=_passes(rows) if domain else 1),
-        config.seed,
-        title="pretraining",
+    job = replace(
+        pretraining_job(model, rows, config.train, config.seed, "pretraining", passes=_passes(rows) if domain else 1),
         identity=result_key(config, *digests, domain.identity if domain else ""),
         evaluate=None if held_out_rows is None else lambda: held_out_metrics(model, held_out_rows, QUICK_TOKENS),
         compile=blocks if config.train.compile else (),
-        loss=None if contrast is None else contrast.loss,
-        prepare=None if contrast is None else contrast.prepare,
     )
     with shown(events_folder(folder or config.out, wanted=config.tensorboard)) as observe:
         output = train(model, replace(job, observe=observe), config.train, folder)
     metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(model, held_out_rows))
-    record = _record(config, stores, output, metrics).model_copy(update={"domain": domain and _domain_record(domain)})
+    found = {
+        "held_out": metrics,
+        "held_out_words": held_out_text.words if held_out_text else None,
+        "domain": domain and _domain_record(domain),
+    }
+    record = pretrain_record(rows, config.train, config.seed, output).model_copy(update=found)
     bundle = Bundle(model.cpu().eval(), tokenizer, history=(*(origin.history if origin else ()), record))
     return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain)
 
@@ -303,26 +300,8 @@ def _contents(stores: TokenStores, tokenizer: Tokenizer, model: Model, domain: D
 
 
 def _passes(rows: PretrainingRows) -> float:
-    """How often the text of a task's domain is read if no budget is named."""
-    tokens = TOKENS_OF_CROPS if OBJECTIVES[rows.objective.name].compares else TOKENS_OF_ROWS
-    return min(MOST_PASSES, max(1.0, tokens / (len(rows) * rows.mean_tokens)))
-
-
-def _record(config: PretrainConfig, stores: TokenStores, output: TrainOutput, metrics: dict[str, float]) -> PretrainRecord:
-    """The entry of the history."""
-    training_text, held_out_text = stores
-    return PretrainRecord(
-        objective=config.objective.model_copy(update={"mask_rate": config.objective.effective_mask_rate}),
-        generates=OBJECTIVES[config.objective.name].generates(config.objective),
-        settings=config.train.to_dict(),
-        seed=config.seed,
-        corpus=training_text.digest,
-        tokens=output.tokens,
-        seconds=round(output.seconds, 1),
-        held_out=metrics,
-        held_out_words=held_out_text.words if held_out_text else None,
-        provenance=provenance(),
-    )
+    """How often the text of a task's domain is read if no budget is named: at least once."""
+    return min(MOST_PASSES, max(1.0, tokens_to_read(rows.objective) / (len(rows) * rows.mean_tokens)))
 
 
 def _domain_record(text: DomainText) -> DomainRecord:
@@ -333,9 +312,7 @@ def _make_model(tokenizer: Tokenizer, config: PretrainConfig, origin: Bundle | N
     """A new model, or a saved one, which keeps its language head."""
     objective = OBJECTIVES[config.objective.name]
     if origin is None:
-        seed_torch(config.seed, "backbone")
-        backbone = Backbone(config.backbone, tokenizer.vocab_size)
-        return Model(backbone, fresh_head(config.head, backbone, config.seed), causal=objective.causal)
+        return new_language_model(config.backbone, config.head, tokenizer, config.objective, config.seed)
     if origin.tokenizer.digest != tokenizer.digest:
         raise ModelError("a saved model can only be trained further with its own tokenizer; do not change tokenizer.json")
     if isinstance(origin.model.head, LMHead):
