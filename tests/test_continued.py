@@ -90,7 +90,7 @@ def test_only_the_backbone_and_the_language_head_change(task: Task, tokenizer: T
     for objective in ("masked", "causal"):
         bundle = language_bundle(tokenizer, objective)
         before = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
-        done, again = (continue_pretraining(bundle, budget, QUICK) for _ in range(2))
+        done, again = (continue_pretraining(bundle, budget, QUICK, texts_to_read(budget)) for _ in range(2))
         assert done.tokenizer is bundle.tokenizer
         assert all(torch.equal(before[name], tensor) for name, tensor in bundle.model.state_dict().items())
         record, after = done.history[-1], done.model.state_dict()
@@ -105,7 +105,8 @@ def test_what_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypa
     """The weights are the pretrained ones, to the bit, and the history says so."""
     monkeypatch.setattr(further, "MIN_GAIN", 0.99)
     bundle = language_bundle(tokenizer)
-    done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
+    budget = label_budget(task, None, "holdout", 0)
+    done = continue_pretraining(bundle, budget, QUICK, texts_to_read(budget))
     record = done.history[-1]
     assert isinstance(record, ContinuedPretrainingRecord)
     assert [one.stage for one in record.evaluations] == ["before", "end"]
@@ -140,17 +141,17 @@ def test_adapters_and_an_untied_head_stay(task: Task, tokenizer: Tokenizer) -> N
     """LoRA stays in the backbone; a head with weights of its own is trained further."""
     bundle = language_bundle(tokenizer, "causal", LMHeadConfig(tied=False))
     insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
-    done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
+    budget = label_budget(task, None, "holdout", 0)
+    done = continue_pretraining(bundle, budget, QUICK, texts_to_read(budget))
     assert inserted_adapters(done.model.backbone) == [LoraConfig(rank=2)]
     assert done.model.state_dict().keys() == bundle.model.state_dict().keys()
 
 
 def test_too_little_text_is_refused(tokenizer: Tokenizer) -> None:
     """A text or two teach nothing, and leave nothing to hold out."""
-    base = cats()
-    few = replace(base, train=base.train.take(base.train.labels[:2] * 0), unlabelled=())
+    budget = label_budget(cats(), None, "holdout", 0)
     with pytest.raises(DataError, match="continued pretraining needs at least 40 texts, but has 1; add text under 'unlabelled'"):
-        continue_pretraining(language_bundle(tokenizer, "causal"), label_budget(few, None, "holdout", 0), QUICK)
+        continue_pretraining(language_bundle(tokenizer, "causal"), budget, QUICK, Pool(("one",)))
 
 
 def test_adapt_continues_pretraining_first(

@@ -22,10 +22,10 @@ import numpy as np
 
 from warmstart.config import Config
 from warmstart.data.files import text_lines
-from warmstart.data.pool import NO_POOL, Pool, task_pool
+from warmstart.data.pool import NO_POOL, Pool, scored_texts, task_pool
 from warmstart.data.relevance import KNOWN, LEFT_OUT, Relevances, passages_of, relevances
 from warmstart.data.source import DomainConfig, Source
-from warmstart.data.task import Task, plain_text
+from warmstart.data.task import Task
 from warmstart.data.text_key import text_key
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
@@ -122,14 +122,9 @@ class DomainSource:
             )
         return cls(task, pool, tuple(text), config.relevant_words, fraction)
 
-    @property
-    def scored(self) -> tuple[str, ...]:
-        """The texts that must not be read."""
-        return tuple(plain_text(text) for split in self.task.held_out().values() for text in split.texts)
-
     def identity(self) -> str:
         """A hash of all texts and settings that the choice depends on."""
-        settings = [DOMAIN_FORMAT, self.pool.texts, self.scored, self.relevant_words, self.fraction]
+        settings = [DOMAIN_FORMAT, self.pool.texts, scored_texts(self.task), self.relevant_words, self.fraction]
         found = hashlib.sha256(json.dumps(settings).encode())
         for source in self.text:
             found.update(json.dumps(["corpus", source.document]).encode())
@@ -188,7 +183,7 @@ def _read(place: Path) -> DomainText | None:
 def _kept_passages(source: DomainSource) -> _Passages:
     """Rank all passages, and collect those to keep."""
     texts = source.pool.texts
-    ranked = relevances(source.text, texts, source.scored)
+    ranked = relevances(source.text, texts, scored_texts(source.task))
     words = source.relevant_words or max(KEPT_LEAST, KEPT_SHARE * _words(texts))
     order = ranked.most_relevant(words)
     place_of, found = {int(passage): place for place, passage in enumerate(order)}, dict[int, str]()

@@ -20,7 +20,7 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.data.budget import LabelBudget
 from warmstart.data.files import text_lines
-from warmstart.data.pool import Pool, texts_to_read
+from warmstart.data.pool import Pool
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, TokenStore, prepare_store
@@ -181,20 +181,17 @@ MIN_GAIN = 0.01
 MIN_TEXTS = 40
 
 
-def continue_pretraining(
-    bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Pool | None = None, run: Run = UNKEPT
-) -> Bundle:
+def continue_pretraining(bundle: Bundle, budget: LabelBudget, options: DaptOptions, text: Pool, run: Run = UNKEPT) -> Bundle:
     """Continue the pretraining of ``bundle`` on ``text``, by the budget's seed; labels of the budget decide if it helps.
 
-    Without ``text`` it reads that of the task, ``texts_to_read``. The training is a step of ``run``. The new bundle, with the old
-    weights if the new ones do not help, has one more entry in its history. Raises ``ModelError`` if the model has no language head,
-    ``DataError`` if there is too little text, or too few labels for two folds.
+    The training is a step of ``run``. The new bundle, with the old weights if the new ones do not help, has one more entry in its
+    history. Raises ``ModelError`` if the model has no language head, ``DataError`` if there is too little text, or too few labels
+    for two folds.
     """
     task, seed = budget.whole, budget.seed
     if not TASK_TYPES[task.type].one_label:
         raise ConfigError(f"dapt needs a task with one label per text, but '{task.name}' is a {task.type} task; remove dapt")
     language = LanguageTask.required(bundle)
-    text = texts_to_read(budget) if text is None else text
     if len(text) < MIN_TEXTS:
         raise DataError(f"continued pretraining needs at least {MIN_TEXTS} texts, but has {len(text)}; {REMEDY} dapt")
     left_out = f"{text.left_out:,} like one of validation or test are left out"
