@@ -2,7 +2,7 @@
 
 Each row is a set, a number of labels and a backbone: that of ``BACKBONE`` (default: runs/wikitext-2), or a small one pretrained by
 ``pretrain --for`` on the pool, or on the pool and passages of other text. It predicts masked tokens; some also compare crops of
-texts, or learn the labels of each draw. Its frozen vectors are classified, and it is fine-tuned with the fixed settings of a race.
+texts. Its frozen vectors are classified, and it is fine-tuned with the fixed settings of a race.
 What was measured is kept in ``FOLDER`` (default: runs/domain), so that the command can be stopped and started again; ``ROWS`` (such
 as "r8,emotion", or empty) names the sets to measure, of the others what is there is shown; default: all.
 """
@@ -29,8 +29,8 @@ from warmstart.commands.pretrain.command import pretrain
 from warmstart.commands.settings import PretrainConfig
 from warmstart.data.budget import label_budget
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.domain import COMPARED_TEXTS
 from warmstart.finetuning.finetune import task_model
+from warmstart.finetuning.further import COMPARED_TEXTS
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
@@ -58,8 +58,6 @@ class Backbone(NamedTuple):
     """it compares crops, beside predicting masked tokens"""
     more: bool = False
     """it reads passages of other text, beside the pool"""
-    joint: bool = False
-    """it learns the labels of the draw in the same steps"""
 
 
 GIVEN = "given"
@@ -69,7 +67,6 @@ BACKBONES = {
     "pool, crops": Backbone(contrastive=True),
     "pool and TEXT": Backbone(more=True),
     "pool and TEXT, crops": Backbone(contrastive=True, more=True),
-    "pool, TEXT and labels": Backbone(more=True, joint=True),
 }
 VECTORS, FROZEN = "vectors", "frozen vectors + logistic regression"
 """as the ladder of a race has it"""
@@ -94,7 +91,7 @@ class Case:
 
 
 def pretrained(case: Case, manifest: Path, folder: Path) -> tuple[Bundle, float]:
-    """The backbone of a case, made once for all draws unless it reads their labels, and minutes of the processor that it took.
+    """The backbone of a case, made once for all draws, and minutes of the processor that it took.
 
     Of the given one, which was made elsewhere, they are the seconds of its training.
     """
@@ -102,15 +99,14 @@ def pretrained(case: Case, manifest: Path, folder: Path) -> tuple[Bundle, float]
         given = load_model(os.environ.get("BACKBONE", "runs/wikitext-2"))
         return given, sum(one.seconds or 0.0 for one in given.history if isinstance(one, PretrainRecord)) / 60
     made = BACKBONES[case.backbone]
-    out = folder / "models" / (case.key if made.joint else f"{case.name}-{case.backbone.replace(' ', '_').replace(',', '')}")
+    out = folder / "models" / f"{case.name}-{case.backbone.replace(' ', '_').replace(',', '')}"
     if not (out / "processor.json").is_file():
         text = [str(data() / path) for path in TEXT[case.name]] if made.more else []
-        domain = {"for_task": str(manifest)} | ({"labels": case.labels} if made.joint else {})
         objective, train = ("contrastive", {"batch": COMPARED_TEXTS}) if made.contrastive else ("masked", {})
         started = time.process_time()
         pretrain(PretrainConfig.build({
             "text": text, "out": str(out), "objective": {"name": objective}, "backbone": SHAPE, "train": train,
-            "seed": case.seed if made.joint else 0, "document": "line", "domain": domain,
+            "seed": 0, "document": "line", "domain": {"for_task": str(manifest)},
         }))  # fmt: skip
         atomic_write(out / "processor.json", json.dumps((time.process_time() - started) / 60).encode())
     return load_model(str(out)), float(json.loads((out / "processor.json").read_text(encoding="utf-8")))

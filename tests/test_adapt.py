@@ -28,13 +28,13 @@ from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.sweep import open_sweep
 from warmstart.finetuning.calibration import split_calibration_texts
-from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.ensemble import STACKABLE, Averaged
+from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
-from warmstart.model.history import AdaptRecord
+from warmstart.model.history import AdaptRecord, ContinuedPretrainingRecord
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import fit_temperature
 from warmstart.tasks.answers import load_answer_task
@@ -125,7 +125,10 @@ def test_the_probe_of_continued_pretraining_is_within_the_budget(tokenizer: Toke
     changed = replace(budget, whole=poisoned(task, budget.train))
     options = SchemeOptions(dapt_epochs=2, dapt_learning_rate=5e-3)
     text = Pool(tuple(map(str, task.train.texts)))
-    one, other = (continue_pretraining(language_bundle(tokenizer), each, options, text) for each in (budget, changed))
+    made = (continue_pretraining(language_bundle(tokenizer), each, options, text) for each in (budget, changed))
+    one, other = (bundle.history[-1] for bundle in made)
+    assert isinstance(one, ContinuedPretrainingRecord)
+    assert isinstance(other, ContinuedPretrainingRecord)
     assert one.decision == other.decision
     assert [stage.probe_accuracy for stage in one.evaluations] == [stage.probe_accuracy for stage in other.evaluations]
     accuracy = 20 * one.evaluations[0].probe_accuracy

@@ -140,7 +140,7 @@ RECORD_CASES: dict[str, Record] = {
         seconds=0.5,
         held_out={"loss": 1.5},
         provenance=ORIGIN,
-        domain=DomainRecord(task="topics", texts=9, left_out=2, passages=5, labels=4),
+        domain=DomainRecord(task="topics", texts=9, left_out=2, passages=5),
     ),
     "continued_pretraining": ContinuedPretrainingRecord(
         objective=MASKED, task="topics", texts=9, evaluations=(EVALUATION,), kept=True, decision="It helps.", seed=0

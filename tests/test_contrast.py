@@ -17,7 +17,6 @@ from torch import Tensor
 
 from helpers.bundles import finetune_config, language_bundle, make_task
 from helpers.models import SENTENCES, VOCABULARY, make_backbone, make_language_model
-from helpers.tasks import cats
 from warmstart.cli import main
 from warmstart.data.batches import class_pairs
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
@@ -34,7 +33,6 @@ from warmstart.objectives.comparison import contrastive_loss
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.contrastive import CroppedBatch, contrastive_batch
 from warmstart.seeding import rng, seed_torch
-from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.types import IGNORE, Batch
@@ -292,9 +290,23 @@ def test_accumulated_batches_compare_all_crops_of_a_step(tokenizer: Tokenizer, s
         torch.testing.assert_close(found, gradient, atol=1e-4, rtol=1e-4)
 
 
-def test_labels_can_be_learned_in_the_same_steps(tmp_path: Path) -> None:
-    """Beside crops, as beside any other batch; and the bundle is continued as a masked one."""
-    task, shape = save_task(cats(), tmp_path / "task"), ["--width", "16", "--depth", "1", "--heads", "2", "--max-length", "24"]
-    words = ["--objective", "contrastive", "--labels", "20", "--steps", "3", "--accumulate", "2", "--batch", "8", *shape]
-    assert main(["pretrain", "--for", str(task), *words, "--tokenizer.vocab-size", "330", "--out", str(tmp_path / "run")]) == 0
+QUICK = [
+    "--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "32", "--max-length", "24", "--tokenizer.vocab-size", "330",
+    "--tokenizer.sentinels", "0", "--batch", "8", "--learning-rate", "0.01", "--held-out", "0.1",
+]  # fmt: skip
+
+
+def corpus(folder: Path) -> Path:
+    """Documents of one of ten topics each: eight words, six of them of the topic."""
+    draw, file = rng(0, "documents"), folder / "corpus.txt"
+    words = np.array([["".join(draw.choice(list("abcdefgh"), 4)) for _ in range(12)] for _ in range(11)])
+    lines = [" ".join([*draw.choice(words[n % 10], 12), *draw.choice(words[10], 4)]) for n in range(200)]
+    file.write_text("\n".join(lines))
+    return file
+
+
+def test_a_bundle_that_compared_crops_is_continued_as_a_masked_one(tmp_path: Path) -> None:
+    """The language head learned to predict masked tokens."""
+    words = ["--objective", "contrastive", "--document", "line", "--steps", "3", "--accumulate", "2"]
+    assert main(["pretrain", str(corpus(tmp_path)), *words, *QUICK, "--out", str(tmp_path / "run")]) == 0
     assert LanguageTask.of(load_bundle(tmp_path / "run" / "bundle")).objective.name == "masked"

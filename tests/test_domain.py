@@ -12,29 +12,24 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.bundles import language_bundle
 from helpers.settings import in_file
-from helpers.tasks import cats, poisoned
+from helpers.tasks import cats
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import LoraConfig
 from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.data import relevance
-from warmstart.data.budget import label_budget
 from warmstart.data.domain import DOMAIN, TIMES, DomainSource, DomainText, domain_text
 from warmstart.data.pool import Pool, texts_to_read
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.relevance import LEFT_OUT, passages_of, relevances
 from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Split, Task
-from warmstart.data.token_store import prepare_store
 from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig
-from warmstart.finetuning import continued
+from warmstart.finetuning import further
 from warmstart.finetuning.config import OwnBackboneConfig
-from warmstart.finetuning.continued import continue_pretraining, decide
-from warmstart.finetuning.domain import JointTask, LabelledBatch, pretrain_on_own_text
+from warmstart.finetuning.further import continue_pretraining, decide, pretrain_on_own_text
 from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
@@ -48,9 +43,7 @@ from warmstart.model.history import (
     StageEvaluation,
     seen_labels,
 )
-from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tasks.load import save_task
-from warmstart.tokenizer.tokenizer import Tokenizer
 
 FLAGS = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32", "--batch", "4",
          "--tokenizer.vocab-size", "300", "--objective", "masked"]  # fmt: skip
@@ -77,7 +70,7 @@ def choose(folder: Path, *text: Path, relevant_words: int | None = None) -> tupl
     """The text that is chosen for the task about cats, and all that is read in one pass."""
     folder.mkdir()
     sources = [Source(path=str(path)) for path in text]
-    source = DomainSource.of(DomainConfig(for_task="t", relevant_words=relevant_words), cats(), None, sources, 0.1)
+    source = DomainSource.of(DomainConfig(for_task="t", relevant_words=relevant_words), cats(), sources, 0.1)
     found, training, _ = domain_text(source, folder)
     return found, [json.loads(line)["text"] for line in Path(training[0].path).read_text().splitlines()]
 
@@ -158,10 +151,10 @@ def test_the_ranking_does_not_depend_on_chunks(corpus: Path, tmp_path: Path, mon
 def test_a_resumed_run_ends_with_the_same_bits(
     manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With labels; if the corpus has changed, even by a passage that would not be kept, the run is not resumed."""
+    """If the corpus has changed, even by a passage that would not be kept, the run is not resumed."""
     out = tmp_path / "run"
     rare = ["--relevant-words", "100", *in_file(train={"checkpoint_every": 3})]
-    bundle = run(out, corpus, "--for", manifest, "--steps", "6", "--labels", "12", *rare)
+    bundle = run(out, corpus, "--for", manifest, "--steps", "6", *rare)
     shutil.rmtree(out / "checkpoints" / "step-00000006")
     shutil.rmtree(out / "bundle")
     assert main(["pretrain", "--resume", str(out)]) == 0
@@ -181,47 +174,17 @@ def test_text_may_be_a_column_of_any_name(manifest: Path, corpus: Path, tmp_path
     assert record.domain
 
 
-def test_labels_are_read_only_if_they_are_asked_for(manifest: Path, tmp_path: Path) -> None:
-    """Other labels change nothing without ``--labels``; with it they do, and the history says how many were looked at."""
+def test_no_label_is_read(manifest: Path, tmp_path: Path) -> None:
+    """Other labels change nothing, and the history names the task for its text alone."""
     other = replace(cats(), train=replace(cats().train, labels=1 - cats().train.labels))
     changed = save_task(other, tmp_path / "changed")
     first, second = (run(tmp_path / name, "--for", path, "--steps", "3") for name, path in (("a", manifest), ("b", changed)))
     assert torch.equal(weights(first), weights(second))
     assert not seen_labels(first.history, "cats")
-    third, fourth = (
-        run(tmp_path / name, "--for", path, "--steps", "3", "--labels", "10") for name, path in (("c", manifest), ("d", changed))
-    )
-    assert not torch.equal(weights(third), weights(fourth))
-    record = third.history[-1]
-    assert record.domain == DomainRecord(task="cats", texts=record.domain.texts, left_out=record.domain.left_out, labels=10)
-    assert seen_labels(third.history, "cats")
-    assert "The text was chosen for `cats`: " in card(third)
-    assert "and the labels of 10 of them" in card(third)
-
-
-@torch.inference_mode()
-def test_the_joint_loss_is_the_sum_of_its_parts(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """A step of two batches of four has the loss of one of eight; the weight is that of the mean task loss."""
-    file = tmp_path / "text.txt"
-    file.write_text("\n\n".join(cats().train.texts * 4))
-    language, objective = language_bundle(tokenizer).model.eval(), ObjectiveConfig(name="causal")
-    rows = PretrainingRows(prepare_store([Source(path=str(file))], tokenizer, tmp_path), tokenizer.vocabulary(), objective, 16)
-    joint, sums, counts = JointTask(label_budget(cats(), 16, "none", 0), 2.0), list[float](), list[int]()
-    for batch, accumulate in ((8, 1), (4, 2)):
-        model, size = joint.attach(language, rows, batch).eval(), (batch, accumulate)
-        plain = pretraining_batches(rows, batch, accumulate, 0)
-        parts = joint.with_labelled_batches(plain, model, tokenizer, size)(0)
-        own = [part for part in parts if isinstance(part, LabelledBatch)]
-        assert len(own) == accumulate
-        targets = sum(part.count for part in parts)
-        mean_task_loss = sum(float(model.task.loss(part)) for part in own) / sum(len(part.ids) for part in own)
-        language_loss = sum(float(language.loss(part)) for part in plain(0))
-        total = sum(float(model.loss(part)) for part in parts)
-        assert total / targets == pytest.approx(language_loss / targets + 2.0 * mean_task_loss, rel=1e-5)
-        sums.append(language_loss)
-        counts.append(targets)
-    assert sums[0] == pytest.approx(sums[1], rel=1e-5)
-    assert counts[0] == counts[1]
+    record = first.history[-1]
+    assert isinstance(record, PretrainRecord)
+    assert record.domain == DomainRecord(task="cats", texts=record.domain.texts, left_out=record.domain.left_out)
+    assert "The text was chosen for `cats`: " in card(first)
 
 
 def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,9 +193,8 @@ def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pyte
     foreign.write_text("Lorem ipsum dolor sit amet consectetur.")
     names = {"TASK": str(manifest), "TEXT": str(corpus), "FOREIGN": str(foreign)}
     for number, (words, message) in enumerate([
-        ("TEXT --labels 10", "go with --for TASK"),
+        ("TEXT --pool none", "go with --for TASK"),
         ("--for TASK --pool none", "--pool none leaves none"),
-        ("--for TASK --labels 500", "--labels 500: there are 60 training texts"),
         ("FOREIGN --for TASK", "TEXT must have passages with words of the texts of 'cats'"),
         ("missing.txt --for TASK", "no such file or folder"),
         ("--for missing.yaml", "no such file"),
@@ -290,33 +252,28 @@ def test_only_the_backbone_and_the_language_head_change(task: Task, tokenizer: T
     for objective in ("masked", "causal"):
         bundle = language_bundle(tokenizer, objective)
         before = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
-        done, again = (continue_pretraining(bundle, budget, QUICK) for _ in range(2))
-        assert done.evaluations[0].stage == "before"
-        assert done.evaluations[-1].loss < done.evaluations[0].loss
-        assert done.bundle.tokenizer is bundle.tokenizer
+        done, again = (continue_pretraining(bundle, budget, QUICK, texts_to_read(budget)) for _ in range(2))
+        assert done.tokenizer is bundle.tokenizer
         assert all(torch.equal(before[name], tensor) for name, tensor in bundle.model.state_dict().items())
-        record, after = done.bundle.history[-1], done.bundle.model.state_dict()
+        record, after = done.history[-1], done.model.state_dict()
+        assert isinstance(record, ContinuedPretrainingRecord)
+        assert record.evaluations[-1].loss < record.evaluations[0].loss
         assert (record.left_out, record.texts) == (39, 203)
         assert any(not torch.equal(before[name], tensor) for name, tensor in after.items()) == record.kept
-        assert all(torch.equal(again.bundle.model.state_dict()[name], tensor) for name, tensor in after.items())
+        assert all(torch.equal(again.model.state_dict()[name], tensor) for name, tensor in after.items())
 
 
-def test_a_pilot_that_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run stops after the pilot, and the weights are the pretrained ones, to the bit."""
-    steps = list[int]()
-    train = continued.train
-    monkeypatch.setattr(continued, "train", lambda model, job, *more: (steps.append(job.steps), train(model, job, *more))[1])
-    monkeypatch.setattr(continued, "MIN_GAIN", 0.99)
+def test_what_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights are the pretrained ones, to the bit, and the history says so."""
+    monkeypatch.setattr(further, "MIN_GAIN", 0.99)
     bundle = language_bundle(tokenizer)
-    done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
     budget = label_budget(task, None, "holdout", 0)
-    whole = continue_pretraining(bundle, budget, QUICK.model_copy(update={"dapt_pilot": 0.0}))
-    assert steps[0] == pytest.approx(0.2 * steps[1], abs=1)
-    assert [one.stage for one in done.evaluations] == ["before", "pilot"]
-    assert [one.stage for one in whole.evaluations] == ["before", "end"]
-    for result in (done, whole):
-        assert result.decision.endswith("The pretrained weights are kept.")
-        assert all(torch.equal(bundle.model.state_dict()[n], t) for n, t in result.bundle.model.state_dict().items())
+    done = continue_pretraining(bundle, budget, QUICK, texts_to_read(budget))
+    record = done.history[-1]
+    assert isinstance(record, ContinuedPretrainingRecord)
+    assert [one.stage for one in record.evaluations] == ["before", "end"]
+    assert record.decision.endswith("The pretrained weights are kept.")
+    assert all(torch.equal(bundle.model.state_dict()[n], t) for n, t in done.model.state_dict().items())
 
 
 def evaluation(stage: str, loss: float, probe: float, error: float, noise: float | None = 0.02) -> StageEvaluation:
@@ -334,29 +291,29 @@ def test_a_loss_within_noise_decides_nothing() -> None:
         (3.8, None, False, "fewer than two held-out documents were scored, so its noise is unknown."),
         (4.2, 0.1, False, "The held-out loss rose from 4.000 to 4.200 nats"),
     ):
-        decided, words = decide(before, evaluation("pilot", loss, 0.8, 0.01, noise))
+        decided, words = decide(before, evaluation("end", loss, 0.8, 0.01, noise))
         assert decided == helps
         assert sentence in words
         assert words.endswith(f"The {'new' if helps else 'pretrained'} weights are kept.")
     for loss, probe, helps in ((3.95, 0.795, True), (3.95, 0.78, False), (3.99, 0.90, False), (4.2, 0.81, False)):
-        assert decide(before, evaluation("pilot", loss, probe, 0.01))[0] == helps, (loss, probe)
+        assert decide(before, evaluation("end", loss, probe, 0.01))[0] == helps, (loss, probe)
 
 
 def test_adapters_and_an_untied_head_stay(task: Task, tokenizer: Tokenizer) -> None:
     """LoRA stays in the backbone; a head with weights of its own is trained further."""
     bundle = language_bundle(tokenizer, "causal", LMHeadConfig(tied=False))
     insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
-    done = continue_pretraining(bundle, label_budget(task, None, "holdout", 0), QUICK)
-    assert inserted_adapters(done.bundle.model.backbone) == [LoraConfig(rank=2)]
-    assert done.bundle.model.state_dict().keys() == bundle.model.state_dict().keys()
+    budget = label_budget(task, None, "holdout", 0)
+    done = continue_pretraining(bundle, budget, QUICK, texts_to_read(budget))
+    assert inserted_adapters(done.model.backbone) == [LoraConfig(rank=2)]
+    assert done.model.state_dict().keys() == bundle.model.state_dict().keys()
 
 
 def test_too_little_text_is_refused(tokenizer: Tokenizer) -> None:
     """A text or two teach nothing, and leave nothing to hold out."""
-    base = cats()
-    few = replace(base, train=base.train.take(base.train.labels[:2] * 0), unlabelled=())
-    with pytest.raises(DataError, match="continued pretraining needs at least 40 texts, but has 1; add texts under 'unlabelled'"):
-        continue_pretraining(language_bundle(tokenizer, "causal"), label_budget(few, None, "holdout", 0), QUICK)
+    budget = label_budget(cats(), None, "holdout", 0)
+    with pytest.raises(DataError, match="continued pretraining needs at least 40 texts, but has 1; add text under 'unlabelled'"):
+        continue_pretraining(language_bundle(tokenizer, "causal"), budget, QUICK, Pool(("one",)))
 
 
 def test_adapt_continues_pretraining_first(
@@ -420,8 +377,8 @@ def record_of(bundle: Bundle) -> PretrainRecord:
 
 def pretrained(task: Task, **settings: Any) -> PretrainRecord:
     """How a backbone on the task's own text was made."""
-    budget = label_budget(task, 20, "cross-validation", 0)
-    return record_of(pretrain_on_own_text(budget, texts_to_read(budget), OwnBackboneConfig.build(SMALL | settings)))
+    text = texts_to_read(label_budget(task, 20, "cross-validation", 0))
+    return record_of(pretrain_on_own_text(task.name, text, OwnBackboneConfig.build(SMALL | settings), 0))
 
 
 @pytest.mark.usefixtures("no_pages")
@@ -438,26 +395,11 @@ def test_a_race_pretrains_once_and_says_what_it_cost(tmp_path: Path, tokenizer: 
     assert {"probe · pool", "full · pool", "full · lm", "from scratch · pool"} <= {*rows}
     assert len(list((tmp_path / "race" / "own").iterdir())) == 1
     assert "s of pretraining on" in rows["full · pool"].note
-    assert "by the labels of the first seed, after 20% of it a probe on frozen features" in rows["full · pool"].note
     assert rows["full · pool"].method.continued_pretraining_seconds > 0
     assert rows["from scratch · pool"].method.continued_pretraining_seconds == 0
     assert "adapted/full/pool" in {row.method.id_over_tasks for row in rows.values()}, "the same for every task"
     monkeypatch.setattr("warmstart.experiment.methods.pretrain_on_own_text", lambda *_: pytest.fail("it was done already"))
     assert race(config).to_dict()["methods"] == found.to_dict()["methods"]
-
-
-def test_the_pilot_stops_what_reads_nothing(tmp_path: Path) -> None:
-    """Where a probe is no better than the majority label, a fifth of the text is read; otherwise, and without a pilot, all."""
-    task = cats()
-    labels = np.zeros(60, dtype=np.int64)
-    labels[::7] = 1
-    texts = tuple(f"{number} rivers" for number in np.random.default_rng(0).permutation(60) + 1000)
-    stopped = pretrained(replace(task, train=Split(texts, labels)))
-    assert "stopped there" in stopped.domain.decision
-    assert stopped.tokens < 0.3 * SMALL["tokens"]
-    whole = pretrained(replace(task, train=Split(texts, labels)), pilot=0)
-    assert not whole.domain.decision
-    assert whole.tokens > 0.8 * SMALL["tokens"]
 
 
 def test_crops_are_compared_where_texts_are_long_enough() -> None:
@@ -468,21 +410,6 @@ def test_crops_are_compared_where_texts_are_long_enough() -> None:
         task = replace(task, train=Split(texts, task.train.labels))
         assert pretrained(task).objective.name == objective
     assert pretrained(task, objective="masked").objective.name == "masked"
-
-
-def test_only_labels_of_the_budget_decide(tmp_path: Path) -> None:
-    """Other labels outside it, and other labels of validation and test texts, change nothing."""
-    task = cats()
-    budget = label_budget(task, 20, "cross-validation", 0)
-    made = []
-    for whole in (task, poisoned(task, budget.train)):
-        own = replace(budget, whole=whole)
-        made.append(pretrain_on_own_text(own, texts_to_read(own), OwnBackboneConfig.build(SMALL)))
-    first, second = (record_of(bundle) for bundle in made)
-    assert first.domain == second.domain
-    assert first.tokens == second.tokens
-    states = [bundle.model.state_dict() for bundle in made]
-    assert all(np.array_equal(tensor.numpy(), states[1][name].numpy()) for name, tensor in states[0].items())
 
 
 def test_wrong_inputs_are_refused_and_an_estimate_leaves_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

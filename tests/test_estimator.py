@@ -28,7 +28,6 @@ from warmstart.estimators.classifier import TextClassifier
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.estimators.regressor import TextRegressor
 from warmstart.estimators.tagger import TokenTagger
-from warmstart.finetuning.continued import ContinuedPretraining
 from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.model.bundle import Bundle
 from warmstart.tasks.load import load_task, save_task
@@ -204,7 +203,7 @@ def test_unlabelled_text_is_read_first(make: Callable[..., TextClassifier], monk
     read: list[tuple[int, set[str]]] = []
     continue_pretraining = adapted.continue_pretraining
 
-    def watched(bundle: Bundle, budget: LabelBudget, options: SchemeOptions, text: Pool) -> ContinuedPretraining:
+    def watched(bundle: Bundle, budget: LabelBudget, options: SchemeOptions, text: Pool) -> Bundle:
         read.append((len(text), {str(one) for one in text.texts} & set(budget.whole.validation.texts)))
         return continue_pretraining(bundle, budget, options, text)
 

@@ -60,7 +60,7 @@ def with_text(place: Path, count: int) -> RaceConfig:
     manifest = yaml.safe_load((place / "task" / "task.yaml").read_text())
     (place / "task" / "more.txt").write_text("\n\n".join(f"She holds the cat and rubs the dog {i}." for i in range(count)))
     (place / "task" / "task.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": ["more.txt"]}))
-    quick = {"dapt_pilot": 0.0, "dapt_epochs": 3.0, "dapt_learning_rate": 3e-3}
+    quick = {"dapt_epochs": 3.0, "dapt_learning_rate": 3e-3}
     train = {"steps": 12, "batch": 8, "learning_rate": 5e-4}
     return race_config(
         place,

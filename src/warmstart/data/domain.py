@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 
 from warmstart.config import Config
-from warmstart.data.budget import LabelBudget
 from warmstart.data.files import text_lines
-from warmstart.data.pool import NO_POOL, Pool, task_pool, texts_to_read
+from warmstart.data.pool import NO_POOL, Pool, scored_texts, task_pool
 from warmstart.data.relevance import KNOWN, LEFT_OUT, Relevances, passages_of, relevances
 from warmstart.data.source import DomainConfig, Source
-from warmstart.data.task import Task, plain_text
+from warmstart.data.task import Task
 from warmstart.data.text_key import text_key
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
@@ -38,8 +37,6 @@ DOMAIN_FORMAT = 1
 """raised whenever the same texts would be chosen or written differently"""
 TIMES = 4
 """how often the most relevant passages are read in one pass, and the pool beside them"""
-TOKENS_OF_ROWS, TOKENS_OF_CROPS = 2_000_000, 4_000_000
-"""tokens to read if nothing else is asked for: of packed rows, and of crops, which are shorter and so cost less"""
 KEPT_SHARE, KEPT_LEAST = 4, 500_000
 """words of passages that are kept: so many times those of the pool, but at least so many"""
 
@@ -115,11 +112,9 @@ class DomainSource:
     """of the pool's texts that are held out; None: nothing is"""
 
     @classmethod
-    def of(
-        cls, config: DomainConfig, task: Task, budget: LabelBudget | None, text: Sequence[Source], fraction: float | None
-    ) -> DomainSource:
-        """The pool of a task, with the texts of the budget, if there is one. Raises ``ConfigError`` if it is empty."""
-        pool = task_pool(task, config.pool) if budget is None else texts_to_read(budget, config.pool)
+    def of(cls, config: DomainConfig, task: Task, text: Sequence[Source], fraction: float | None) -> DomainSource:
+        """The pool of a task; ``fraction`` of it is held out. Raises ``ConfigError`` if it is empty."""
+        pool = task_pool(task, config.pool)
         if not len(pool):
             why = "--pool none leaves none" if config.pool == NO_POOL else "all of it is like a test or validation text"
             raise ConfigError(
@@ -127,14 +122,9 @@ class DomainSource:
             )
         return cls(task, pool, tuple(text), config.relevant_words, fraction)
 
-    @property
-    def scored(self) -> tuple[str, ...]:
-        """The texts that must not be read."""
-        return tuple(plain_text(text) for split in self.task.held_out().values() for text in split.texts)
-
     def identity(self) -> str:
         """A hash of all texts and settings that the choice depends on."""
-        settings = [DOMAIN_FORMAT, self.pool.texts, self.scored, self.relevant_words, self.fraction]
+        settings = [DOMAIN_FORMAT, self.pool.texts, scored_texts(self.task), self.relevant_words, self.fraction]
         found = hashlib.sha256(json.dumps(settings).encode())
         for source in self.text:
             found.update(json.dumps(["corpus", source.document]).encode())
@@ -193,7 +183,7 @@ def _read(place: Path) -> DomainText | None:
 def _kept_passages(source: DomainSource) -> _Passages:
     """Rank all passages, and collect those to keep."""
     texts = source.pool.texts
-    ranked = relevances(source.text, texts, source.scored)
+    ranked = relevances(source.text, texts, scored_texts(source.task))
     words = source.relevant_words or max(KEPT_LEAST, KEPT_SHARE * _words(texts))
     order = ranked.most_relevant(words)
     place_of, found = {int(passage): place for place, passage in enumerate(order)}, dict[int, str]()

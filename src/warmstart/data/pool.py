@@ -72,7 +72,7 @@ def task_pool(task: Task, source: str = REST) -> Pool:
     """
     if source == NO_POOL:
         return Pool(())
-    scored = tuple(plain_text(text) for split in task.held_out().values() for text in split.texts)
+    scored = scored_texts(task)
     given, where = _given(task, source), f"the 'unlabelled' text of '{task.name}'" if source == REST else source
     if source != REST:
         _refuse_test_texts(task, given, source)
@@ -90,12 +90,16 @@ def texts_to_read(budget: LabelBudget, source: str = REST, excluded: Split | Non
     task = budget.whole
     found = task_pool(task, source)
     if source != REST:
-        scored = tuple(plain_text(text) for split in task.held_out().values() for text in split.texts)
-        found = found + pool_unlike(tuple(map(plain_text, budget.task.train.texts)), scored)
+        found = found + pool_unlike(tuple(map(plain_text, budget.task.train.texts)), scored_texts(task))
     if excluded is None:
         return found
     rest = pool_unlike(found.texts, tuple(map(plain_text, excluded.texts)))
     return Pool(rest.texts, found.left_out + rest.left_out)
+
+
+def scored_texts(task: Task) -> tuple[str, ...]:
+    """The test and validation texts, which must not be read."""
+    return tuple(plain_text(text) for split in task.held_out().values() for text in split.texts)
 
 
 def pool_digest(task: Task, source: str = REST) -> str:

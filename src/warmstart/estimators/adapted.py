@@ -22,8 +22,8 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import head_config_for
+from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import PRETRAINED, best_run
 from warmstart.finetuning.schemes.registry import make_scheme
@@ -132,7 +132,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
             more = as_texts(unlabelled) if unlabelled is not None else []
             texts = (*map(plain_text, task.train.texts), *map(plain_text, more))
             text = pool_unlike(texts, tuple(map(plain_text, task.validation.texts)))
-            origin = continue_pretraining(origin, budgets[0], config.options, text).bundle
+            origin = continue_pretraining(origin, budgets[0], config.options, text)
         reader = swap_head(origin.model, head_config_for(task, config), first)
         encoded, choice = EncodedTask.of(task, reader, origin.tokenizer), SelectionSettings(self.selection)
         runs = [fine_tune_within(origin, encoded, budget, config, choice) for budget in budgets]

@@ -37,8 +37,8 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
         """Fine-tune on N texts with their labels, of any type that can be sorted.
 
         Texts of one of the ``groups`` (N,), such as those of an author, are on one side of the internal validation split. With
-        ``unlabelled`` texts, pretraining first continues on them and on the labelled texts, if a pilot shows that it helps (see
-        ``finetuning.continued``). Raises ``DataError`` for inputs that are not texts.
+        ``unlabelled`` texts, pretraining first continues on them and on the labelled texts, if that helps (see
+        ``finetuning.further``). Raises ``DataError`` for inputs that are not texts.
         """
         texts, labels = as_texts(texts), column_or_1d(y, warn=True)
         check_classification_targets(labels)

@@ -17,9 +17,8 @@ from warmstart.errors import BundleError, ConfigError, suggest
 from warmstart.experiment.inputs import bundle_at
 from warmstart.experiment.trial import OWN_BACKBONE, Method
 from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
-from warmstart.finetuning.continued import continue_pretraining
-from warmstart.finetuning.domain import pretrain_on_own_text
 from warmstart.finetuning.finetune import check_scheme
+from warmstart.finetuning.further import continue_pretraining, pretrain_on_own_text
 from warmstart.finetuning.runs import SCRATCH
 from warmstart.finetuning.schemes.registry import DaptOptions, make_scheme
 from warmstart.interop.encoders import find_model
@@ -134,7 +133,7 @@ def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneC
     bundle = folder / CONTINUED / key[:24]
     if not bundle.is_dir():
         bundle.parent.mkdir(exist_ok=True)
-        save(continue_pretraining(load_model(method.backbone), budget, options, text).bundle, bundle)
+        save(continue_pretraining(load_model(method.backbone), budget, options, text), bundle)
     record = load_bundle(bundle).history[-1]
     assert isinstance(record, ContinuedPretrainingRecord)
     changes = {
@@ -150,14 +149,13 @@ def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneC
 def own_backbone(budget: LabelBudget, config: OwnBackboneConfig, folder: Path, pool: str) -> Path:
     """The folder of the backbone that is pretrained on the task's own text, made once and kept in the folder of the run.
 
-    It reads what ``with_continued_backbone`` reads; only labels of the budget serve the pilot that decides whether it goes on.
+    It reads what ``with_continued_backbone`` reads, and no label.
     """
-    task, labelled = budget.whole, [budget.train.tolist(), budget.validation.tolist()]
-    text = texts_to_read(budget, pool)
-    bundle = folder / OWN / result_key(task.digest, text.texts, config, labelled, budget.seed)[:24] / OWN_BACKBONE
+    task, text = budget.whole, texts_to_read(budget, pool)
+    bundle = folder / OWN / result_key(task.digest, text.texts, config, budget.seed)[:24] / OWN_BACKBONE
     if not bundle.is_dir():
         bundle.parent.mkdir(parents=True, exist_ok=True)
-        save(pretrain_on_own_text(budget, text, config), bundle)
+        save(pretrain_on_own_text(task.name, text, config, budget.seed), bundle)
     return bundle
 
 
@@ -171,8 +169,7 @@ def with_own_pretraining(method: Method, backbone: Path) -> Method:
     assert isinstance(record, PretrainRecord)
     assert record.domain is not None
     seconds, texts = record.seconds or 0.0, record.domain.texts
-    decided = record.domain.decision and f"; by the labels of the first seed, {record.domain.decision}"
-    own = f"after {seconds:.0f} s of pretraining on {texts:,} texts of the task, once{decided}"
+    own = f"after {seconds:.0f} s of pretraining on {texts:,} texts of the task, once"
     changes = {"own_pretraining": own, "continued_pretraining_seconds": seconds, "continued_pretraining_texts": texts}
     return method.model_copy(update=changes)
 

@@ -87,8 +87,6 @@ class OwnBackboneConfig(Config):
 
     tokens: int | None = Field(None, gt=0)
     """tokens to read, in at most 20 passes over the text; none: 2 million, or 4 million of crops, which take about as long"""
-    pilot: float = Field(0.2, ge=0, lt=1)
-    """fraction after which a probe must beat the majority label, else pretraining stops; 0: it never stops"""
     objective: Literal["auto", "masked", "contrastive"] = "auto"
     """what is predicted: masked tokens, or also which crops are of one text; auto: contrastive if the median text has 32 tokens"""
     width: int = Field(128, gt=0)

@@ -249,12 +249,3 @@ class FrozenProbe:
             correct.append(np.asarray(predicted == splits[fold.of].labels[fold.choose], dtype=float))
         joined: np.ndarray = self.budget.joined(correct)
         return joined
-
-    def majority_correct(self) -> np.ndarray:
-        """(N,) the same for the most frequent label of the texts that learn."""
-        splits, correct = self.budget.whole.splits(), list[np.ndarray]()
-        for fold, learn in zip(self.budget.folds, self.learn, strict=True):
-            most = np.bincount(splits["train"].labels[learn]).argmax()
-            correct.append(np.asarray(splits[fold.of].labels[fold.choose] == most, dtype=float))
-        joined: np.ndarray = self.budget.joined(correct)
-        return joined

@@ -176,9 +176,8 @@ def _data(record: Record) -> str:
     if isinstance(record, PretrainRecord) and record.corpus:
         parts.append(f"Text: {record.tokens:,} tokens were read, from a corpus with the digest `{record.corpus[:16]}`.")
     if isinstance(record, PretrainRecord) and (domain := record.domain):
-        labels = f", and the labels of {domain.labels:,} of them" if domain.labels else ", without labels"
         more = f", and {domain.passages:,} passages of other text that are like them" if domain.passages else ""
-        parts.append(f"The text was chosen for {code(domain.task)}: {domain.texts:,} texts of its own{labels}{more}.")
+        parts.append(f"The text was chosen for {code(domain.task)}: {domain.texts:,} texts of its own, without labels{more}.")
     if isinstance(record, AdaptRecord) and record.audit is not None:
         findings = [f"- {finding.severity}: {escaped(finding.sentence)}" for finding in record.audit]
         parts.append("\n".join(["Findings of the audit:", "", *findings]) if findings else "The audit of the data found nothing.")

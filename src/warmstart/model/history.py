@@ -170,7 +170,7 @@ class StageEvaluation(Config):
     """The model at one stage of continued pretraining."""
 
     stage: str
-    """before, pilot, or end"""
+    """before, or end"""
     loss: float
     """held-out loss of the objective, in nats"""
     loss_change: tuple[float, float] | None = None
@@ -270,10 +270,6 @@ class DomainRecord(Config):
     """texts and passages left out because they are like one of validation or test"""
     passages: int = 0
     """kept passages of other text, each counted once"""
-    labels: int = 0
-    """labelled texts whose labels were learned too"""
-    decision: str = ""
-    """what a pilot decided within a label budget, and why; empty without one"""
 
 
 class PretrainRecord(LanguageRecord):
@@ -293,11 +289,6 @@ class PretrainRecord(LanguageRecord):
     """words of the held-out text, line ends included; None: no text is held out"""
     domain: DomainRecord | None = None
     """None: the text was not chosen for a task"""
-
-    @property
-    def label_tasks(self) -> tuple[str, ...]:
-        """The task, if its labels were learned in the same steps."""
-        return (self.domain.task,) if self.domain and self.domain.labels else ()
 
 
 class ContinuedPretrainingRecord(LanguageRecord):

@@ -84,13 +84,8 @@ class Model(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """Every tensor to save, by name. The weight of a tied head is the embedding, and is named once."""
-        return different_tensors(self)
-
-
-def different_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Every tensor of a module by name; one that several parts share is named once, as the first of them names it."""
-    names = {id(parameter): name for name, parameter in reversed(list(module.named_parameters(remove_duplicate=False)))}
-    return {name: tensor for name, tensor in module.state_dict(keep_vars=True).items() if names.get(id(tensor), name) == name}
+        names = {id(parameter): name for name, parameter in reversed(list(self.named_parameters(remove_duplicate=False)))}
+        return {name: tensor for name, tensor in self.state_dict(keep_vars=True).items() if names.get(id(tensor), name) == name}
 
 
 def fresh_head(config: HeadConfig, backbone: Backbone, seed: int) -> Head:

@@ -20,8 +20,8 @@ from warmstart.experiment.confidence_result import ConfidenceResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.calibration import split_calibration_texts
-from warmstart.finetuning.continued import continue_pretraining
 from warmstart.finetuning.finetune import check_scheme
+from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.saved import warn_of_other_predictions
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.interop.load import load_model
@@ -57,7 +57,7 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
     if make_scheme(config.tune.scheme).continued_pretraining:
         first = budgets[config.seed]  # its labels decide for all seeds
         text = texts_to_read(first, excluded=ready.calibration_texts)
-        bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run).bundle
+        bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run)
     result = compare_methods(bundle, budgets, config, (ScoringRun.of(config), ready.run))
     result = replace(result, set_apart=len(ready.calibration_texts or ()))
     return replace(result, confidence=_finish(bundle, result, config, ready))

@@ -4,56 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
-from torch import Tensor, nn
-
-from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.block import Block
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
 from warmstart.commands.settings import NOTHING, PretrainConfig
 from warmstart.config import read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
-from warmstart.data.domain import TOKENS_OF_CROPS, TOKENS_OF_ROWS, DomainSource, domain_text
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.data.domain import DomainSource, DomainText, domain_text
+from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
-from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.finetuning.domain import DomainRun, JointTask, LabelledBatch, WithTask, domain_source
+from warmstart.errors import ConfigError, ModelError
+from warmstart.finetuning.further import (
+    MOST_PASSES,
+    new_language_model,
+    pretrain_record,
+    pretraining_job,
+    rows_to_read,
+    tokens_to_read,
+)
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.history import PretrainRecord
+from warmstart.model.history import DomainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.report.after_saving import model_is_saved
-from warmstart.runs.run import Run, provenance
-from warmstart.seeding import seed_torch
+from warmstart.runs.run import Run
 from warmstart.system.console import console, print_metrics
 from warmstart.system.device import pick_device
 from warmstart.system.storage import sha256
 from warmstart.system.urls import is_url
+from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import train_tokenizer
 from warmstart.training.compiled import check_compiler, compiles_by_default
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
-from warmstart.training.contrastive import ContrastivePretraining
 from warmstart.training.distributed import world
 from warmstart.training.held_out import held_out_metrics
-from warmstart.training.loop import TrainingJob, TrainOutput, train
+from warmstart.training.loop import train
 from warmstart.training.tensorboard import events_folder, shown
-from warmstart.types import Batch
 from warmstart.version import __version__
 
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
-MOST_PASSES = 20
-"""over the text, with --for and no budget: it is read until ``TOKENS_OF_ROWS`` or ``TOKENS_OF_CROPS`` are, but at least once"""
 
 
 def pretrain(config: PretrainConfig) -> PretrainResult:
@@ -84,7 +83,7 @@ class _Ready:
     stores: TokenStores
     tokenizer: Tokenizer
     origin: Bundle | None
-    domain: DomainRun | None
+    domain: DomainText | None
 
 
 def _source(config: PretrainConfig, path: str) -> Source:
@@ -102,36 +101,33 @@ def _prepare(config: PretrainConfig) -> _Ready:
     events_folder(config.out, wanted=config.tensorboard)
     if config.train.compile:
         check_compiler(pick_device())
-    chosen_from, joint = domain_source(config.domain, sources, config.held_out_fraction(), config.seed)
+    chosen_from = None
+    if config.domain.for_task:
+        chosen_from = DomainSource.of(config.domain, load_task(config.domain.for_task), sources, config.held_out_fraction())
     origin = load_model(config.init_from) if config.init_from else None
     if origin is not None and not config.resume:
         console.print(_learning_rates(config.train))
     run = Run.open(config.out, config.model_copy(update={"resume": None}), extend=bool(config.resume))
     with run.emptied_if_refused():
-        return _tokenize(config, sources, run, origin, (chosen_from, joint))
+        return _tokenize(config, sources, run, origin, chosen_from)
 
 
 def _tokenize(
-    config: PretrainConfig,
-    sources: list[Source],
-    run: Run,
-    origin: Bundle | None,
-    of_task: tuple[DomainSource | None, JointTask | None],
+    config: PretrainConfig, sources: list[Source], run: Run, origin: Bundle | None, chosen_from: DomainSource | None
 ) -> _Ready:
     """The tokenizer and the tokens of the text, which with --for is chosen first."""
     folder = run.folder
     cache = Path(config.cache) if config.cache else folder / "text"
-    plain, domain, (chosen_from, joint) = config, None, of_task
+    plain, domain = config, None
     shards = _shards(config, cache, origin)
     if not shards:
         sources = [text_here(source, cache) for source in sources]
     if chosen_from is not None:
         chosen_from = replace(chosen_from, text=tuple(sources))
-        text, sources, held_out = domain_text(chosen_from, folder)
-        domain = DomainRun(text, joint)
+        domain, sources, held_out = domain_text(chosen_from, folder)
         if chosen_from.fraction is not None:  # what is held out of the task's text lies beside it, in the column `text`
             plain = config.model_copy(update={"held_out": str(held_out or NOTHING), "text_column": None})
-        for sentence in domain_sentences(text):
+        for sentence in domain_sentences(domain):
             console.print(sentence)
     tokenizer, stores = shards or tokenized(plain, sources, folder, origin)
     return _Ready(run, stores, tokenizer, origin, domain)
@@ -256,57 +252,40 @@ def pretrain_on(
     config: PretrainConfig,
     folder: Path | None,
     origin: Bundle | None = None,
-    domain: DomainRun | None = None,
+    domain: DomainText | None = None,
 ) -> PretrainResult:
     """Train on the first corpus, evaluate on the second; resumes the run in ``folder``.
 
-    ``origin`` is a model to train further; ``domain`` says how the first corpus was chosen, and which labels to learn too.
+    ``origin`` is a model to train further; ``domain`` says how the first corpus was chosen.
     """
     model = _make_model(tokenizer, config, origin)
     training_text, held_out_text = stores
-    rows = PretrainingRows(training_text, tokenizer.vocabulary(), config.objective, model.backbone.config.max_length)
+    rows = rows_to_read(training_text, tokenizer, model, config.objective, "add text, or choose a smaller --max-length")
     held_out_rows = replace(rows, store=held_out_text) if held_out_text else None
-    if not len(rows):
-        raise DataError(
-            f"the text is too short: one row takes {rows.stride + 1} tokens, but the text has {training_text.total_tokens}; "
-            "add text, or choose a smaller --max-length"
-        )
     world().require_equal(_contents(stores, tokenizer, model, domain))
-    size = config.train.batch, config.train.accumulate
-    trained: nn.Module = model
-    batches = pretraining_batches(rows, *size, config.seed)
-    if domain is not None and domain.joint is not None:
-        trained = joint = domain.joint.attach(model, rows, size[0])
-        batches = domain.joint.with_labelled_batches(batches, joint, tokenizer, size)
-    contrast = ContrastivePretraining(model, rows) if OBJECTIVES[config.objective.name].compares else None
-    blocks = [part for part in trained.modules() if isinstance(part, Block)]
-    trained.to(pick_device())
+    blocks = [part for part in model.modules() if isinstance(part, Block)]
+    model.to(pick_device())
     digests = [training_text.digest, held_out_text.digest if held_out_text else "", tokenizer.digest]
-    job = TrainingJob(
-        batches,
-        config.train.count_steps(len(rows), rows.mean_tokens, epochs=_passes(rows) if domain else 1),
-        config.seed,
-        title="pretraining",
+    job = replace(
+        pretraining_job(model, rows, config.train, config.seed, "pretraining", passes=_passes(rows) if domain else 1),
         identity=result_key(config, *digests, domain.identity if domain else ""),
         evaluate=None if held_out_rows is None else lambda: held_out_metrics(model, held_out_rows, QUICK_TOKENS),
         compile=blocks if config.train.compile else (),
-        loss=None if contrast is None else partial(_loss, trained, contrast),
-        prepare=None if contrast is None else contrast.prepare,
     )
     with shown(events_folder(folder or config.out, wanted=config.tensorboard)) as observe:
-        output = train(trained, replace(job, observe=observe), config.train, folder)
+        output = train(model, replace(job, observe=observe), config.train, folder)
     metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(model, held_out_rows))
-    record = _record(config, stores, output, metrics).model_copy(update={"domain": domain.record if domain else None})
+    found = {
+        "held_out": metrics,
+        "held_out_words": held_out_text.words if held_out_text else None,
+        "domain": domain and _domain_record(domain),
+    }
+    record = pretrain_record(rows, config.train, config.seed, output).model_copy(update=found)
     bundle = Bundle(model.cpu().eval(), tokenizer, history=(*(origin.history if origin else ()), record))
-    return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain.text if domain else None)
+    return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain)
 
 
-def _loss(trained: nn.Module, contrast: ContrastivePretraining, batch: Batch) -> Tensor:
-    """The loss of a batch of crops, or of labelled texts that are learned beside them."""
-    return trained.loss(batch) if isinstance(trained, WithTask) and isinstance(batch, LabelledBatch) else contrast.loss(batch)
-
-
-def _contents(stores: TokenStores, tokenizer: Tokenizer, model: Model, domain: DomainRun | None) -> dict[str, str | None]:
+def _contents(stores: TokenStores, tokenizer: Tokenizer, model: Model, domain: DomainText | None) -> dict[str, str | None]:
     """Hashes of all that a run begins with, by name."""
     weights = b"".join(tensor.detach().numpy().tobytes() for tensor in model.weights().values()) if world().several else b""
     training_text, held_out_text = stores
@@ -321,35 +300,19 @@ def _contents(stores: TokenStores, tokenizer: Tokenizer, model: Model, domain: D
 
 
 def _passes(rows: PretrainingRows) -> float:
-    """How often the text of a task's domain is read if no budget is named."""
-    tokens = TOKENS_OF_CROPS if OBJECTIVES[rows.objective.name].compares else TOKENS_OF_ROWS
-    return min(MOST_PASSES, max(1.0, tokens / (len(rows) * rows.mean_tokens)))
+    """How often the text of a task's domain is read if no budget is named: at least once."""
+    return min(MOST_PASSES, max(1.0, tokens_to_read(rows.objective) / (len(rows) * rows.mean_tokens)))
 
 
-def _record(config: PretrainConfig, stores: TokenStores, output: TrainOutput, metrics: dict[str, float]) -> PretrainRecord:
-    """The entry of the history."""
-    training_text, held_out_text = stores
-    return PretrainRecord(
-        objective=config.objective.model_copy(update={"mask_rate": config.objective.effective_mask_rate}),
-        generates=OBJECTIVES[config.objective.name].generates(config.objective),
-        settings=config.train.to_dict(),
-        seed=config.seed,
-        corpus=training_text.digest,
-        tokens=output.tokens,
-        seconds=round(output.seconds, 1),
-        held_out=metrics,
-        held_out_words=held_out_text.words if held_out_text else None,
-        provenance=provenance(),
-    )
+def _domain_record(text: DomainText) -> DomainRecord:
+    return DomainRecord(task=text.task, texts=text.pool_texts, left_out=text.left_out, passages=text.passages)
 
 
 def _make_model(tokenizer: Tokenizer, config: PretrainConfig, origin: Bundle | None) -> Model:
     """A new model, or a saved one, which keeps its language head."""
     objective = OBJECTIVES[config.objective.name]
     if origin is None:
-        seed_torch(config.seed, "backbone")
-        backbone = Backbone(config.backbone, tokenizer.vocab_size)
-        return Model(backbone, fresh_head(config.head, backbone, config.seed), causal=objective.causal)
+        return new_language_model(config.backbone, config.head, tokenizer, config.objective, config.seed)
     if origin.tokenizer.digest != tokenizer.digest:
         raise ModelError("a saved model can only be trained further with its own tokenizer; do not change tokenizer.json")
     if isinstance(origin.model.head, LMHead):

@@ -66,7 +66,7 @@ def lm_loss(options: LanguageLossOptions) -> Scheme:
     return Scheme(language_weight=options.lm_weight)
 
 
-# Continued pretraining on the task's own text before adaptation (Gururangan et al. 2020); ``continued`` does it.
+# Continued pretraining on the task's own text before adaptation (Gururangan et al. 2020); ``finetuning/further.py`` does it.
 
 
 def dapt(options: DaptOptions) -> Scheme:

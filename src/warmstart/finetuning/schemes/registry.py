@@ -105,8 +105,6 @@ class DaptOptions(Config):
     """dapt: passes over the task's own text"""
     dapt_learning_rate: InFile[float] = Field(5e-4, gt=0)
     """dapt: learning rate of these passes"""
-    dapt_pilot: InFile[float] = Field(0.2, ge=0, lt=1)
-    """dapt: fraction of these passes after which a pilot decides whether to continue; 0: only the check at the end decides"""
 
 
 class LpFtOptions(Config):
