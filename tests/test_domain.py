@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.bundles import language_bundle
 from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.adapters.insertion import inserted_adapters
@@ -20,6 +21,7 @@ from warmstart.adapters.settings import LoraConfig
 from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.data import relevance
+from warmstart.data.budget import label_budget
 from warmstart.data.domain import DOMAIN, TIMES, DomainSource, DomainText, domain_text
 from warmstart.data.pool import Pool, texts_to_read
 from warmstart.data.relevance import LEFT_OUT, passages_of, relevances
@@ -44,6 +46,7 @@ from warmstart.model.history import (
     seen_labels,
 )
 from warmstart.tasks.load import save_task
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 FLAGS = ["--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "32", "--batch", "4",
          "--tokenizer.vocab-size", "300", "--objective", "masked"]  # fmt: skip
