@@ -166,6 +166,16 @@ def test_every_record_survives_json(tokenizer: Tokenizer) -> None:
         replace(language_bundle(tokenizer), history=({"command": "mine"},))
 
 
+def test_settings_that_are_gone_do_not_close_a_model() -> None:
+    """A record of a version that knew more is read without what is unknown here, at any depth; a wrong value stays an error."""
+    record = PretrainRecord(objective=ObjectiveConfig(name="masked", mask_rate=0.3), tokens=7)
+    values = record.to_dict()
+    older = values | {"pilot": 0.2, "objective": values["objective"] | {"generator_size": 0.25, "detection_weight": 50.0}}
+    assert read_record(older) == record
+    with pytest.raises(ConfigError, match="'tokens' must be"):
+        read_record(older | {"tokens": "many"})
+
+
 def test_labels_seen_before_are_known(tokenizer: Tokenizer) -> None:
     """Labels of a task, of several tasks, and answers count; text read without its labels does not."""
 

@@ -12,10 +12,13 @@ Records are written into ``bundle.json`` and read back here and nowhere else; ev
 
 from __future__ import annotations
 
+import copy
+import functools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from warmstart.config import Config
 from warmstart.data.task import texts_digest
@@ -392,8 +395,18 @@ RECORDS: Registry[type[Record]] = Registry(
 
 
 def read_record(values: Mapping[str, Any]) -> Record:
-    """A record from its plain values, the inverse of ``to_dict``. Raises ``ConfigError`` for an unknown type or field."""
-    return RECORDS[str(values.get("type"))].build(dict(values), "bundle.json, history")
+    """A record from its plain values, the inverse of ``to_dict``.
+
+    Fields that this version does not know are left out: a model is not lost to a setting that is gone. Raises ``ConfigError`` for
+    an unknown type of record, and for values that do not fit.
+    """
+    kind, known = RECORDS[str(values.get("type"))], copy.deepcopy(dict(values))
+    try:
+        return kind.model_validate(known)
+    except ValidationError as error:
+        for *path, name in (one["loc"] for one in error.errors() if one["type"] == "extra_forbidden"):
+            del functools.reduce(operator.getitem, path, known)[name]  # type: ignore[arg-type]
+    return kind.build(known, "bundle.json, history")
 
 
 def seen_labels(history: Iterable[Record], task: str) -> bool:
