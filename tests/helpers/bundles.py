@@ -31,6 +31,7 @@ COMPOSITIONS = [
     "full+scalar-mix",
     "lora+scalar-mix",
     "houlsby+lm-loss",
+    "lp-ft+lm-loss",
     "lora+contrast",
     "contrast+lp-ft",
     "gradual+discriminative",

@@ -216,7 +216,8 @@ class _Run:
             with self.parallel.batch(batch, last=number == len(batches)) as loss_on:
                 with self.arithmetic.use(self.device), compiled(self.forwards):
                     loss = loss_on(self.device)
-                (loss / max(1, count)).backward()
+                if loss.requires_grad:  # that of a part whose parameters are all frozen for now moves nothing
+                    (loss / max(1, count)).backward()
             total = total + loss.detach()
             self.output.tokens += int(batch.lengths.sum())
         self.optimizer.step(self._learning_rate_factor(progress), progress)
