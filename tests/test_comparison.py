@@ -66,13 +66,20 @@ def test_only_a_small_difference_is_said_to_be_small() -> None:
     assert "They differ" not in wide
 
 
-def test_one_question_is_not_corrected() -> None:
-    """Its p-value is that of the pair alone, as one comparison; the others are corrected among themselves."""
+def test_comparisons_made_at_once_are_corrected_for_their_number() -> None:
+    """As Holm corrects the probabilities of each pair alone; what is seen follows, and the sentence says what was corrected.
+
+    The p-value of the one question is that of the pair alone, as one comparison; the others are corrected among themselves.
+    """
     chance = np.random.default_rng(1)
     rows = [drawn(str(level), chance.random((5, 300)) < level) for level in (0.8, 0.7, 0.74, 0.79)]
-    table = MethodTable("accuracy", tuple(rows), rival="0.74")
-    found = {one.names[1]: one for one in table.compared()}
     alone = {row.name: compare_pair(rows[0], row).p for row in rows[1:]}
+    corrected = compare_pairs([(rows[0], other) for other in rows[1:]])
+    assert [one.p for one in corrected] == pytest.approx(holm([*alone.values()]))
+    assert {one.sentence for one in corrected} == {*MethodTable("accuracy", tuple(rows)).findings()}
+    assert ", over 5 seeds and the test texts; corrected p " in corrected[0].sentence
+    assert all(one.significant == (one.p < 0.05) == ("better" in one.sentence) for one in corrected)
+    found = {one.names[1]: one for one in MethodTable("accuracy", tuple(rows), rival="0.74").compared()}
     assert found["0.74"].p == pytest.approx(alone["0.74"])
     assert "corrected p" not in found["0.74"].sentence
     assert [found[name].p for name in ("0.7", "0.79")] == pytest.approx(holm([alone["0.7"], alone["0.79"]]))
@@ -108,18 +115,6 @@ def test_one_seed_shows_nothing() -> None:
         "A and b differ by +80.0 points on one seed, which shows nothing about other seeds (95% interval +7"
     )
     assert found.sentence.endswith(", over the test texts alone).")
-
-
-def test_comparisons_made_at_once_are_corrected_for_their_number() -> None:
-    """As Holm corrects the probabilities of each pair alone; what is seen follows, and the sentence says what was corrected."""
-    chance = np.random.default_rng(1)
-    rows = [drawn(str(level), chance.random((5, 300)) < level) for level in (0.8, 0.7, 0.74, 0.79)]
-    found = compare_pairs([(rows[0], other) for other in rows[1:]])
-    expected = holm([compare_pair(rows[0], other).p for other in rows[1:]])
-    assert [one.p for one in found] == pytest.approx(expected)
-    assert {one.sentence for one in found} == {*MethodTable("accuracy", tuple(rows)).findings()}
-    assert ", over 5 seeds and the test texts; corrected p " in found[0].sentence
-    assert all(one.significant == (p < 0.05) == ("better" in one.sentence) for one, p in zip(found, expected, strict=True))
 
 
 def test_seeds_without_spread_tell_no_chance() -> None:
