@@ -25,15 +25,6 @@ from sklearn.svm import LinearSVC
 from warmstart.baselines import BASELINES, baselines_for, classifiers
 from warmstart.baselines.baseline import Sample, as_objects
 from warmstart.baselines.choice import BaselineRun, run_baseline
-from warmstart.baselines.classifiers import (
-    EM_SMOOTHING,
-    EM_STEPS,
-    POOL_WEIGHT,
-    STRENGTHS,
-    logistic_regression,
-    naive_bayes_em,
-    ridge_regression,
-)
 from warmstart.baselines.span import Span, span_of
 from warmstart.baselines.tagging import tag_chain
 from warmstart.baselines.vectors import (
@@ -69,10 +60,6 @@ def made_up(count: int, seed: int, classes: tuple[int, ...] = (0, 2)) -> Split:
     return Split(tuple(texts), labels.astype(np.int64))
 
 
-def unlabelled(*texts: str) -> Split:
-    return Split(texts, np.zeros(len(texts), dtype=np.int64))
-
-
 def task_of(train: Split, validation: Split, test: Split) -> Task:
     """A task with three labels, whose names say nothing."""
     return Task("t", ("1", "2", "3"), train, validation, test)
@@ -98,10 +85,8 @@ def rare(count: int, seed: int) -> Split:
     return Split((*common.texts, "red blue"), np.append(common.labels, 1))
 
 
-def pairs(split: Split) -> Split:
-    return Split(tuple((text, f"{text} ?") for text in split.texts), split.labels)
-
-
+BLANK = replace(made_up(30, 0), texts=("", " ", *made_up(30, 0).texts[2:]))
+UNKNOWN = Split(("", "qqq", "日本"), np.zeros(3, dtype=np.int64))
 FEW = task_of(made_up(60, 0), made_up(20, 1), made_up(30, 2))
 LIVES: dict[str, tuple[Task, int | None, SelectionName]] = {
     "few labels": (FEW, 12, "cross-validation"),
@@ -109,12 +94,7 @@ LIVES: dict[str, tuple[Task, int | None, SelectionName]] = {
     "two texts of a class": (FEW, 3, "cross-validation"),
     "all labels": (FEW, None, "holdout"),
     "a class with one text": (task_of(rare(30, 0), made_up(20, 1), rare(30, 2)), 20, "cross-validation"),
-    "pairs of texts": (task_of(*(pairs(made_up(40, seed)) for seed in range(3))), 20, "cross-validation"),
-    "some texts without words": (
-        task_of(replace(made_up(30, 0), texts=("", " ", *made_up(30, 0).texts[2:])), made_up(9, 1), unlabelled("", "qqq", "日本")),
-        20,
-        "cross-validation",
-    ),
+    "some texts without words": (task_of(BLANK, made_up(9, 1), UNKNOWN), 20, "cross-validation"),
     "one text, again and again": (task_of(*[Split(("a red cat",) * 20, np.arange(20) % 2)] * 3), None, "holdout"),
     "one class": (task_of(made_up(20, 0, (2,)), made_up(9, 1), made_up(9, 2)), 12, "cross-validation"),
 }
@@ -177,7 +157,7 @@ def test_all_labels_with_a_holdout_are_tfidf_as_it_was() -> None:
     train, validation, test = made_up(60, 0), made_up(20, 1), made_up(30, 2)
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     rows = vectorizer.fit_transform(train.texts)
-    fitted = [LogisticRegression(C=c, max_iter=2000).fit(rows, train.labels) for c in STRENGTHS]
+    fitted = [LogisticRegression(C=c, max_iter=2000).fit(rows, train.labels) for c in classifiers.STRENGTHS]
     scores = [model.score(vectorizer.transform(validation.texts), validation.labels) for model in fitted]
     expected = fitted[int(np.argmax(scores))].predict(vectorizer.transform(test.texts))
     result = run_with(TFIDF, label_budget(task_of(train, validation, test), None, "holdout", 0))
@@ -191,7 +171,7 @@ def test_by_macro_f1_every_class_counts_equally() -> None:
     split = Split(tuple(f"text {i}" for i in range(40)), labels.astype(np.int64))
     for metric, weights in (("macro_f1", "balanced"), ("accuracy", None)):
         task = Task("unequal", ("many", "few"), split, split, split, metric=metric)
-        found = logistic_regression(Sample(rows, split.labels, None, task, 0), 1.0)(rows)
+        found = classifiers.logistic_regression(Sample(rows, split.labels, None, task, 0), 1.0)(rows)
         wanted = LogisticRegression(C=1.0, max_iter=10_000, class_weight=weights).fit(rows, labels).predict_proba(rows)
         np.testing.assert_allclose(found, wanted, atol=1e-9)
 
@@ -229,7 +209,7 @@ def test_validation_texts_are_not_trained_on() -> None:
     # label 1 is never predicted, so every strength scores 0, and the first one is taken
     parts = [Split((word,) * 4, np.full(4, 1)) for word in ("cat", "zzz")]
     first, second = (run_with(TFIDF, label_budget(task_of(train, part, test), None, "holdout", 0)) for part in parts)
-    assert first.note == second.note == f"C = {STRENGTHS[0]:g}, chosen on validation"
+    assert first.note == second.note == f"C = {classifiers.STRENGTHS[0]:g}, chosen on validation"
     assert (first.test == second.test).all()
     assert (first.test[:, 1] == 0).all()
 
@@ -271,16 +251,16 @@ def texts_of_30_words(texts: int, pool: int, classes: int) -> Sample:
 
 def test_em_is_naive_bayes_fitted_again_and_again() -> None:
     """scikit-learn's naive Bayes with weighted copies of every pool text, one for each class, gives the same probabilities."""
-    for alpha, pool, classes in product(EM_SMOOTHING, (0, 50), (2, 4)):
+    for alpha, pool, classes in product(classifiers.EM_SMOOTHING, (0, 50), (2, 4)):
         sample = texts_of_30_words(12, pool, classes)
         model = MultinomialNB(alpha=alpha).fit(sample.rows, sample.labels)
-        for _ in range(EM_STEPS if pool else 0):
+        for _ in range(classifiers.EM_STEPS if pool else 0):
             rows: Any = sparse.vstack([sample.rows] + [sample.pool] * classes)
             labels = np.concatenate([sample.labels, np.repeat(np.arange(classes), pool)])
-            weights = np.concatenate([np.ones(12), POOL_WEIGHT * model.predict_proba(sample.pool).T.ravel()])
+            weights = np.concatenate([np.ones(12), classifiers.POOL_WEIGHT * model.predict_proba(sample.pool).T.ravel()])
             model = MultinomialNB(alpha=alpha).fit(rows, labels, sample_weight=weights)
         new = texts_of_30_words(40, 0, classes).rows
-        assert naive_bayes_em(sample, alpha)(new) == pytest.approx(model.predict_proba(new)), (alpha, pool, classes)
+        assert classifiers.naive_bayes_em(sample, alpha)(new) == pytest.approx(model.predict_proba(new)), (alpha, pool, classes)
 
 
 def test_the_pool_teaches_words_that_no_label_has() -> None:
@@ -292,7 +272,7 @@ def test_the_pool_teaches_words_that_no_label_has() -> None:
     for texts, right in ((pool, 1.0), ((), 0.5)):
         found = run_baseline(BASELINES["naive Bayes + EM"], budget, texts)
         assert (found.test.argmax(axis=1) == test.labels).mean() == right
-        assert {*found.tried} == {*EM_SMOOTHING}, "chosen by the labels of the budget"
+        assert {*found.tried} == {*classifiers.EM_SMOOTHING}, "chosen by the labels of the budget"
 
 
 def test_nbsvm_without_naive_bayes_is_an_svm_on_weighted_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -506,7 +486,7 @@ def learned(rows: Any, labels: np.ndarray, in_span: bool, strength: float, metri
     split = Split(tuple(f"text {i}" for i in range(len(labels))), labels)
     type_name = "multilabel" if labels.ndim == 2 else "classification"
     task = Task("t", ("a", "b", "c"), split, split, split, type=type_name, metric=metric)
-    return logistic_regression(Sample(rows, labels, None, task, 0, in_span=in_span), strength)
+    return classifiers.logistic_regression(Sample(rows, labels, None, task, 0, in_span=in_span), strength)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -544,7 +524,7 @@ def test_ridge_regression_in_the_span_is_that_on_all_columns() -> None:
     (rows, span), labels = texts_and_span(sparse_rows, 30), rng(0, "numbers").normal(size=30)
     split = Split(tuple(f"text {i}" for i in range(30)), labels)
     sample = Sample(span.rows, labels, None, Task("t", (), split, split, split, type="regression", metric="mae"), 0, in_span=True)
-    found, exact = span.on_columns(ridge_regression(sample, 0.1)), Ridge(alpha=0.1, tol=1e-10).fit(rows, labels)
+    found, exact = span.on_columns(classifiers.ridge_regression(sample, 0.1)), Ridge(alpha=0.1, tol=1e-10).fit(rows, labels)
     np.testing.assert_allclose(found(sparse_rows(31))[:, 0], exact.predict(sparse_rows(31)), atol=1e-5)
 
 
