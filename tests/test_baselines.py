@@ -46,8 +46,6 @@ from warmstart.types import SelectionName
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "tasks"
 TFIDF = "TF-IDF + logistic regression"
-
-
 CLASSIFIERS = [name for name, baseline in BASELINES.items() if not baseline.types or "classification" in baseline.types]
 WORDS = [["cat", "dog", "cow"], ["red", "blue", "green"], ["sun", "rain", "snow"]]
 
@@ -401,9 +399,8 @@ def test_numbers_need_descriptions() -> None:
     numbered, described = grain_or_oil(("0", "1")), grain_or_oil(("0", "1"), **{"0": "grain", "1": "oil"})
     assert "label names + logistic regression" not in baselines_for(numbered, vectors=True)
     assert "label names + logistic regression" in baselines_for(described, vectors=True)
-    run = run_baseline(
-        baselines_for(numbered, vectors=True)["class means + label names"], label_budget(numbered, 8, "none", 0), (), word_counts
-    )
+    means = baselines_for(numbered, vectors=True)["class means + label names"]
+    run = run_baseline(means, label_budget(numbered, 8, "none", 0), (), word_counts)
     assert (run.test.argmax(axis=1) == numbered.test.labels).all()
 
 
@@ -423,26 +420,18 @@ def test_descriptions_of_no_label_or_without_words_are_refused(tmp_path: Path, c
         assert why in " ".join(capsys.readouterr().err.split())
 
 
-NAMES = np.array([[1.0, 0, 0, 0, 0], [0, 0, 1.0, 0, 0]])
-"""of the labels grain and oil"""
-
-
-def named_sample(texts: Sequence[str], labels: Sequence[int], names: np.ndarray = NAMES) -> Sample:
-    """What a method on label names learns from."""
-    return Sample(word_counts(texts), np.array(labels), None, grain_or_oil(), 0, names)
-
-
 def test_a_regression_counts_a_name_as_ten_texts_of_its_class() -> None:
     """As scikit-learn's does with ten copies of it, whose classes weigh the same; a class without a text is known by its name."""
-    texts, labels = ["wheat", "wheat grain", "crude"], [0, 0, 1]
-    found = logistic_with_names(named_sample(texts, labels), 3.0)
-    rows = normalize(np.concatenate([word_counts(texts), *[NAMES] * 10]))
+    texts, labels, names = ["wheat", "wheat grain", "crude"], [0, 0, 1], np.array([[1.0, 0, 0, 0, 0], [0, 0, 1.0, 0, 0]])
+    sample = Sample(word_counts(texts), np.array(labels), None, grain_or_oil(), 0, names)
+    found = logistic_with_names(sample, 3.0)
+    rows = normalize(np.concatenate([word_counts(texts), *[names] * 10]))
     balanced = {0: 23 / 2 / 12, 1: 23 / 2 / 11}
     wanted = LogisticRegression(C=3.0, max_iter=10_000, class_weight=balanced).fit(rows, [*labels, *[0, 1] * 10])
     np.testing.assert_allclose(found(word_counts(CROPS)), wanted.predict_proba(normalize(word_counts(CROPS))), atol=1e-3)
-    alone = logistic_with_names(named_sample(["wheat"], [0]), 3.0)(word_counts(["oil"]))
-    assert alone.argmax() == 1
-    without = logistic_with_names(named_sample(["wheat"], [0], names=0 * NAMES), 3.0)(word_counts(["oil"]))
+    one = replace(sample, rows=word_counts(["wheat"]), labels=np.array([0]))
+    assert logistic_with_names(one, 3.0)(word_counts(["oil"])).argmax() == 1
+    without = logistic_with_names(replace(one, names=0 * names), 3.0)(word_counts(["oil"]))
     np.testing.assert_array_equal(without, [[1.0, 0.0]])
 
 
