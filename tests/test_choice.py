@@ -174,9 +174,8 @@ def to_choice(result: Comparison, one: RankedMethod) -> Difference:
     scores = {ranked.method: ranked.test_scores for ranked in result.ranking.methods}
     best, own = scores[result.best.method], scores[one.method]
     chosen = [scores[fold.best.method] for fold in result.choice.folds]
-    return difference_to_choice(
-        own, best, [(best if it is own else own, it) for it in chosen], doubt_of_best(result.ranking.methods), [*scores.values()]
-    )
+    pairs = [(best if it is own else own, it) for it in chosen]
+    return difference_to_choice(own, best, pairs, doubt_of_best(result.ranking.methods), [*scores.values()])
 
 
 def against_choice(validation: Scores, test: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -393,11 +392,8 @@ def out_of_fold(chance: np.random.Generator, texts: int, spread: float) -> tuple
     difficulty, taste = chance.standard_t(5, texts), chance.normal(0, 0.8, (SELECTED_FROM, texts))
     noise = chance.laplace(0, 0.4, (SELECTED_FROM, REPETITIONS, texts))
     right = skill[:, None, None] + taste[:, None] + noise > difficulty
-    other = (
-        chance.standard_t(5, 20_000)[None]
-        - chance.normal(0, 0.8, (SELECTED_FROM, 20_000))
-        - chance.laplace(0, 0.4, (SELECTED_FROM, 20_000))
-    )
+    many = (SELECTED_FROM, 20_000)
+    other = chance.standard_t(5, many[1])[None] - chance.normal(0, 0.8, many) - chance.laplace(0, 0.4, many)
     return right, (skill[:, None] > other).mean(axis=1)
 
 
