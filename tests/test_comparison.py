@@ -50,9 +50,8 @@ def test_no_difference_is_claimed_from_noise() -> None:
     assert not found.significant
     assert found.sentence.startswith("Undecided: a is ahead of b by 0.7 points (95% interval -")
     finds, more = found.difference.detectable(), found.difference.detectable(seeds=10)
-    assert found.sentence.endswith(
-        f" A run of this size finds a lead of {100 * finds:.1f} points in 4 of 5 cases; with 10 seeds about {100 * more:.0f}."
-    )
+    said = f" A run of this size finds a lead of {100 * finds:.1f} points in 4 of 5 cases; with 10 seeds about {100 * more:.0f}."
+    assert found.sentence.endswith(said)
 
 
 def test_only_a_small_difference_is_said_to_be_small() -> None:
@@ -66,13 +65,20 @@ def test_only_a_small_difference_is_said_to_be_small() -> None:
     assert "They differ" not in wide
 
 
-def test_one_question_is_not_corrected() -> None:
-    """Its p-value is that of the pair alone, as one comparison; the others are corrected among themselves."""
+def test_comparisons_made_at_once_are_corrected_for_their_number() -> None:
+    """As Holm corrects the probabilities of each pair alone; what is seen follows, and the sentence says what was corrected.
+
+    The p-value of the one question is that of the pair alone, as one comparison; the others are corrected among themselves.
+    """
     chance = np.random.default_rng(1)
     rows = [drawn(str(level), chance.random((5, 300)) < level) for level in (0.8, 0.7, 0.74, 0.79)]
-    table = MethodTable("accuracy", tuple(rows), rival="0.74")
-    found = {one.names[1]: one for one in table.compared()}
     alone = {row.name: compare_pair(rows[0], row).p for row in rows[1:]}
+    corrected = compare_pairs([(rows[0], other) for other in rows[1:]])
+    assert [one.p for one in corrected] == pytest.approx(holm([*alone.values()]))
+    assert {one.sentence for one in corrected} == {*MethodTable("accuracy", tuple(rows)).findings()}
+    assert ", over 5 seeds and the test texts; corrected p " in corrected[0].sentence
+    assert all(one.significant == (one.p < 0.05) == ("better" in one.sentence) for one in corrected)
+    found = {one.names[1]: one for one in MethodTable("accuracy", tuple(rows), rival="0.74").compared()}
     assert found["0.74"].p == pytest.approx(alone["0.74"])
     assert "corrected p" not in found["0.74"].sentence
     assert [found[name].p for name in ("0.7", "0.79")] == pytest.approx(holm([alone["0.7"], alone["0.79"]]))
@@ -86,9 +92,8 @@ def test_more_comparisons_detect_less() -> None:
     assert alone.at_most == among.at_most
     assert alone.detectable(1) < alone.detectable(4)
     found = compare_pair(MethodResult("a", (0.3, 0.8)), MethodResult("b", (0.6, 0.6))).sentence
-    assert found.endswith(
-        "over 2 seeds on these test texts). 2 seeds are too few to detect a difference under 50 points with 80% power."
-    )
+    too_few = "2 seeds are too few to detect a difference under 50 points with 80% power."
+    assert found.endswith(f"over 2 seeds on these test texts). {too_few}")
 
 
 def test_a_table_says_where_seeds_are_too_few() -> None:
@@ -104,22 +109,9 @@ def test_one_seed_shows_nothing() -> None:
     assert found.sentence == "A and b differ by +80.0 points on one seed, which shows nothing."
     found = compare_pair(drawn("a", np.arange(200)[None] < 180), drawn("b", np.arange(200)[None] < 20))
     assert not found.significant
-    assert found.sentence.startswith(
-        "A and b differ by +80.0 points on one seed, which shows nothing about other seeds (95% interval +7"
-    )
+    begin = "A and b differ by +80.0 points on one seed, which shows nothing about other seeds (95% interval +7"
+    assert found.sentence.startswith(begin)
     assert found.sentence.endswith(", over the test texts alone).")
-
-
-def test_comparisons_made_at_once_are_corrected_for_their_number() -> None:
-    """As Holm corrects the probabilities of each pair alone; what is seen follows, and the sentence says what was corrected."""
-    chance = np.random.default_rng(1)
-    rows = [drawn(str(level), chance.random((5, 300)) < level) for level in (0.8, 0.7, 0.74, 0.79)]
-    found = compare_pairs([(rows[0], other) for other in rows[1:]])
-    expected = holm([compare_pair(rows[0], other).p for other in rows[1:]])
-    assert [one.p for one in found] == pytest.approx(expected)
-    assert {one.sentence for one in found} == {*MethodTable("accuracy", tuple(rows)).findings()}
-    assert ", over 5 seeds and the test texts; corrected p " in found[0].sentence
-    assert all(one.significant == (p < 0.05) == ("better" in one.sentence) for one, p in zip(found, expected, strict=True))
 
 
 def test_seeds_without_spread_tell_no_chance() -> None:
@@ -127,9 +119,8 @@ def test_seeds_without_spread_tell_no_chance() -> None:
     found = compare_pair(MethodResult("a", (0.85,) * 3), MethodResult("b", (0.8,)))
     assert not found.significant
     assert found.sentence == "A and b differ by +5.0 points on each of 3 seeds; without spread, significance is unknown."
-    assert compare_pair(MethodResult("a", (0.8,) * 3), MethodResult("b", (0.8,))).sentence == (
-        "No difference between a and b: +0.0 points on each of 3 seeds."
-    )
+    same = compare_pair(MethodResult("a", (0.8,) * 3), MethodResult("b", (0.8,))).sentence
+    assert same == "No difference between a and b: +0.0 points on each of 3 seeds."
 
 
 def test_shares_end_at_none_and_all() -> None:

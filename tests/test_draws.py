@@ -87,10 +87,8 @@ def test_the_labels_that_choose_are_counted_not_those_that_only_learn() -> None:
     """Of 50 labels a fifth set apart is few; 50 that choose in folds are not."""
     found = race(VALIDATION, TEST)
     assert "Only 10 labels choose, which is few." in replace(found, choosing=10).findings
-    out_of_fold = (
-        "Predicting the texts out of fold with each network, to choose the method, took 66 seconds in all, beside the runs"
-    )
-    assert any(one.startswith(out_of_fold) for one in replace(found, selection="none").findings)
+    took = "Predicting the texts out of fold with each network, to choose the method, took 66 seconds in all, beside the runs"
+    assert any(one.startswith(took) for one in replace(found, selection="none").findings)
     assert not any("which is few" in sentence for sentence in found.findings)
 
 
@@ -105,9 +103,8 @@ def test_test_texts_choose_nothing() -> None:
 @pytest.mark.parametrize("drawn", [True, False])
 def test_neither_seconds_nor_test_scores_break_ties(*, drawn: bool) -> None:
     """Of equal validation scores the first of the sweep's methods wins, so that the same race says the same whenever it is run."""
-    same = methods_of(
-        VALIDATION | dict.fromkeys(("NB", "TF-IDF", "probe", "full"), VALIDATION["full"]), TEST | {"probe": TEST["NB"]}
-    )
+    equal = VALIDATION | dict.fromkeys(("NB", "TF-IDF", "probe", "full"), VALIDATION["full"])
+    same = methods_of(equal, TEST | {"probe": TEST["NB"]})
     for methods in (same, same[::-1]):
         for order in (1, -1):
             timed = zip(methods, range(len(methods))[::order], strict=True)
@@ -125,13 +122,11 @@ def test_what_transfer_bought_names_the_strongest_rival_of_each_draw() -> None:
     assert found.transfer.difference.mean == pytest.approx(np.mean([0.85 - 0.75, 0.86 - 0.72, 0.60 - 0.73]))
     sentence = found.transfer.sentence(bounded=True)
     assert sentence in found.findings[:3]
-    assert sentence.startswith(
-        "Undecided: full is ahead of the strongest rival without pretraining that each draw chose by 3.7 points ("
-    )
-    who = (
-        "in each draw within its labels, by the best score on texts not learned from: full against NB in 2 of 3 draws, TF-IDF in 1."
-    )
-    assert sentence.endswith(f"{who} The difference is the mean over what the draws chose, not that of one pair of methods.")
+    rival = "the strongest rival without pretraining that each draw chose"
+    assert sentence.startswith(f"Undecided: full is ahead of {rival} by 3.7 points (")
+    who = "the best score on texts not learned from: full against NB in 2 of 3 draws, TF-IDF in 1."
+    which = "The difference is the mean over what the draws chose, not that of one pair of methods."
+    assert sentence.endswith(f"in each draw within its labels, by {who} {which}")
     same = replace(found.transfer, rivals=found.transfer.rivals[1:], by_loss=True).sentence(bounded=True)
     assert same.startswith("Undecided: full is ahead of NB (the strongest rival without pretraining) by 3.7 points (")
     assert same.endswith("by the lowest calibrated log loss on texts not learned from: full against NB.")
@@ -279,17 +274,18 @@ def right_answers(chance: np.random.Generator, skill: np.ndarray, texts: int, *,
 
 def sweeps(
     chance: np.random.Generator, count: int, draws: int, accuracy: np.ndarray, labels: int, kept: float = 0.5
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+) -> Iterator[tuple[np.ndarray, np.ndarray, list[MethodScores]]]:
     """Sweeps of methods with mean ``accuracy`` (M,), whose draws of ``labels`` texts differ by 4 points.
 
-    Each: out-of-fold scores (S, M), test scores on 500 texts (S, M), the same on resamples (S, M, R).
+    Each: out-of-fold scores (S, M), test scores on 500 texts (S, M), the same with resamples.
     """
     for _ in range(count // 25):
         folds, last = (skills(accuracy, one, 0.04) for one in lucks(chance, (25, draws, len(accuracy)), kept))
         choosing = right_answers(chance, folds, labels, shared=False).mean(axis=-1)
         right = right_answers(chance, last, 500, shared=True)
         weights = chance.multinomial(500, np.full(500, 1 / 500), 100).astype(np.float32) / 500
-        yield from zip(choosing, right.mean(axis=-1), right.astype(np.float32) @ weights.T, strict=True)
+        for one, test, resampled in zip(choosing, right.mean(axis=-1), right.astype(np.float32) @ weights.T, strict=True):
+            yield one, test, [MethodScores("", tuple(row), resampled[:, m]) for m, row in enumerate(test.T)]
 
 
 @functools.cache
@@ -326,8 +322,7 @@ def test_the_score_of_what_draws_choose_is_not_flattered(draws: int) -> None:
     for labels, kept in ((50, 0.5), (100, 0.5), (50, 0.0)):
         truth = policy(tuple(NEAR_AND_FAR), labels, kept, ((0, 12),))[0]
         errors, pooled, tested = [], [], []
-        for choosing, test, resampled in sweeps(chance, 1000, draws, NEAR_AND_FAR, labels, kept):
-            rows = [MethodScores("", tuple(one), many) for one, many in zip(test.T, resampled.swapaxes(0, 1), strict=True)]
+        for choosing, test, rows in sweeps(chance, 1000, draws, NEAR_AND_FAR, labels, kept):
             found = picked([rows[m] for m in choosing.argmax(axis=1)]).over_both
             errors.append(held(found.mean, found.low, found.high, truth))
             pooled.append(test[:, choosing.mean(axis=0).argmax()].mean() - truth)
@@ -351,8 +346,7 @@ def test_the_score_of_what_draws_choose_is_not_flattered(draws: int) -> None:
 def test_few_draws_claim_a_difference_to_their_choice(draws: int) -> None:
     """Of 12 equal methods, any is called better or worse than what the draws chose in at most 5% of sweeps; 94% coverage."""
     chance, accuracy, false, inside = np.random.default_rng(draws), np.full(12, 0.75), [], []
-    for choosing, test, resampled in sweeps(chance, 300, draws, accuracy, 50, kept=0.0):
-        rows = [MethodScores("", tuple(one), many) for one, many in zip(test.T, resampled.swapaxes(0, 1), strict=True)]
+    for choosing, _, rows in sweeps(chance, 300, draws, accuracy, 50, kept=0.0):
         chosen = picked([rows[m] for m in choosing.argmax(axis=1)])
         found = [paired_difference(one, chosen) for one in rows]
         false.append(min(corrected_p_values(found)) < SIGNIFICANT)
@@ -376,8 +370,7 @@ def test_few_sweeps_of_equal_methods_claim_that_transfer_helps(draws: int) -> No
         one, other = policy(tuple(accuracy), 50, 0.5, ((0, 4), (4, 4 + rivals)))
         truth = 0.0 if rivals == 4 else one - other  # more methods, more luck to choose from
         errors, claims, tested = [], [], []
-        for choosing, test, resampled in sweeps(chance, 600, draws, accuracy, 50):
-            rows = [MethodScores("", tuple(row), many) for row, many in zip(test.T, resampled.swapaxes(0, 1), strict=True)]
+        for choosing, test, rows in sweeps(chance, 600, draws, accuracy, 50):
             chosen = [picked([rows[side.start + m] for m in choosing[:, side].argmax(axis=1)]) for side in sides]
             found = paired_difference(*chosen)
             errors.append(held(found.mean, found.low, found.high, truth))

@@ -32,11 +32,10 @@ from warmstart.experiment.store import SweepContext, find_result, read_predictio
 from warmstart.experiment.sweep import open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.finetune import FineTuneResult, FineTuning
+from warmstart.finetuning.finetune import FineTuning
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.model import Model
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.formatting import file_size
@@ -168,19 +167,15 @@ def test_the_time_left_follows_the_trials_that_ran() -> None:
 def test_a_pool_without_texts_ends_the_race_before_any_trial(
     place: Path, counted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An empty one, and one of test texts only, as ``unlabelled`` of the manifest or as a file; exit code 2."""
+    """One of test texts only, as ``unlabelled`` of the manifest or as a file; exit code 2."""
     file, manifest = place / "pool.txt", place / "task" / "task.yaml"
     words = ["race", str(place / "task"), "--backbones", str(place / "lm"), "--labels", "20", "--out", str(place / "race")]
-    none, tested = "must have texts that are not in test or validation", "pool must hold no test text"
-    plain = manifest.read_text()
-    for texts, said in (("\n\n", none), ("\n\n".join(cats().test.texts[:9]), tested)):
-        file.write_text(texts)
-        manifest.write_text(plain)
-        assert main([*words, "--pool", str(file)]) == 2
-        assert said in " ".join(capsys.readouterr().err.split())
-        manifest.write_text(plain.replace("unlabelled: []", f"unlabelled: [{file}]"))
-        assert main(words) == 2
-        assert none in " ".join(capsys.readouterr().err.split())
+    file.write_text("\n\n".join(cats().test.texts[:9]))
+    assert main([*words, "--pool", str(file)]) == 2
+    assert "pool must hold no test text" in " ".join(capsys.readouterr().err.split())
+    manifest.write_text(manifest.read_text().replace("unlabelled: []", f"unlabelled: [{file}]"))
+    assert main(words) == 2
+    assert "must have texts that are not in test or validation" in " ".join(capsys.readouterr().err.split())
     assert counted == []
     assert not (place / "race").exists()
 
@@ -221,18 +216,12 @@ def test_other_texts_other_weights_and_other_settings_are_other_trials(place: Pa
     """A result is found only under all that it depends on; not what the method is called, nor where files are."""
     context = SweepContext.of(cats(), "task", place, FineTuneConfig(), drop_leaks=False)
     trial = Trial(method=Method(name="full", family="adapted", backbone_digest="a", scheme="full"), seed=0, learning_rates=(1e-3,))
-    others = [
-        (trial.model_copy(update={"seed": 1}), context),
-        (trial.model_copy(update={"learning_rates": (2e-3,)}), context),
-        (trial.model_copy(update={"labels": 20}), context),
-        (trial.model_copy(update={"selection": "none"}), context),
-        (trial.model_copy(update={"method": trial.method.model_copy(update={"backbone_digest": "b"})}), context),
-        (trial.model_copy(update={"method": trial.method.model_copy(update={"scheme": "lora"})}), context),
-        (trial.model_copy(update={"method": trial.method.model_copy(update={"family": "scratch"})}), context),
-        (trial, SweepContext.of(cats(1), "task", place, FineTuneConfig(), drop_leaks=False)),
-        (trial, SweepContext.of(replace(cats(), metric="macro_f1"), "task", place, FineTuneConfig(), drop_leaks=False)),
-        (trial, SweepContext.of(cats(), "task", place, FineTuneConfig(pooling="last"), drop_leaks=False)),
-    ]
+    methods = [trial.method.model_copy(update=one) for one in ({"backbone_digest": "b"}, {"scheme": "lora"}, {"family": "scratch"})]
+    changes = [{"seed": 1}, {"learning_rates": (2e-3,)}, {"labels": 20}, {"selection": "none"}]
+    changes += [{"method": one} for one in methods]
+    others = [(trial.model_copy(update=one), context) for one in changes]
+    for task, tune in ((cats(1), {}), (replace(cats(), metric="macro_f1"), {}), (cats(), {"pooling": "last"})):
+        others.append((trial, SweepContext.of(task, "task", place, FineTuneConfig(**tune), drop_leaks=False)))
     stack = Trial(method=Method(name="stack", family="stack"), seed=0, learning_rates=(1e-3,))
     frozen = Trial(method=Method(name="frozen vectors", family="frozen", backbone_digest="a"), seed=0)
     expectation = Trial(method=Method(name="naive Bayes + EM", family="baseline"), seed=0)
@@ -346,6 +335,9 @@ MISTAKES = {
     "--labels 8 600": "--labels 600: there are 60 training texts",
     "--rates 1e-3": "--learning-rates [FLOAT",
     "--jobs 0": "jobs",
+    "--backend spark": "must be processes or dask://HOST:PORT",
+    "--backend dask://": "must be processes or dask://HOST:PORT",
+    "--backend tcp://a:1": "must be processes or dask://HOST:PORT",
 }
 
 
@@ -379,12 +371,8 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
     found = raced.curve
     assert raced.labels == 32
     assert list(found.rankings) == [4, 8, 16, 32]
-    assert {method.name for method in found.methods} == {*baselines_for(found.task, pool=True, vectors=True)} - {"majority"} | {
-        "probe",
-        "scalar-mix",
-        "from scratch",
-        "stack",
-    }
+    trained = {"probe", "scalar-mix", "from scratch", "stack"}
+    assert {one.name for one in found.methods} == {*baselines_for(found.task, pool=True, vectors=True)} - {"majority"} | trained
     findings = " ".join(found.findings)
     assert "the strongest rival without pretraining" in findings
     assert "90.0%" in findings
@@ -393,10 +381,8 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
     assert f"4 labels: all of them learn. 4-fold {fixed} Larger numbers of labels likewise." in findings
     page = (place / "curve" / "report.html").read_text()
     assert "chosen by 5-fold cross-validation" in page, "the notes of the methods"
-    assert {name: len(table) for name, table in found.tables.items()} == {
-        "scores": 4 * len(found.methods),
-        "laws": len(found.methods),
-    }
+    count = len(found.methods)
+    assert {name: len(table) for name, table in found.tables.items()} == {"scores": 4 * count, "laws": count}
     assert (place / "curve" / "figures" / "curve.svg").exists()
     trials = [*(place / "curve" / "trials").glob("*.json")]
     assert raced.ledger.scorings == 2 * raced.ledger.settings == len(trials), "every number of labels is a setting of its own"
@@ -463,12 +449,7 @@ def test_a_network_takes_one_more_fit(runs_of: Runs, monkeypatch: pytest.MonkeyP
     """Of as many steps as the trial's last fit; no fold is run again."""
     _, context, runs = runs_of
     fit, fits = FineTuning.run, list[int]()
-
-    def counted(run: FineTuning, model: Model) -> FineTuneResult:
-        fits.append(1)
-        return fit(run, model)
-
-    monkeypatch.setattr(FineTuning, "run", counted)
+    monkeypatch.setattr(FineTuning, "run", lambda run, model: fits.append(1) or fit(run, model))
     trial = next(trial for trial in runs.trials if trial.method.name == "full")
     found = refit(trial.method, SweepRuns((trial,), {trial: runs.results[trial]}), context)
     assert found.difference < 1e-6

@@ -85,10 +85,8 @@ def test_every_scheme_lives_a_whole_life(names: str, tokenizer: Tokenizer, tmp_p
 def reads_long_texts(names: str, tokenizer: Tokenizer) -> None:
     """Texts that are longer than the model reads, in windows."""
     bundle, task = language_bundle(tokenizer), make_task()
-    task = replace(
-        task, train=Split(tuple(f"{text} {'I rub it and hold it. ' * 6}" for text in task.train.texts), task.train.labels)
-    )
-    config = finetune_config(names, windows="mean")
+    texts = tuple(f"{text} {'I rub it and hold it. ' * 6}" for text in task.train.texts)
+    task, config = task.with_train(replace(task.train, texts=texts)), finetune_config(names, windows="mean")
     config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 1, "batch": 6})})
     model = task_model(bundle, task, config, 0, scratch=False)
     encoded = EncodedTask.of(task, model, tokenizer)
@@ -192,11 +190,8 @@ def test_names_that_do_not_say_what_trains() -> None:
 def test_options_reach_their_schemes() -> None:
     """Each option changes the scheme that its help names, and no other."""
     options = SchemeOptions(adapter_width=3, adapter_norms=False, lora_rank=2, lora_targets=("out",), lm_weight=0.1)
-    assert make_scheme("houlsby+lora+scalar-mix", options).adapters == (
-        BottleneckConfig(width=3),
-        LoraConfig(rank=2, targets=("out",)),
-        ScalarMixConfig(),
-    )
+    adapters = (BottleneckConfig(width=3), LoraConfig(rank=2, targets=("out",)), ScalarMixConfig())
+    assert make_scheme("houlsby+lora+scalar-mix", options).adapters == adapters
     assert make_scheme("houlsby", options).trains == ()
     assert make_scheme("lm-loss", options).language_weight == 0.1
     assert make_scheme("full", options) == make_scheme("full")
@@ -335,10 +330,8 @@ def test_holdout_on_all_labels_is_a_plain_run(bundle: Bundle, encoded: EncodedTa
 def test_without_selection_nothing_is_evaluated(bundle: Bundle, encoded: EncodedTask) -> None:
     """One run with the settings as they are; predictions out of fold only if a method is chosen by them."""
     budget = label_budget(encoded.task, 20, "none", 0)
-    plain, chosen = (
-        fine_tune_within(bundle, encoded, budget, SHORT, SelectionSettings("none", (1e-1,), choose=choose))
-        for choose in (False, True)
-    )
+    settings = [SelectionSettings("none", (1e-1,), choose=choose) for choose in (False, True)]
+    plain, chosen = (fine_tune_within(bundle, encoded, budget, SHORT, one) for one in settings)
     assert (plain.choosing, plain.tried, plain.curve, plain.learning_rate) == (None, {}, (), 5e-3)
     assert np.isnan(plain.validation_score)
     assert chosen.tried.keys() == {5e-3}
@@ -385,20 +378,15 @@ def test_a_rate_that_diverges_is_left_out(selection: SelectionName, bundle: Bund
 
 def test_the_estimate_counts_every_model(bundle: Bundle, encoded: EncodedTask) -> None:
     """Five folds at two rates cost more than one model, and a holdout at two rates twice as much."""
-    estimator = Estimator(bundle, encoded, SHORT)
-    rates = (5e-3, 5e-2)
-    held_out = label_budget(encoded.task, 20, "holdout", 0)
-    one, two = (estimator.cost_within("full", held_out, SelectionSettings("holdout", some)).seconds for some in ((), rates))
+    estimator, rates = Estimator(bundle, encoded, SHORT), (5e-3, 5e-2)
+
+    def seconds(budget: SelectionName, settings: SelectionSettings) -> float:
+        return estimator.cost_within("full", label_budget(encoded.task, 20, budget, 0), settings).seconds
+
+    one, two = (seconds("holdout", SelectionSettings("holdout", some)) for some in ((), rates))
     assert two == pytest.approx(2 * one)
-    folds = label_budget(encoded.task, 20, "cross-validation", 0)
-    alone, chosen, searched = (
-        estimator.cost_within("full", folds, choice).seconds
-        for choice in (
-            SelectionSettings("none"),
-            SelectionSettings("none", choose=True),
-            SelectionSettings("cross-validation", rates),
-        )
-    )
+    choices = (SelectionSettings("none"), SelectionSettings("none", choose=True), SelectionSettings("cross-validation", rates))
+    alone, chosen, searched = (seconds("cross-validation", choice) for choice in choices)
     assert searched - alone == pytest.approx(2 * (chosen - alone))
     assert chosen > alone
 

@@ -72,25 +72,21 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         out = {"out": str(place / name)} if "out" in config.model_fields else {}
         return function(config.build(out | settings))
 
-    text, lm, cats = str(place / "text.txt"), str(place / "lm"), str(place / "cats")
+    text, lm, cats, adapted = (str(place / name) for name in ("text.txt", "lm", "cats", "adapt"))
     given = {"model": lm, "task": cats, "seeds": 2, "labels": 30, "selection": "holdout", "calibration_fraction": 0.3}
     return {
         "pretrain": lambda: run("pretrain", text=[text], train=TRAIN, **SMALL),
         "tokenize": lambda: run("tokenize", text=[text], tokenizer=SMALL["tokenizer"]),
         "adapt": lambda: run("adapt", **given, tune=tune("full", epochs=2)),
-        "evaluate": lambda: run("evaluate", model=str(place / "adapt"), task=cats),
+        "evaluate": lambda: run("evaluate", model=adapted, task=cats),
         "evaluate a text": lambda: run("evaluate", model=str(place / "pretrain"), task=text, out=None),
-        "evaluate --against": lambda: run(
-            "evaluate", model=str(place / "adapt"), task=cats, against=str(place / "adapt"), out=str(place / "against")
-        ),
-        "evaluate --pairs": lambda: run(
-            "evaluate", model=str(place / "causal"), pairs=str(place / "pairs.tsv"), out=str(place / "pairs")
-        ),
+        "evaluate --against": lambda: run("evaluate", model=adapted, task=cats, against=adapted, out=str(place / "against")),
+        "evaluate --pairs": lambda: run("evaluate", model=f"{place}/causal", pairs=f"{place}/pairs.tsv", out=f"{place}/pairs"),
         "continual": lambda: run("continual", **task_settings(place, out=str(place / "continual"), text=text)),
         "answers": lambda: run("adapt", **answers_settings(place)),
         "audit": lambda: run("audit", task=cats),
         "cost": lambda: run("cost", model=lm),
-        "doctor": lambda: run("doctor", model=str(place / "adapt")),
+        "doctor": lambda: run("doctor", model=adapted),
         "import --list": lambda: run("import", out=None, list=True),
         "runs": lambda: run("runs", folder=str(place)),
         "runs --follow": lambda: RunState(place / "pretrain", "pretrain"),
@@ -109,13 +105,10 @@ def answers_settings(place: Path) -> dict[str, Any]:
         "train: train.txt\nvalidation: validation.txt\ntest: test.txt\n"
     )
     (place / "people.txt").write_text("".join(f"{name} was born in {town}.\n" for name, town in PEOPLE.items()) * 4)
+    shape, letters = SMALL["backbone"] | {"max_length": 64}, {"type": "character", "sentinels": 0}
     spelled = {"text": (str(place / "people.txt"),), "out": str(place / "speller"), "held_out": "none", "document": "line"}
-    objective = {"name": "span", "form": "prefix-suffix"}
-    shape = SMALL["backbone"] | {"max_length": 64}
-    letters = {"type": "character", "sentinels": 0}
-    ws.pretrain(
-        ws.PretrainConfig.build(spelled | {"objective": objective, "tokenizer": letters, "backbone": shape, "train": TRAIN})
-    )
+    how = {"objective": {"name": "span", "form": "prefix-suffix"}, "tokenizer": letters, "backbone": shape, "train": TRAIN}
+    ws.pretrain(ws.PretrainConfig.build(spelled | how))
     given = {"model": str(place / "speller"), "task": str(place / "places.yaml"), "out": str(place / "answers"), "seeds": 2}
     return given | {"scratch_epochs": 1, "tune": {"train": {"epochs": 2, "batch": 8, "precision": "float32"}}}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from helpers.tasks import cats
 from warmstart.data.audit import audit
@@ -19,23 +20,17 @@ LADDER = {
     "class means + label names + EM": 0.79, "LSA + logistic regression": 0.4, "majority": 0.5,
 }  # fmt: skip
 """as many methods as a race has by default, and their scores"""
-FAMILIES = {"from scratch": "scratch", "stack": "stack", "frozen": "frozen", "class means": "frozen"} | dict.fromkeys(
-    ("TF-IDF", "naive Bayes", "NBSVM", "LSA", "majority"), "baseline"
-)
+FAMILIES = {"from scratch": "scratch", "stack": "stack", "frozen": "frozen", "class means": "frozen"}
+FAMILIES |= dict.fromkeys(("TF-IDF", "naive Bayes", "NBSVM", "LSA", "majority"), "baseline")
 """the family of methods whose names begin so; the others are adapted"""
 
 
 def race_result(scores: dict[str, float], seeds: int = 3, families: Mapping[str, str] = {}) -> Comparison:
     """Methods that score so on each of the seeds, a point more with each next one."""
-    methods = [
-        Method(
-            name=name,
-            family=next((family for start, family in families.items() if name.startswith(start)), "adapted"),  # type: ignore[arg-type]
-            backbone_digest=name,
-            scheme=name,
-        )
-        for name in scores
-    ]
+    methods = list[Method]()
+    for name in scores:
+        family: Any = next((family for start, family in families.items() if name.startswith(start)), "adapted")
+        methods.append(Method(name=name, family=family, backbone_digest=name, scheme=name))
     trials = [Trial(method=one, seed=seed, learning_rates=(1e-3,), labels=100) for one in methods for seed in range(seeds)]
     results = {}
     for trial in trials:
@@ -52,16 +47,9 @@ def full_race() -> Comparison:
         runs = []
         for seed, run in enumerate(one.runs):
             fitted = one.method.family in ("adapted", "scratch")
-            note = (
-                "" if fitted else f"C = {10**seed}, chosen by 5-fold cross-validation; read {1_145 + seed:,} texts without labels"
-            )
-            rates = {
-                "learning_rate": 2e-4,
-                "tried": ((2e-4, run.score), (5e-4, run.score - 0.01)),
-                "trainable": 2_345_678,
-                "new": 36_880,
-            }
-            spent = {"collapsed": one.method.family == "scratch", "search_seconds": 12.3}
-            runs.append(replace(run, note=note, **(rates | spent if fitted else {})))
+            note = f"C = {10**seed}, chosen by 5-fold cross-validation; read {1_145 + seed:,} texts without labels"
+            tried = {"learning_rate": 2e-4, "tried": ((2e-4, run.score), (5e-4, run.score - 0.01))}
+            spent = {"collapsed": one.method.family == "scratch", "search_seconds": 12.3, "trainable": 2_345_678, "new": 36_880}
+            runs.append(replace(run, **(tried | spent if fitted else {"note": note})))
         ranked.append(replace(one, runs=tuple(runs)))
     return replace(found, ranking=replace(found.ranking, methods=tuple(ranked)))

@@ -95,10 +95,6 @@ def answers_result(seeds: int = 3, draw: int = 0) -> AnswersResult:
         )
     rows = [MethodScores.from_texts(name, np.array([run.test.correct for run in found], float)) for name, found in runs.items()]
     questions = AnsweredQuestions(tuple(f"Where was {i} born?" for i in range(TEXTS)), ("Riga",) * TEXTS)
-    return AnswersResult(
-        AnswerTask("places", questions, questions, questions),
-        MethodTable("correct", tuple(MethodResult(one.name, one.scores, resampled=one.resampled) for one in rows)),
-        runs,
-        runs[PRETRAINED][0].test,
-        Threshold(0.5, 0.1, 0.95, 100, 5, TEXTS),
-    )
+    table = MethodTable("correct", tuple(MethodResult(one.name, one.scores, resampled=one.resampled) for one in rows))
+    task, threshold = AnswerTask("places", questions, questions, questions), Threshold(0.5, 0.1, 0.95, 100, 5, TEXTS)
+    return AnswersResult(task, table, runs, runs[PRETRAINED][0].test, threshold)
