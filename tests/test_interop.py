@@ -25,7 +25,6 @@ from helpers.refusals import refused
 from warmstart.adapters.insertion import merge_adapters, remove_adapters
 from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import LoraConfig
-from warmstart.backbone.attention import KVCache
 from warmstart.backbone.config import PRESETS
 from warmstart.cli import main
 from warmstart.data.encode import encode
@@ -88,20 +87,6 @@ def check_outputs(name: str, theirs: Any, bundle: Bundle, side: str) -> None:
             torch.testing.assert_close(found[row][mask[row]][:, :VOCAB], wanted[0], atol=1e-5, rtol=1e-5)
 
 
-def check_cache(theirs: Any, model: Model) -> None:
-    """A batch in pieces, keys and values kept, with padding on the left."""
-    ids, mask = ragged("left")
-    cache = KVCache.empty(3, 64)
-    with torch.no_grad():
-        pieces = [
-            model.backbone(ids[:, a:b], attention_mask=mask[:, :b], kv_cache=cache).last_hidden_state
-            for a, b in ((0, 9), (9, 10), (10, 17))
-        ]
-    whole = torch.cat(pieces, dim=1)
-    for row, said in enumerate(read_theirs(theirs, ids, mask)):
-        torch.testing.assert_close(whole[row][mask[row]], said.hidden_states[-1][0], atol=1e-5, rtol=1e-5)
-
-
 def check_tensors(bundle: Bundle, folder: Path) -> None:
     """They go out bit for bit and name for name, but for those that are left out, and they are named."""
     stored, came = read_tensors(folder), import_folder(folder)
@@ -112,15 +97,10 @@ def check_tensors(bundle: Bundle, folder: Path) -> None:
         assert torch.equal(tensor, stored[name]), name
 
 
-def check_export(name: str, before: Any, bundle: Bundle, folder: Path, out: Path) -> None:
+def check_export(name: str, before: Any, bundle: Bundle, out: Path) -> None:
     """Transformers' model and tokenizer of the folder that we write give what our bundle gives."""
     ws.to_huggingface(bundle, out)
     settings = json.loads((out / "config.json").read_text())
-    made, stored = load_file(out / "model.safetensors"), read_tensors(folder)
-    strip = FAMILIES[settings["model_type"]].prefix
-    old = {key.removeprefix(strip): tensor for key, tensor in stored.items()}
-    assert made
-    assert all(torch.equal(tensor, old[key.removeprefix(strip)]) for key, tensor in made.items())
     model = getattr(transformers, settings["architectures"][0])
     theirs = model.from_pretrained(out, **({"add_pooling_layer": False} if name == "bert-bare" else {})).eval()
     ids, _ = ragged("right")
@@ -135,7 +115,7 @@ def check_export(name: str, before: Any, bundle: Bundle, folder: Path, out: Path
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_of_a_family_comes_in_and_goes_out(name: str, tmp_path: Path) -> None:
-    """It says what theirs says, in padded batches and in pieces; a bundle of it needs nothing else; transformers reads it again."""
+    """It says what theirs says, in padded batches; a bundle of it needs nothing else; transformers reads it again."""
     theirs, folder = make_theirs(name), tmp_path / "hf"
     theirs.save_pretrained(folder)
     write_tokenizer(folder)
@@ -143,13 +123,11 @@ def test_a_model_of_a_family_comes_in_and_goes_out(name: str, tmp_path: Path) ->
     for side in ("right", "left"):
         check_states(theirs, bundle.model, side)
         check_outputs(name, theirs, bundle, side)
-    if name.startswith(("gpt2", "llama", "qwen", "starcoder2")):
-        check_cache(theirs, bundle.model)
     check_tensors(bundle, folder)
     ids, mask = ragged("right")
     again = load_bundle(save(bundle, tmp_path / "bundle"))
     assert torch.equal(again.model(ids, mask), bundle.model(ids, mask))
-    check_export(name, theirs, bundle, folder, tmp_path / "out")
+    check_export(name, theirs, bundle, tmp_path / "out")
 
 
 def test_ids_are_those_of_their_tokenizer(tmp_path: Path) -> None:
