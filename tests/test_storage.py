@@ -22,9 +22,7 @@ from helpers.holding import held_by_another
 from helpers.refusals import refused
 from helpers.tasks import write_race_inputs
 from warmstart.cli import main
-from warmstart.config import Config
-from warmstart.errors import ConfigError, StorageError
-from warmstart.runs.record import end_record
+from warmstart.errors import StorageError
 from warmstart.runs.run import Run
 from warmstart.studies.lab.command import StudyLabConfig
 from warmstart.system import array_store, storage
@@ -322,27 +320,6 @@ def test_a_lock_file_that_was_removed_is_no_lock(tmp_path: Path) -> None:
         (tmp_path / LOCK).unlink()
         hold(tmp_path / LOCK, "the run")
         assert (tmp_path / LOCK).exists()
-
-
-class SomeConfig(Config):
-    """Settings of some command."""
-
-    out: str
-    seed: int = 0
-
-
-def test_an_unfinished_run_starts_again(tmp_path: Path) -> None:
-    """With the same settings, until its end; with others, or if something else is in the folder, nothing is touched."""
-    place = str(tmp_path / "run")
-    run = Run.open(place, SomeConfig(out=place)).folder
-    (run / "bundle").mkdir()
-    assert Run.open(place, SomeConfig(out=place)).folder == run
-    with pytest.raises(ConfigError, match="exists and is not empty; choose another --out, or remove it"):
-        Run.open(place, SomeConfig(out=place, seed=1))
-    end_record(run, "It is done.")
-    with pytest.raises(ConfigError, match="exists and is not empty"):
-        Run.open(place, SomeConfig(out=place))
-    assert (run / "bundle").is_dir()
 
 
 def test_an_opened_run_has_no_leftovers(tmp_path: Path) -> None:
