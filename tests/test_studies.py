@@ -159,13 +159,9 @@ def test_findings_are_whole_sentences() -> None:
         StudyResult("x", ["no end"])
 
 
-class NoSettings(Config):
-    """Settings of a made-up study."""
-
-
 def test_finishing_prints_writes_and_returns_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The first finding is the headline; every table becomes a CSV file; key figures and sections are on the page."""
-    shown = finish_study(RESULT, [Section("Details", ("A paragraph.",))], NoSettings(), tmp_path, tiles=[("best", "50.0%")])
+    shown = finish_study(RESULT, [Section("Details", ("A paragraph.",))], Config(), tmp_path, tiles=[("best", "50.0%")])
     printed = capsys.readouterr().err
     assert "It works.\nIt is fast & small.\n" in printed
     assert pl.read_csv(tmp_path / "scores.csv")["name"].to_list() == ["a", "b"]
