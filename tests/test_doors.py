@@ -332,10 +332,6 @@ def test_a_table_is_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "text is read from column 'Straße', the label from 'art'" in capsys.readouterr().err
     assert main(["audit", str(tmp_path / "mails.csv"), "--text-column", "art", "--label-column", "number"]) == 0
     assert "from column 'art', the label from 'number'" in capsys.readouterr().err
-    (tmp_path / "old.csv").write_bytes("text,label\nça va bien à tous les élèves,oui\nnon,non\nx,oui\ny,non\n".encode("cp1252"))
-    assert main(["audit", str(tmp_path / "old.csv")]) == 2
-    assert "--encoding" in capsys.readouterr().err
-    assert main(["audit", str(tmp_path / "old.csv"), "--encoding", "cp1252"]) == 0
     (tmp_path / "lines.txt").write_text("".join(f"__label__{'ab'[n % 2]} text {n}\n" for n in range(20)))
     (tmp_path / "words.conllu").write_text(
         "".join(f"1\tw{n}\t_\t{('NOUN', 'VERB')[n % 2]}\t_\t_\t_\t_\t_\t_\n\n" for n in range(20))
