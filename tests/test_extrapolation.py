@@ -68,10 +68,8 @@ TEXTS, DIFFICULTY, METHOD_BY_TEXT = 500, 1.5, 0.7
 @cache
 def mean_accuracies() -> tuple[np.ndarray, np.ndarray]:
     """Logits, and the accuracy over texts that each gives."""
-    logits, effects = (
-        np.linspace(-7, 7, 400),
-        stats.norm.ppf((np.arange(2000) + 0.5) / 2000) * math.hypot(DIFFICULTY, METHOD_BY_TEXT),
-    )
+    logits = np.linspace(-7, 7, 400)
+    effects = stats.norm.ppf((np.arange(2000) + 0.5) / 2000) * math.hypot(DIFFICULTY, METHOD_BY_TEXT)
     return logits, special.expit(logits[:, None] + effects).mean(axis=1)
 
 
@@ -421,11 +419,8 @@ def test_a_flat_curve_says_that_labels_hardly_pay() -> None:
 def test_outcomes_of_a_former_model_are_no_part_of_the_outlook() -> None:
     """Before so many outcomes of the model in use there is none."""
     outcomes, labels = drawn(np.random.default_rng(0), 0.1, 1.0, 0.5, 1500), 11 + np.arange(1500)
-    assert [len(found.points) if (found := outlook(outcomes, labels, 5000, since=since)) else 0 for since in (0, 100, 1490)] == [
-        7,
-        4,
-        0,
-    ]
+    found = [outlook(outcomes, labels, 5000, since=since) for since in (0, 100, 1490)]
+    assert [len(one.points) if one else 0 for one in found] == [7, 4, 0]
 
 
 def test_prices_are_those_of_a_point() -> None:
