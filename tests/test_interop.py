@@ -243,17 +243,10 @@ def test_imported_models_adapt(tmp_path: Path) -> None:
             assert float(model.loss(batch)) < float(before.detach())
             logits = model(ids, mask)
             torch.testing.assert_close(merge_adapters(model)(ids, mask), logits, atol=1e-4, rtol=1e-4)
-        levels = {
-            name: group.rate_factor
-            for group in apply_scheme(remove_adapters(model), make_scheme("discriminative"))
-            for name in group.parameters
-        }
-        below = [
-            rate
-            for name, rate in levels.items()
-            if name.startswith(("backbone.embedding", "backbone.token_types", "backbone.positions"))
-        ]
-        assert set(below) == {min(levels.values())}
+        groups = apply_scheme(remove_adapters(model), make_scheme("discriminative"))
+        rates = {name: group.rate_factor for group in groups for name in group.parameters}
+        below = ("backbone.embedding", "backbone.token_types", "backbone.positions")
+        assert {rate for name, rate in rates.items() if name.startswith(below)} == {min(rates.values())}
 
 
 def test_the_commands_tell_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,11 +324,8 @@ FITS = {
     ("tutorial", True): "gpt2", ("small", False): "esm", ("tiny", False): "esm",
 }  # fmt: skip
 """presets that a family has, causal with a plain head or bidirectional with ESM's"""
-PLAIN, TRANSFORM, NEAREST = (
-    {},
-    {"transform": True, "bias": True},
-    "compared with the nearest one, .*, this model has .* --to onnx, which",
-)
+PLAIN, TRANSFORM = {}, {"transform": True, "bias": True}
+NEAREST = "compared with the nearest one, .*, this model has .* --to onnx, which"
 
 
 def own_models() -> Iterator[tuple[dict[str, Any], dict[str, Any], bool, str]]:
