@@ -124,12 +124,6 @@ def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
     refused(StorageError, r"none/\.warmstart\.lock: No such file .*; choose another", hold, tmp_path / "none" / LOCK, "the run")
 
 
-def test_a_file_makes_its_folder(tmp_path: Path) -> None:
-    """Whatever command writes it: ``--out`` may name a file in a folder that is not there yet."""
-    atomic_write(tmp_path / "new" / "one" / "predictions.csv", b"label")
-    assert (tmp_path / "new" / "one" / "predictions.csv").read_bytes() == b"label"
-
-
 def test_threads_that_write_one_file_do_not_meet(tmp_path: Path) -> None:
     """Each has its own file aside, the last one wins, and nothing is left."""
     met = threading.Barrier(4, timeout=60)
