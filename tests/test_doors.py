@@ -10,7 +10,6 @@ import gzip
 import json
 import sys
 import zipfile
-from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -19,11 +18,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from sklearn.base import clone
 
 from helpers.bundles import classifier
-from helpers.foreign import folder_of
 from helpers.models import make_language_model
 from helpers.refusals import refused
 from helpers.settings import in_file
@@ -42,9 +39,7 @@ from warmstart.data.splits import grouped_split
 from warmstart.data.task import independent_units
 from warmstart.errors import ConfigError, DataError
 from warmstart.estimators.classifier import TextClassifier
-from warmstart.interop.convert import from_huggingface
-from warmstart.interop.export import to_huggingface
-from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.report.parts import Figure, Table
 from warmstart.report.score_charts import class_scores_chart, confusions
@@ -132,9 +127,9 @@ def lines_of(rows: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
-def parquet(metadata: dict[str, str] | None = None, **columns: Any) -> bytes:
+def parquet(**columns: Any) -> bytes:
     """A parquet file."""
-    pl.DataFrame(columns).write_parquet(data := BytesIO(), metadata=metadata)
+    pl.DataFrame(columns).write_parquet(data := BytesIO())
     return data.getvalue()
 
 
@@ -170,9 +165,6 @@ REPORTED: list[tuple[str, str, bytes, Pairs]] = [
      [("t0", "1"), ("t1", "two"), ("t2", "1"), ("t3", "two")]),
     ("pandas-dev/pandas#20828: numbers beside gaps", "a.parquet",
      parquet(text=[one for one, _ in NUMBERS], label=[20099.0, 7.0, 20099.0, 7.0]), NUMBERS),
-    ("numbers of labels whose names datasets keeps in the file", "a.parquet", parquet(
-        {"huggingface": json.dumps({"info": {"features": {"label": {"names": ["x", "y"], "_type": "ClassLabel"}}}})},
-        text=[one for one, _ in PLAIN], label=[0, 1, 0, 1]), PLAIN),
     ("a column of categories", "a.parquet",
      parquet(text=[one for one, _ in PLAIN], label=pl.Series(["x", "y"] * 2, dtype=pl.Categorical)), PLAIN),
     ("huggingface/datasets#4673: lists as csv prints them", "a.tsv",
@@ -340,10 +332,6 @@ def test_a_table_is_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "text is read from column 'Straße', the label from 'art'" in capsys.readouterr().err
     assert main(["audit", str(tmp_path / "mails.csv"), "--text-column", "art", "--label-column", "number"]) == 0
     assert "from column 'art', the label from 'number'" in capsys.readouterr().err
-    (tmp_path / "old.csv").write_bytes("text,label\nça va bien à tous les élèves,oui\nnon,non\nx,oui\ny,non\n".encode("cp1252"))
-    assert main(["audit", str(tmp_path / "old.csv")]) == 2
-    assert "--encoding" in capsys.readouterr().err
-    assert main(["audit", str(tmp_path / "old.csv"), "--encoding", "cp1252"]) == 0
     (tmp_path / "lines.txt").write_text("".join(f"__label__{'ab'[n % 2]} text {n}\n" for n in range(20)))
     (tmp_path / "words.conllu").write_text(
         "".join(f"1\tw{n}\t_\t{('NOUN', 'VERB')[n % 2]}\t_\t_\t_\t_\t_\t_\n\n" for n in range(20))
@@ -375,13 +363,6 @@ def test_the_folder_that_one_is_in_is_a_task(tmp_path: Path, monkeypatch: pytest
     assert input_hashes(AuditConfig(task=".")) != before
 
 
-def test_a_column_may_be_called_as_another_program_calls_its_own(tmp_path: Path) -> None:
-    """A list in JSON whose entries are no program's tasks is a table."""
-    rows = [{"review": f"text {number} of {label}", "art": label, "responses": 3} for number in range(6) for label in ("a", "b")]
-    (tmp_path / "reviews.json").write_text(json.dumps(rows))
-    assert load_task(tmp_path / "reviews.json").reading == {"text": "review"}
-
-
 def test_text_is_tokenized_as_the_flags_say(tmp_path: Path) -> None:
     """The column, delimiter and encoding of a table."""
     text = "".join(f"{number};Die Größe von Haus {number} ist nicht gleich.\n" for number in range(50))
@@ -406,21 +387,6 @@ def test_predict_takes_a_column(tokenizer: Tokenizer) -> None:
     ]:  # fmt: skip
         with pytest.raises(DataError, match=message):
             predictor(wrong)
-
-
-def test_an_exported_model_answers_as_predict_does(tmp_path: Path) -> None:
-    """A calibrated model, read by transformers from the exported folder alone: probabilities, and where long texts are cut."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    bundle = replace(from_huggingface(folder_of("bert-labels", tmp_path / "theirs")), calibration=Calibration(temperature=20.0))
-    to_huggingface(bundle, tmp_path / "hf")
-    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
-    words = AutoTokenizer.from_pretrained(tmp_path / "hf")
-    assert words.model_max_length == bundle.model.backbone.config.max_length
-    for text in ("I rub the cat", "", "👍🏽 مرحبا", "a\0b", "cat " * 3000):
-        with torch.inference_mode():
-            found = theirs(**words(text, truncation=True, return_tensors="pt")).logits.softmax(dim=-1)[0].numpy()
-        assert found == pytest.approx(predict(bundle, [text]).probabilities[0], abs=1e-5), text[:20]
 
 
 def test_a_loaded_estimator_begins_nowhere_that_has_seen_its_labels(tokenizer: Tokenizer, tmp_path: Path) -> None:

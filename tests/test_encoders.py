@@ -349,14 +349,11 @@ def test_a_folder_for_sentence_transformers_gives_our_vectors(tmp_path: Path) ->
 
 
 def test_export_to_sentence_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command says what it wrote; a model that reads windows, or pools in a way that the format lacks, is refused."""
+    """The command says what it wrote; a model that reads windows is refused."""
     save(from_huggingface(folder_of("llama-tied", tmp_path / "hf")), tmp_path / "bundle")
     assert main(["export", str(tmp_path / "bundle"), "--to", "sentence-transformers", "--out", str(tmp_path / "out")]) == 0
     assert "read back, outputs differ by at most 0" in " ".join(capsys.readouterr().err.split())
     odd = from_huggingface(folder_of("bert-bare", tmp_path / "bare"))
-    pooled = swap_head(odd.model, EmbeddingHeadConfig(pooling="appended"), 0)
-    with pytest.raises(ModelError, match="the pooling 'appended'"):
-        ws.to_huggingface(embedding_bundle(Bundle(pooled, odd.tokenizer)), tmp_path / "no")
     windows = swap_head(odd.model, EmbeddingHeadConfig(windows="mean"), 0)
     with pytest.raises(ModelError, match="reads long texts in windows"):
         embedding_bundle(Bundle(windows, odd.tokenizer))

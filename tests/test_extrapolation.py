@@ -68,10 +68,8 @@ TEXTS, DIFFICULTY, METHOD_BY_TEXT = 500, 1.5, 0.7
 @cache
 def mean_accuracies() -> tuple[np.ndarray, np.ndarray]:
     """Logits, and the accuracy over texts that each gives."""
-    logits, effects = (
-        np.linspace(-7, 7, 400),
-        stats.norm.ppf((np.arange(2000) + 0.5) / 2000) * math.hypot(DIFFICULTY, METHOD_BY_TEXT),
-    )
+    logits = np.linspace(-7, 7, 400)
+    effects = stats.norm.ppf((np.arange(2000) + 0.5) / 2000) * math.hypot(DIFFICULTY, METHOD_BY_TEXT)
     return logits, special.expit(logits[:, None] + effects).mean(axis=1)
 
 
@@ -354,15 +352,12 @@ def test_too_few_sizes_or_seeds_say_nothing() -> None:
 
 
 def test_sentences_say_how_sure_they_are() -> None:
-    """Reached already, a number with its interval, or out of sight."""
+    """Reached already, or a number with its interval."""
     law = extrapolate(measured(LAW, 0.005, 5))
     assert law
     assert law.sentence("full", 0.80).startswith("Full reaches 80.0% with about 1")
     assert law.sentence("full", 0.90).startswith("If the curve goes on as a power law, full needs about ")
     assert " more labels for 90.0% (90% interval " in law.sentence("full", 0.90)
-    assert law.sentence("full", 0.99).startswith(
-        "Full is not expected to reach 99.0% with less than 10 times the 512 labels at hand"
-    )
 
 
 def test_two_digits_say_enough() -> None:
@@ -424,11 +419,8 @@ def test_a_flat_curve_says_that_labels_hardly_pay() -> None:
 def test_outcomes_of_a_former_model_are_no_part_of_the_outlook() -> None:
     """Before so many outcomes of the model in use there is none."""
     outcomes, labels = drawn(np.random.default_rng(0), 0.1, 1.0, 0.5, 1500), 11 + np.arange(1500)
-    assert [len(found.points) if (found := outlook(outcomes, labels, 5000, since=since)) else 0 for since in (0, 100, 1490)] == [
-        7,
-        4,
-        0,
-    ]
+    found = [outlook(outcomes, labels, 5000, since=since) for since in (0, 100, 1490)]
+    assert [len(one.points) if one else 0 for one in found] == [7, 4, 0]
 
 
 def test_prices_are_those_of_a_point() -> None:

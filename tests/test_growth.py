@@ -255,9 +255,7 @@ def embeddings(options: Config) -> Scheme:
 
 
 @pytest.mark.usefixtures("no_pages", "few_baselines")
-def test_a_new_scheme_adapts_combines_and_races(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_scheme_adapts_combines_and_races(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By command: it adapts, alone and with others, its cost is counted, and a race knows its name."""
     add_module("finetuning.schemes", "embeddings", SCHEME, tmp_path / "schemes", monkeypatch)
     row = NamedScheme("which parameters train", "embeddings.embeddings", backbone="part")
@@ -268,10 +266,7 @@ def test_a_new_scheme_adapts_combines_and_races(
         flags = ["--scheme", names, "--seeds", "1", "--steps", "4", "--out", str(tmp_path / names)]
         assert main(["adapt", language, task, *flags]) == 0
     assert main(["cost", language, "--scheme", "embeddings"]) == 0
-    capsys.readouterr()
     race = ["race", task, "--backbones", language, "--seeds", "1", "--learning-rates", "0.001", "--steps", "4", "--no-scratch"]
-    assert main([*race, "--schemes", "embedings", "--out", str(tmp_path / "no")]) == 2
-    assert "did you mean 'embeddings'?" in " ".join(capsys.readouterr().err.split())
     assert main([*race, "--schemes", "embeddings", "--out", str(tmp_path / "race")]) == 0
     assert "embeddings" in (tmp_path / "race" / "runs.csv").read_text()
 
@@ -338,7 +333,7 @@ def copy_batch(
 
 
 def test_a_new_objective_pretrains_and_is_evaluated_and_counted(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By command: it pretrains, its bundle is whole, its held-out loss is measured again, and its cost is estimated."""
     add_module("objectives", "copying", OBJECTIVE, tmp_path, monkeypatch)
@@ -351,10 +346,8 @@ def test_a_new_objective_pretrains_and_is_evaluated_and_counted(
     assert main(["pretrain", str(text), "--out", out, "--objective", "copy", "--steps", "2", *tiny, *tokenizer]) == 0
     assert main(["doctor", out]) == 0
     assert main(["evaluate", out, str(text)]) == 0
-    assert main(["cost", "--objective", "copy", *tiny, *tokenizer]) == 0
+    assert main(["cost", "--objective", "copy", *tiny, "--vocab-size", "330"]) == 0
     assert load_bundle(tmp_path / "run" / "bundle").likelihood == "masked"
-    assert main(["pretrain", str(text), "--out", out, "--objective", "copi"]) == 2
-    assert "unknown objective 'copi'; did you mean 'copy'" in capsys.readouterr().err
 
 
 def add_module(package: str, name: str, source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

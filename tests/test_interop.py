@@ -25,11 +25,10 @@ from helpers.refusals import refused
 from warmstart.adapters.insertion import merge_adapters, remove_adapters
 from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import LoraConfig
-from warmstart.backbone.attention import KVCache
 from warmstart.backbone.config import PRESETS
 from warmstart.cli import main
 from warmstart.data.encode import encode
-from warmstart.errors import ModelError, TokenizerError, WarmstartError
+from warmstart.errors import ModelError, WarmstartError
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
@@ -37,10 +36,9 @@ from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop import hub
-from warmstart.interop.companions import read_pooling
 from warmstart.interop.convert import from_huggingface, import_folder, to_tensors
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.folder import read_tensors, shards_of
+from warmstart.interop.folder import read_tensors
 from warmstart.interop.framing import framed
 from warmstart.interop.hub import find_folder
 from warmstart.interop.onnx import TOLERANCE, largest_gap, probe_texts
@@ -89,20 +87,6 @@ def check_outputs(name: str, theirs: Any, bundle: Bundle, side: str) -> None:
             torch.testing.assert_close(found[row][mask[row]][:, :VOCAB], wanted[0], atol=1e-5, rtol=1e-5)
 
 
-def check_cache(theirs: Any, model: Model) -> None:
-    """A batch in pieces, keys and values kept, with padding on the left."""
-    ids, mask = ragged("left")
-    cache = KVCache.empty(3, 64)
-    with torch.no_grad():
-        pieces = [
-            model.backbone(ids[:, a:b], attention_mask=mask[:, :b], kv_cache=cache).last_hidden_state
-            for a, b in ((0, 9), (9, 10), (10, 17))
-        ]
-    whole = torch.cat(pieces, dim=1)
-    for row, said in enumerate(read_theirs(theirs, ids, mask)):
-        torch.testing.assert_close(whole[row][mask[row]], said.hidden_states[-1][0], atol=1e-5, rtol=1e-5)
-
-
 def check_tensors(bundle: Bundle, folder: Path) -> None:
     """They go out bit for bit and name for name, but for those that are left out, and they are named."""
     stored, came = read_tensors(folder), import_folder(folder)
@@ -113,15 +97,10 @@ def check_tensors(bundle: Bundle, folder: Path) -> None:
         assert torch.equal(tensor, stored[name]), name
 
 
-def check_export(name: str, before: Any, bundle: Bundle, folder: Path, out: Path) -> None:
+def check_export(name: str, before: Any, bundle: Bundle, out: Path) -> None:
     """Transformers' model and tokenizer of the folder that we write give what our bundle gives."""
     ws.to_huggingface(bundle, out)
     settings = json.loads((out / "config.json").read_text())
-    made, stored = load_file(out / "model.safetensors"), read_tensors(folder)
-    strip = FAMILIES[settings["model_type"]].prefix
-    old = {key.removeprefix(strip): tensor for key, tensor in stored.items()}
-    assert made
-    assert all(torch.equal(tensor, old[key.removeprefix(strip)]) for key, tensor in made.items())
     model = getattr(transformers, settings["architectures"][0])
     theirs = model.from_pretrained(out, **({"add_pooling_layer": False} if name == "bert-bare" else {})).eval()
     ids, _ = ragged("right")
@@ -136,7 +115,7 @@ def check_export(name: str, before: Any, bundle: Bundle, folder: Path, out: Path
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_of_a_family_comes_in_and_goes_out(name: str, tmp_path: Path) -> None:
-    """It says what theirs says, in padded batches and in pieces; a bundle of it needs nothing else; transformers reads it again."""
+    """It says what theirs says, in padded batches; a bundle of it needs nothing else; transformers reads it again."""
     theirs, folder = make_theirs(name), tmp_path / "hf"
     theirs.save_pretrained(folder)
     write_tokenizer(folder)
@@ -144,13 +123,11 @@ def test_a_model_of_a_family_comes_in_and_goes_out(name: str, tmp_path: Path) ->
     for side in ("right", "left"):
         check_states(theirs, bundle.model, side)
         check_outputs(name, theirs, bundle, side)
-    if name.startswith(("gpt2", "llama", "qwen", "starcoder2")):
-        check_cache(theirs, bundle.model)
     check_tensors(bundle, folder)
     ids, mask = ragged("right")
     again = load_bundle(save(bundle, tmp_path / "bundle"))
     assert torch.equal(again.model(ids, mask), bundle.model(ids, mask))
-    check_export(name, theirs, bundle, folder, tmp_path / "out")
+    check_export(name, theirs, bundle, tmp_path / "out")
 
 
 def test_ids_are_those_of_their_tokenizer(tmp_path: Path) -> None:
@@ -162,10 +139,10 @@ def test_ids_are_those_of_their_tokenizer(tmp_path: Path) -> None:
         assert [mine.specials.eos, mine.specials.begin] == [fast.sep_token_id, fast.cls_token_id if frame else fast.sep_token_id]
 
 
-def with_config(key: str, value: Any) -> Callable[[Path], object]:
+def with_config(key: str, value: Any, file: str = "config.json") -> Callable[[Path], object]:
     def change(folder: Path) -> None:
-        values = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(values | {key: value}))
+        values = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps(values | {key: value}))
 
     return change
 
@@ -176,7 +153,7 @@ def with_tensors(alter: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tens
 
 
 def test_what_is_wrong_with_a_folder_is_named(tmp_path: Path) -> None:
-    """Each mistake says what must hold, what came and what to do."""
+    """Each mistake says what must hold, what came and what to do; a mask token that was never trained is not guessed."""
     sound = folder_of("bert", tmp_path / "sound")
     weights, first = "model.safetensors", sorted(load_file(sound / "model.safetensors"))[0]
     cut = with_tensors(lambda found: {name: one[:50] if one.shape[:1] == (VOCAB,) else one for name, one in found.items()})
@@ -193,6 +170,7 @@ def test_what_is_wrong_with_a_folder_is_named(tmp_path: Path) -> None:
          "position_embedding_type must be 'absolute' in a BERT, MiniLM model"),
         (with_config("hidden_size", 40), "shapes that config.json specifies, but"),
         (with_config("num_attention_heads", 5), "heads must divide width, but width is 32 and heads 5"),
+        (with_config("mask_token", "the", "tokenizer_config.json"), r"mask token of this model is 'the', but .* is '\[MASK\]'"),
         (lambda folder: (folder / "config.json").unlink(), "must hold config.json, but"),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"must hold tokenizer.json, but .*AutoTokenizer"),
         (lambda folder: (folder / weights).unlink(), "must hold model.safetensors, but"),
@@ -206,14 +184,6 @@ def test_what_is_wrong_with_a_folder_is_named(tmp_path: Path) -> None:
         folder = shutil.copytree(sound, tmp_path / f"{number}")
         change(folder)
         refused(WarmstartError, said, from_huggingface, folder)
-
-
-def test_a_mask_token_of_another_name_is_not_guessed(tmp_path: Path) -> None:
-    """Fill-in would silently read a token that was never trained."""
-    folder = folder_of("bert", tmp_path)
-    settings = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"mask_token": "the"}))
-    refused(TokenizerError, r"mask token of this model is 'the', but the tokenizer's is '\[MASK\]'", from_huggingface, folder)
 
 
 def test_shards_and_half_precision_come_in_whole(tmp_path: Path) -> None:
@@ -273,44 +243,28 @@ def test_imported_models_adapt(tmp_path: Path) -> None:
             assert float(model.loss(batch)) < float(before.detach())
             logits = model(ids, mask)
             torch.testing.assert_close(merge_adapters(model)(ids, mask), logits, atol=1e-4, rtol=1e-4)
-        levels = {
-            name: group.rate_factor
-            for group in apply_scheme(remove_adapters(model), make_scheme("discriminative"))
-            for name in group.parameters
-        }
-        below = [
-            rate
-            for name, rate in levels.items()
-            if name.startswith(("backbone.embedding", "backbone.token_types", "backbone.positions"))
-        ]
-        assert set(below) == {min(levels.values())}
+        groups = apply_scheme(remove_adapters(model), make_scheme("discriminative"))
+        rates = {name: group.rate_factor for group in groups for name in group.parameters}
+        below = ("backbone.embedding", "backbone.token_types", "backbone.positions")
+        assert {rate for name, rate in rates.items() if name.startswith(below)} == {min(rates.values())}
 
 
 def test_the_commands_tell_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Import says what came, what was left and what a text begins with; a second import there is refused; doctor is content."""
-    folder = folder_of("bert-bare", tmp_path / "hf")
-    assert main(["import", str(folder), "--out", str(tmp_path / "m")]) == 0
+    folder, made, new = folder_of("bert-bare", tmp_path / "hf"), str(tmp_path / "m"), str(tmp_path / "n")
+    assert main(["import", str(folder), "--out", made]) == 0
     said = capsys.readouterr().err
-    for words in (
-        "BERT, MiniLM (bert): width 32",
-        "embedding head, pooling mean",
-        "[CLS] text [SEP], at most 66",
-        "pooler.dense.weight",
+    for part in ("BERT, MiniLM (bert): width 32", "embedding head, pooling mean", "[CLS] text [SEP], at most 66", "pooler.dense"):
+        assert part in said
+    assert main(["doctor", made]) == 0
+    for words, message in (
+        (["import", str(folder), "--out", made], "exists and is not empty"),
+        (["import", str(folder), "--out", new, "--max-length", "80"], "at most 66, the positions of this model"),
+        (["import", "nowhere", "--out", new], "there is no folder nowhere"),
+        (["predict", made, "a text"], "head is 'embedding'"),
     ):
-        assert words in said
-    assert main(["doctor", str(tmp_path / "m")]) == 0
-    assert main(["import", str(folder), "--out", str(tmp_path / "m")]) == 2
-    assert main(["import", str(folder), "--out", str(tmp_path / "n"), "--max-length", "80"]) == 2
-    assert main(["import", "nowhere", "--out", str(tmp_path / "n")]) == 2
-    assert main(["predict", str(tmp_path / "m"), "a text"]) == 2
-    said = capsys.readouterr().err
-    for words in (
-        "exists and is not empty",
-        "at most 66, the positions of this model",
-        "there is no folder nowhere",
-        "head is 'embedding'",
-    ):
-        assert words in said
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
     assert isinstance(ws.load(f"hf:{folder}").model.head, EmbeddingHead)
     assert main(["cost", f"hf:{folder}"]) == 0
     assert "embedding head, not a bundle, so not checked" in capsys.readouterr().err
@@ -324,32 +278,6 @@ def test_a_hubs_name_needs_a_network(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"there is no folder someone/bert; .* or hf:someone/bert, which downloads"):
         find_folder("someone/bert", tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_nothing_leads_out_of_a_folder(tmp_path: Path) -> None:
-    """Names in the index of shards and in ``modules.json`` are plain and stay inside, links included."""
-    (tmp_path / "config.json").write_text("{}")
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "leave").symlink_to(tmp_path)
-    for name in ("../x.safetensors", "x?/../../x.safetensors", "/tmp/x.safetensors", "a\\b", ".hidden", "", "a//b", 7, "leave/x"):
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-        refused(ModelError, "must name files of its own folder", shards_of, folder)
-    for name in ("../1_Pooling", "/etc", "x?/../../1_Pooling", "leave"):
-        modules = [{"type": "sentence_transformers.models.Pooling", "path": name}]
-        (folder / "modules.json").write_text(json.dumps(modules))
-        refused(ModelError, r"cannot read the pooling in .*modules.json", read_pooling, folder)
-
-
-def test_the_links_of_a_hubs_cache_are_followed(tmp_path: Path) -> None:
-    """Its snapshots hold links into the blobs beside them."""
-    (tmp_path / "blobs").mkdir()
-    (tmp_path / "blobs" / "0a1b").write_text("weights")
-    folder = tmp_path / "snapshots" / "main"
-    folder.mkdir(parents=True)
-    (folder / "model-1.safetensors").symlink_to("../../blobs/0a1b")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
-    assert shards_of(folder) == [folder / "model-1.safetensors"]
 
 
 def test_a_fetched_index_writes_no_file_outside(
@@ -396,11 +324,8 @@ FITS = {
     ("tutorial", True): "gpt2", ("small", False): "esm", ("tiny", False): "esm",
 }  # fmt: skip
 """presets that a family has, causal with a plain head or bidirectional with ESM's"""
-PLAIN, TRANSFORM, NEAREST = (
-    {},
-    {"transform": True, "bias": True},
-    "compared with the nearest one, .*, this model has .* --to onnx, which",
-)
+PLAIN, TRANSFORM = {}, {"transform": True, "bias": True}
+NEAREST = "compared with the nearest one, .*, this model has .* --to onnx, which"
 
 
 def own_models() -> Iterator[tuple[dict[str, Any], dict[str, Any], bool, str]]:
@@ -448,18 +373,17 @@ def test_own_models_go_out_where_a_family_fits(both: bool, tmp_path: Path) -> No
 
 
 def test_labels_go_out_where_the_head_is_theirs(tmp_path: Path) -> None:
-    """Label names come back, also those of a new head such as theirs; a head that pools otherwise is named."""
+    """Label names and logits come back, of a new head such as theirs too; a head that pools otherwise is named."""
     bundle = from_huggingface(folder_of("bert-labels", tmp_path / "hf"))
     ids, labels = ragged("right")[0], SimpleNamespace(labels=("a", "b"))
     head = TASK_TYPES["classification"].head(labels, HeadSettings("first", 0.1, "tanh"))  # --pooling first --head-hidden tanh
     swapped = Bundle(swap_head(bundle.model, head, 0), bundle.tokenizer, ("a", "b"), bundle.history)
     swapped.model.eval()
-    for name, one in (("old", bundle), ("new", swapped)):
-        ws.to_huggingface(one, tmp_path / name)
-        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / name).eval()
-        assert [*theirs.config.id2label.values()] == [*one.labels]
-        with torch.no_grad():
-            torch.testing.assert_close(one.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
+    ws.to_huggingface(swapped, tmp_path / "new")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "new").eval()
+    assert [*theirs.config.id2label.values()] == ["a", "b"]
+    with torch.no_grad():
+        torch.testing.assert_close(swapped.model(ids), theirs(ids).logits, atol=1e-5, rtol=1e-5)
     other = Bundle(swap_head(bundle.model, ClassificationHeadConfig(classes=2), 0), bundle.tokenizer, ("a", "b"), bundle.history)
     said = "pooling 'mean' of the head instead of 'first'; hidden 'none' of the head instead of 'tanh'"
     refused(ModelError, said, ws.to_huggingface, other, tmp_path / "no")
@@ -496,8 +420,6 @@ def test_pooling_is_told_as_sentence_transformers_does(tmp_path: Path) -> None:
         assert torch.equal(ws.embed(again, SENTENCES), ws.embed(Bundle(swapped, bundle.tokenizer), SENTENCES)), pooling
     odd = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(pooling="appended"), 0), bundle.tokenizer)
     refused(ModelError, "this model has the pooling 'appended'", ws.to_huggingface, odd, tmp_path / "no")
-    labels = from_huggingface(folder_of("bert-labels", tmp_path / "labels"))
-    refused(ModelError, "embeddings need an embedding head, .* has a classification head", ws.embed, labels, SENTENCES)
     batch = Batch(torch.tensor([[1, 2]]), torch.tensor([0]))
     refused(ModelError, "has no loss; adapt the model to a task", odd.model.loss, batch)
 
@@ -582,5 +504,3 @@ def test_export_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     save(bundle, tmp_path / "m")
     assert main(["export", str(tmp_path / "m"), "--to", "hf", "--out", str(tmp_path / "out")]) == 0
     assert "Qwen3 (qwen3); read back, outputs differ by at most 0" in capsys.readouterr().err
-    assert main(["export", str(tmp_path / "m"), "--out", str(tmp_path / "out")]) == 2
-    assert "exists and is not empty" in capsys.readouterr().err

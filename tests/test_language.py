@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from warmstart.commands.generate.page import print_trace, write_trace
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
-from warmstart.errors import DataError, ModelError
+from warmstart.errors import DataError
 from warmstart.generation.decoding import decode
 from warmstart.generation.generate import continue_prompts, generate
 from warmstart.generation.ngram_counts import NgramCounts
@@ -61,21 +62,6 @@ def bundle(tokenizer: Tokenizer) -> Bundle:
     return generator(tokenizer)
 
 
-def test_greedy_decoding_equals_reading_all_tokens_again(bundle: Bundle) -> None:
-    """With the cache, each token is the most probable one after reading the whole text so far without it."""
-    text = generate(bundle, ["She holds"], GenerateConfig(max_new_tokens=12, greedy=True))[0]
-    specials = bundle.tokenizer.specials
-    ids = [specials.eos, *bundle.tokenizer.encode(["She holds"])[0]]
-    start = len(ids)
-    for _ in range(12):
-        logits = bundle.model(torch.tensor([ids]))[0, -1]
-        logits[sorted(specials.all() - {specials.eos})] = -torch.inf
-        if (chosen := int(logits.argmax())) == specials.eos:
-            break
-        ids.append(chosen)
-    assert text == bundle.tokenizer.decode(ids[start:])
-
-
 def test_the_seed_decides(bundle: Bundle) -> None:
     """The same seed gives the same text, also past the window of 32 tokens; another seed another text; one prompt one text."""
     with torch.no_grad():
@@ -83,14 +69,6 @@ def test_the_seed_decides(bundle: Bundle) -> None:
     one, two, three = (generate(bundle, ["She"], GenerateConfig(max_new_tokens=100, seed=seed)) for seed in (1, 1, 2))
     assert one == two != three
     assert generate(bundle, "She", GenerateConfig(max_new_tokens=100, seed=1)) == one[0]
-
-
-def test_special_tokens_are_never_generated(bundle: Bundle) -> None:
-    """Mask, padding and unknown tokens are not text."""
-    specials = bundle.tokenizer.specials
-    with torch.no_grad():  # make the mask by far the most probable token
-        bundle.model.backbone.embedding.weight[specials.mask] = 10 * bundle.model.backbone.embedding.weight[100]
-    assert "[MASK]" not in "".join(generate(bundle, ["She"], GenerateConfig(max_new_tokens=30)))
 
 
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=20), st.floats(0.1, 3), st.integers(1, 20), st.floats(0.05, 1))
@@ -123,12 +101,6 @@ def test_tokens_are_drawn_with_their_probabilities() -> None:
     assert seen[1] == 0
 
 
-def test_a_model_that_cannot_generate_says_so(tokenizer: Tokenizer) -> None:
-    """A masked language model does not predict the next token."""
-    with pytest.raises(ModelError, match="does not generate text"):
-        generate(generator(tokenizer, causal=False), ["x"])
-
-
 PROMPTS = ["", "She holds", "He can hold a dog, and I can rub the cat!", "I", "Where was the river"]
 
 
@@ -151,17 +123,30 @@ def test_a_continuation_does_not_depend_on_the_other_prompts(
         assert len(alone.log_probabilities) == len(alone.ids) + alone.stopped
 
 
-def test_the_probabilities_are_the_models_own(bundle: Bundle) -> None:
-    """Log-probabilities equal those of reading the whole text at once without a cache, whatever the temperature."""
-    (decoded,) = continue_prompts(bundle, ["She holds"], GenerateConfig(max_new_tokens=10, temperature=0.5, top_k=4))
+def read_whole(bundle: Bundle, ids: list[int]) -> torch.Tensor:
+    """(T, V) log-probabilities after each token, read at once without a cache; special tokens but [EOS] are never generated."""
     specials = bundle.tokenizer.specials
-    ids = [specials.eos, *bundle.tokenizer.encode(["She holds"])[0], *decoded.ids]
-    logits = bundle.model(torch.tensor([ids]))[0].detach()
+    with torch.no_grad():
+        logits = bundle.model(torch.tensor([ids]))[0]
     logits[:, sorted(specials.all() - {specials.eos})] = -torch.inf
-    log_probabilities = logits.log_softmax(dim=-1)
-    start = len(ids) - len(decoded.ids)
-    expected = [float(log_probabilities[start + i - 1, token]) for i, token in enumerate(decoded.ids)]
-    assert decoded.log_probabilities[: len(expected)] == pytest.approx(expected, abs=1e-4)
+    return logits.log_softmax(dim=-1)
+
+
+@pytest.mark.parametrize("changes", [{"greedy": True}, {"temperature": 0.5, "top_k": 4}], ids=str)
+@pytest.mark.parametrize("likes_masks", [False, True])
+def test_the_probabilities_are_the_models_own(bundle: Bundle, changes: dict[str, Any], likes_masks: bool) -> None:
+    """Of reading the text at once without a cache, whatever the temperature; greedy, the most probable; never a special token."""
+    specials, config = bundle.tokenizer.specials, GenerateConfig(max_new_tokens=12, **changes)
+    if likes_masks:
+        with torch.no_grad():
+            bundle.model.backbone.embedding.weight[specials.mask] = 10 * bundle.model.backbone.embedding.weight[100]
+    (decoded,) = continue_prompts(bundle, ["She holds"], config)
+    prompt, drawn = [specials.eos, *bundle.tokenizer.encode(["She holds"])[0]], [*decoded.ids, *[specials.eos] * decoded.stopped]
+    after = read_whole(bundle, [*prompt, *decoded.ids])[len(prompt) - 1 :][: len(drawn)]
+    assert decoded.log_probabilities == pytest.approx(after[range(len(drawn)), drawn].tolist(), abs=1e-4)
+    assert not {*decoded.ids} & specials.all()
+    assert "greedy" not in changes or drawn == after.argmax(dim=-1).tolist()
+    assert generate(bundle, ["She holds"], config) == [bundle.tokenizer.decode([*decoded.ids])]
 
 
 @pytest.mark.usefixtures("onednn")
@@ -316,11 +301,8 @@ def test_a_trace_has_the_text_of_generate(bundle: Bundle) -> None:
 
 def test_candidates_are_the_models_own(bundle: Bundle) -> None:
     """Candidates and entropy of the first step are those of the logits of the prompt; special tokens but [EOS] are left out."""
-    specials = bundle.tokenizer.specials
-    with torch.no_grad():
-        logits = bundle.model(torch.tensor([[specials.eos, *bundle.tokenizer.encode(["She holds"])[0]]]))[0, -1]
-    logits[sorted(specials.all() - {specials.eos})] = -torch.inf
-    shares = logits.double().softmax(dim=-1).numpy()
+    prompt = [bundle.tokenizer.specials.eos, *bundle.tokenizer.encode(["She holds"])[0]]
+    shares = read_whole(bundle, prompt)[-1].double().exp().numpy()
     (step,) = trace(bundle, ["She holds"], GenerateConfig(max_new_tokens=1, greedy=True), k=6)[0].steps
     best = np.argsort(-shares, kind="stable")[:6]
     assert [share for _, share in step.candidates] == pytest.approx(shares[best].tolist(), abs=1e-5)

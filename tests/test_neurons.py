@@ -18,11 +18,12 @@ import torch
 from safetensors.numpy import load_file
 from scipy import stats
 
-from helpers.bundles import classifier
+from helpers.bundles import bundle_with
 from helpers.models import SENTENCES, make_language_model
 from warmstart.cli import main
 from warmstart.data.encode import encode
 from warmstart.errors import DataError, ModelError
+from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.inspection.activations import with_random_weights
 from warmstart.inspection.attention import attention_masks, attention_sums, attention_weights, measure_attention, text_attention
 from warmstart.inspection.head_attention import MEASURES, RELATIONS, HeadAttention
@@ -232,8 +233,8 @@ def test_the_command_reports_what_neurons_correlate_with(
     tokenizer: Tokenizer, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a classifier with a text to colour, and on states with tags; bad names and mixed files end with code 2."""
-    model = classifier(tokenizer)
-    save(Bundle(model, tokenizer, tuple("abcdefgh"[: model.head.config.classes])), tmp_path / "m")  # type: ignore[union-attr]
+    bundle = bundle_with(tokenizer, ClassificationHeadConfig(classes=2))
+    save(bundle, tmp_path / "m")
     words = ["study", "neurons", str(tmp_path / "m"), "--passages", "30"]
     own = ["--show", "constructor toString </script>", "--neuron", "1.3", "--shifts", "5"]
     assert main([*words, "--text", str(text), *own, "--out", str(tmp_path / "run")]) == 0
@@ -241,9 +242,8 @@ def test_the_command_reports_what_neurons_correlate_with(
     assert "above the permutation threshold" in output
     assert "also above 8 untrained backbones" in output
     table = pl.read_csv(tmp_path / "run" / "correlations.csv")
-    assert table["property"].n_unique() * neuron_layout(model, "neurons").layers * neuron_layout(model, "neurons").width == len(
-        table
-    )
+    layout = neuron_layout(bundle.model, "neurons")
+    assert table["property"].n_unique() * layout.layers * layout.width == len(table)
     assert set(pl.read_csv(tmp_path / "run" / "passages.csv", schema_overrides={"neuron": pl.String})["neuron"]) == {"1.3"}
     (tmp_path / "t.conllu").write_text(TAGGED)
     tagged = ["--text", str(tmp_path / "t.conllu"), "--units", "states", "--no-control", "--shifts", "3"]
@@ -415,10 +415,9 @@ def test_long_texts_stay_within_a_page() -> None:
 
 def test_weights_over_a_text_are_the_backbones_own(tokenizer: Tokenizer) -> None:
     """Also under the head of a classifier; a backbone without blocks is refused."""
-    model = classifier(tokenizer)
-    bundle = Bundle(model, tokenizer, tuple("abcdefgh"[: model.head.config.classes]))  # type: ignore[union-attr]
+    bundle = bundle_with(tokenizer, ClassificationHeadConfig(classes=2))
     weights, encoded = text_attention(bundle, LINES[0])
-    batch = encode(tokenizer, [LINES[0]], 64).batch(np.array([0]), None, 0, causal=model.causal)
+    batch = encode(tokenizer, [LINES[0]], 64).batch(np.array([0]), None, 0, causal=bundle.model.causal)
     with torch.inference_mode():
         np.testing.assert_allclose(weights, torch.stack(attention_weights(bundle, batch), dim=1)[0], atol=1e-6)
     assert weights.shape[-1] == len(encoded.rows[0]) == attention_masks(bundle, batch)[0].shape[-1]

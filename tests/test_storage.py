@@ -22,9 +22,7 @@ from helpers.holding import held_by_another
 from helpers.refusals import refused
 from helpers.tasks import write_race_inputs
 from warmstart.cli import main
-from warmstart.config import Config
-from warmstart.errors import ConfigError, StorageError
-from warmstart.runs.record import end_record
+from warmstart.errors import StorageError
 from warmstart.runs.run import Run
 from warmstart.studies.lab.command import StudyLabConfig
 from warmstart.system import array_store, storage
@@ -54,10 +52,19 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         fail()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert (target / "a").read_text() == "old"
-    with atomic_folder(target) as temporary:
-        (temporary / "b").write_text("new")
-    assert [path.name for path in target.iterdir()] == ["b"]
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def failing_rename(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rename of this number finds a full disk."""
+    replace, calls = os.replace, list[object]()
+
+    def rename(source: Path, destination: Path) -> None:
+        calls.append(source)
+        if len(calls) == number:
+            raise OSError(28, "No space left on device")
+        replace(source, destination)
+
+    monkeypatch.setattr(os, "replace", rename)
 
 
 def test_a_refused_rename_brings_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,16 +72,8 @@ def test_a_refused_rename_brings_the_old_folder_back(tmp_path: Path, monkeypatch
     target = tmp_path / "model"
     target.mkdir()
     (target / "a").write_text("old")
-    replace, calls = os.replace, list[object]()
-
-    def second_fails(source: Path, destination: Path) -> None:
-        calls.append(source)
-        if len(calls) == 2:
-            raise OSError(28, "No space left on device")
-        replace(source, destination)
-
     monkeypatch.setattr(storage, "_exchange", lambda *_: False)
-    monkeypatch.setattr(os, "replace", second_fails)
+    failing_rename(2, monkeypatch)
     with (
         pytest.raises(StorageError, match="cannot write .*model: No space left on device; free some space or choose"),
         atomic_folder(target) as temporary,
@@ -89,11 +88,7 @@ def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file = tmp_path / "tokenizer.json"
     atomic_write(file, b"old")
     assert file.read_bytes() == b"old"
-
-    def full(_source: Path, _destination: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
+    failing_rename(1, monkeypatch)
     with pytest.raises(StorageError, match=r"cannot write the tokenizer to .*tokenizer\.json: No space left"):
         atomic_write(file, b"new", "the tokenizer")
     assert file.read_bytes() == b"old"
@@ -120,18 +115,13 @@ def test_what_to_do_depends_on_what_went_wrong(number: int, advice: str, tmp_pat
 
 
 def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
-    """A file in the place of a folder, and a folder in the place of a file."""
+    """A file in the place of a folder, a folder in the place of a file, and a lock in a folder that is not there."""
     (tmp_path / "file").touch()
     (tmp_path / "folder" / "inner").mkdir(parents=True)
     refused(StorageError, "a part of this one is a file$", make_folder, tmp_path / "file" / "new")
     refused(StorageError, "a part of this one is a file$", make_folder, tmp_path / "file")
     refused(StorageError, "choose a name that no folder has$", atomic_write, tmp_path / "folder", b"")
-
-
-def test_a_file_makes_its_folder(tmp_path: Path) -> None:
-    """Whatever command writes it: ``--out`` may name a file in a folder that is not there yet."""
-    atomic_write(tmp_path / "new" / "one" / "predictions.csv", b"label")
-    assert (tmp_path / "new" / "one" / "predictions.csv").read_bytes() == b"label"
+    refused(StorageError, r"none/\.warmstart\.lock: No such file .*; choose another", hold, tmp_path / "none" / LOCK, "the run")
 
 
 def test_threads_that_write_one_file_do_not_meet(tmp_path: Path) -> None:
@@ -326,41 +316,12 @@ def test_a_lock_file_that_was_removed_is_no_lock(tmp_path: Path) -> None:
         assert (tmp_path / LOCK).exists()
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """Is named."""
-    with pytest.raises(StorageError, match=r"cannot write .*none/\.warmstart\.lock: No such file or directory; choose another"):
-        hold(tmp_path / "none" / LOCK, "the run")
-
-
-class SomeConfig(Config):
-    """Settings of some command."""
-
-    out: str
-    seed: int = 0
-
-
-def test_an_unfinished_run_starts_again(tmp_path: Path) -> None:
-    """With the same settings, until its end; with others, or if something else is in the folder, nothing is touched."""
-    place = str(tmp_path / "run")
-    run = Run.open(place, SomeConfig(out=place)).folder
-    (run / "bundle").mkdir()
-    assert Run.open(place, SomeConfig(out=place)).folder == run
-    with pytest.raises(ConfigError, match="exists and is not empty; choose another --out, or remove it"):
-        Run.open(place, SomeConfig(out=place, seed=1))
-    end_record(run, "It is done.")
-    with pytest.raises(ConfigError, match="exists and is not empty"):
-        Run.open(place, SomeConfig(out=place))
-    assert (run / "bundle").is_dir()
-
-
 def test_an_opened_run_has_no_leftovers(tmp_path: Path) -> None:
     """A folder in which a killed process left nothing but an unfinished file is empty; an unfinished bundle is removed."""
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    (tmp_path / f".config.yaml.writing-{dead.pid}").touch()
+    (tmp_path / f".config.yaml.writing-{DEAD.pid}").touch()
     config = StudyLabConfig(out=str(tmp_path))
     Run.open(str(tmp_path), config)
-    (tmp_path / f".bundle.writing-{dead.pid}").mkdir()
+    (tmp_path / f".bundle.writing-{DEAD.pid}").mkdir()
     Run.open(str(tmp_path), config)
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "config.yaml", "run.json"]
 

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.bundles import bundle_with
 from helpers.curves import curve_of
 from helpers.fits import quickstart_result
-from helpers.models import SENTENCES, make_backbone, make_language_model
+from helpers.models import SENTENCES, make_backbone
 from helpers.results import continual_result
 from warmstart.backbone.taps import tapped
 from warmstart.cli import main
@@ -28,6 +29,7 @@ from warmstart.errors import ModelError
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.settings import GenerateConfig
 from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.inspection.explanations import (
     ExplainedText,
     Explanation,
@@ -157,13 +159,9 @@ def test_findings_are_whole_sentences() -> None:
         StudyResult("x", ["no end"])
 
 
-class NoSettings(Config):
-    """Settings of a made-up study."""
-
-
 def test_finishing_prints_writes_and_returns_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The first finding is the headline; every table becomes a CSV file; key figures and sections are on the page."""
-    shown = finish_study(RESULT, [Section("Details", ("A paragraph.",))], NoSettings(), tmp_path, tiles=[("best", "50.0%")])
+    shown = finish_study(RESULT, [Section("Details", ("A paragraph.",))], Config(), tmp_path, tiles=[("best", "50.0%")])
     printed = capsys.readouterr().err
     assert "It works.\nIt is fast & small.\n" in printed
     assert pl.read_csv(tmp_path / "scores.csv")["name"].to_list() == ["a", "b"]
@@ -187,10 +185,6 @@ def classifier_of(tokenizer: Tokenizer, pooling: str = "mean", **switches: objec
     return Bundle(Model(backbone, head, causal=pooling == "last").eval(), tokenizer, LABELS)
 
 
-def generator_of(tokenizer: Tokenizer) -> Bundle:
-    return Bundle(make_language_model(vocab_size=tokenizer.vocab_size, max_length=64), tokenizer)
-
-
 def test_erasure_is_the_drop_without_a_word(tokenizer: Tokenizer) -> None:
     """By a plain loop over words, whose tokens are deleted or masked; the tokens that frame the text stay."""
     for pooling, by in (("mean", "delete"), ("mean", "mask"), ("last", "mask"), ("appended", "delete")):
@@ -211,7 +205,7 @@ def test_erasure_is_the_drop_without_a_word(tokenizer: Tokenizer) -> None:
 
 def test_the_next_token_of_a_language_model_is_explained(tokenizer: Tokenizer) -> None:
     """The most probable one if none is given; the row does not end with an end-of-text token."""
-    bundle = generator_of(tokenizer)
+    bundle = bundle_with(tokenizer, LMHeadConfig(), causal=True, max_length=64)
     prepared = prepare_text(bundle, TEXT)
     with torch.no_grad():
         logits = bundle.model(torch.tensor([[tokenizer.specials.begin, *tokenizer.encode([TEXT])[0]]]))[0, -1]
@@ -301,26 +295,23 @@ def test_what_cannot_be_explained_is_an_error(tokenizer: Tokenizer) -> None:
     for text, outcome, match in (("", None, "nothing to explain"), ("cat " * 100, None, "must fit"), (TEXT, "rivrs", "rivers")):
         with pytest.raises(ModelError, match=match):
             prepare_text(classifier_of(tokenizer), text, outcome)
-    masked, causal = (make_language_model(vocab_size=tokenizer.vocab_size, causal=one, max_length=64) for one in (False, True))
+    masked, causal = (bundle_with(tokenizer, LMHeadConfig(), causal=one, max_length=64) for one in (False, True))
     with pytest.raises(ModelError, match="is bidirectional"):
-        prepare_text(Bundle(masked, tokenizer), TEXT)
+        prepare_text(masked, TEXT)
     with pytest.raises(ModelError, match="fill gaps"):
-        prepare_text(Bundle(causal, tokenizer, history=(PretrainRecord(generates=False),)), TEXT)
-    assert prepare_text(Bundle(causal, tokenizer, history=(PretrainRecord(generates=True),)), TEXT).words
+        prepare_text(replace(causal, history=(PretrainRecord(generates=False),)), TEXT)
+    assert prepare_text(replace(causal, history=(PretrainRecord(generates=True),)), TEXT).words
 
 
 def test_the_token_that_a_hybrid_model_generates_is_explained(tokenizer: Tokenizer) -> None:
     """It can read both ways but generates from left to right: target and probability are those of ``generate``."""
-    model = make_language_model(vocab_size=tokenizer.vocab_size, causal=False, max_length=64)
-    bundle = Bundle(model, tokenizer, history=(PretrainRecord(generates=True),))
-    prepared, (generated,) = (
-        prepare_text(bundle, TEXT),
-        continue_prompts(bundle, [TEXT], GenerateConfig(max_new_tokens=1, greedy=True)),
-    )
+    both_ways = bundle_with(tokenizer, LMHeadConfig(), max_length=64)
+    bundle = replace(both_ways, history=(PretrainRecord(generates=True),))
+    prepared = prepare_text(bundle, TEXT)
+    (generated,) = continue_prompts(bundle, [TEXT], GenerateConfig(max_new_tokens=1, greedy=True))
     assert prepared.target == (*generated.ids, tokenizer.specials.eos)[0]
-    assert prepared.log_probabilities([prepared.row, prepared.without([0])])[0] == pytest.approx(
-        generated.log_probabilities[0], abs=1e-5
-    )
+    found = prepared.log_probabilities([prepared.row, prepared.without([0])])
+    assert found[0] == pytest.approx(generated.log_probabilities[0], abs=1e-5)
     values, missing, _ = integrated_gradients(prepared)
     assert np.isfinite(values).all()
     assert missing <= 0.01

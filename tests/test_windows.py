@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from helpers.bundles import bundle_with, finetune_config, language_bundle
+from helpers.bundles import bundle_with, finetune_config, language_bundle, make_task
 from helpers.models import SENTENCES
 from warmstart.data.audit import audit
 from warmstart.data.batches import BATCH_COST, labelled_batches, sorted_batches
@@ -65,14 +65,9 @@ def reader(tokenizer: Tokenizer, windows: str, pooling: str = "mean", limit: int
 
 def long_task() -> Task:
     """The label of a long text is decided by its last sentence, which is cut without windows."""
-    middle = "I rub it and hold it. " * 6
-    texts = tuple(
-        f"{who} rubs it. {middle}{who} {does} the {what}."
-        for who in ("She", "He", "I")
-        for does in ("holds", "rubs")
-        for what in ("cat", "river")
-    )
-    split = Split(texts, np.array(["cat." not in text for text in texts], dtype=np.int64))
+    short = make_task().train
+    texts = tuple(f"{text.split()[0]} rubs it. {'I rub it and hold it. ' * 6}{text}" for text in short.texts)
+    split = Split(texts, short.labels)
     return Task("long", ("cat", "other"), split, split, split, "accuracy")
 
 
@@ -320,22 +315,26 @@ def texts_of(lengths: list[int]) -> Encoded:
     return Encoded(rows, np.zeros(len(lengths), dtype=np.int64))
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 16), st.integers(0, 99), st.integers(0, 3))
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=60),
+    st.tuples(st.integers(1, 16), st.integers(1, 3)),
+    st.integers(0, 99),
+    st.integers(0, 3),
+)
 @settings(deadline=None, max_examples=60)
-def test_an_epoch_reads_every_text_once(lengths: list[int], batch: int, seed: int, epoch: int) -> None:
-    """With its own label, whatever the bucketing; and asking twice gives the same."""
-    encoded = texts_of(lengths)
-    labels = np.arange(len(lengths)) % 3
-    batches = labelled_batches(encoded, labels, (batch, 1), seed, 0, causal=False)
-    steps = -(-len(lengths) // batch)
+def test_an_epoch_reads_every_text_once(lengths: list[int], batch: tuple[int, int], seed: int, epoch: int) -> None:
+    """With its own label, whatever the bucketing; steps of several batches join epochs; and asking twice gives the same."""
+    labels, (size, accumulate) = np.arange(len(lengths)) % 3, batch
+    batches = labelled_batches(texts_of(lengths), labels, batch, seed, 0, causal=False)
+    of_epoch = -(-len(lengths) // size)
+    read = [zip(batches(step), batches(step), strict=True) for step in range(-(-(epoch + 1) * of_epoch // accumulate))]
     seen = []
-    for step in range(epoch * steps, (epoch + 1) * steps):
-        (one,) = batches(step)
-        assert (one.ids == batches(step)[0].ids).all()
+    for one, again in list(itertools.chain(*read))[epoch * of_epoch : (epoch + 1) * of_epoch]:
+        assert (one.ids == again.ids).all()
         for row, label in zip(one.ids[:, 0].tolist(), one.targets.tolist(), strict=True):
             assert label == labels[row - 5]
             seen.append(row - 5)
-        assert one.count == len(one.ids) <= batch
+        assert one.count == len(one.ids) <= size
     assert sorted(seen) == list(range(len(lengths)))
 
 
@@ -414,15 +413,6 @@ def test_words_are_encoded_as_the_text_that_they_make() -> None:
             assert row.tolist() == wanted.tolist(), kind
             spelled = [tokenizer.decode(row[a:b].tolist()).strip() for a, b in pairwise([*marks, len(row) - 1])]
             assert kind in ("wordpiece", "word") or spelled == text, kind
-
-
-def test_accumulated_steps_read_as_many_texts() -> None:
-    """Three batches of 4 a step: two steps read 24 texts, and the epochs join without a gap."""
-    encoded = texts_of([3] * 20)
-    batches = labelled_batches(encoded, np.zeros(20, dtype=np.int64), (4, 3), 0, 0, causal=False)
-    read = [int(row) - 5 for step in range(5) for batch in batches(step) for row in batch.ids[:, 0]]
-    assert len(read) == 60
-    assert all(sorted(read[i : i + 20]) == list(range(20)) for i in (0, 20, 40))
 
 
 def test_a_single_string_gives_a_single_result(tokenizer: Tokenizer) -> None:

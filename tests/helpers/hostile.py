@@ -314,13 +314,6 @@ def import_cases() -> dict[str, Case]:
     def sharded(names: Any) -> Change:
         return lambda folder: [(folder / weights).unlink(), write_json(folder, index, names)]
 
-    def shard(name: Any) -> Change:
-        return sharded({"weight_map": {"a": name}})
-
-    changes |= {
-        f"a shard {name!r}": shard(name)
-        for name in ("../x.safetensors", "/etc/passwd", ".hidden", "a/../../b", 7, None, "a\0b", "")
-    }
     changes |= {
         "rope_parameters are text": config("rope_parameters", to="x"),
         "architectures are a number": config("architectures", to=5),

@@ -18,7 +18,6 @@ from helpers.models import make_backbone
 from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import LoraConfig
 from warmstart.backbone.attention import AttentionMask
-from warmstart.dropout import Dropout
 from warmstart.heads.per_text import ClassificationHeadConfig, RegressionHeadConfig
 from warmstart.heads.pooled import pool_last
 from warmstart.heads.settings import HeadConfig, LMHeadConfig
@@ -125,14 +124,6 @@ def attention(bundle: Bundle, depths: tuple[int, ...], change: Callable[[Attenti
         module.forward = forward
 
 
-class Stubborn(Dropout):
-    """Dropout that ``eval`` does not turn off."""
-
-    def train(self, mode: bool = True) -> Stubborn:
-        """Always in training mode."""
-        return super().train(True)
-
-
 def with_labels(bundle: Bundle, *names: str) -> Bundle:
     return replace(bundle, labels=names)
 
@@ -166,8 +157,6 @@ IN_CODE = [
     CodeMutant("the norm comes after the branch", "causal", RELOAD, lambda b: setattr(block(b), "norm_first", False)),
     CodeMutant("dropout is on when the head predicts", "labels", RELOAD,
          lambda b: setattr(b.model.head.dropout, "forward", lambda x, **_: F.dropout(x, 0.3, True))),
-    CodeMutant("a dropout layer ignores `eval`", "labels", RELOAD,
-         lambda b: setattr(b.model.head, "dropout", Stubborn(0.3))),
     CodeMutant("rotary positions turn the other way", "causal", RELOAD, lambda b: b.model.backbone.positions.sin.neg_()),
     CodeMutant("an untied head with other values", "causal", RELOAD,
          lambda b: setattr(b.model.head, "weight", nn.Parameter(b.model.backbone.embedding.weight.detach() + 0.01))),
