@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from sklearn.neighbors import NearestNeighbors
 
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS
-from helpers.served import asked, asked_until_ready, client_of, cups_task, one_of_each, served, server_of
+from helpers.served import asked, asked_until_ready, client_of, cups_task, server_of
+from helpers.served import models as models
+from helpers.served import server as server
 from warmstart.errors import ConfigError
 from warmstart.estimators.encoder import TextEncoder
 from warmstart.generation.generate import generate
@@ -32,23 +34,8 @@ from warmstart.serve.guard import AccessRules
 from warmstart.serve.replies import write_on
 from warmstart.serve.served import ServedModel, open_models
 from warmstart.tasks.predict import raw_predictions
-from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # sockets of the event loop with itself
-
-
-@pytest.fixture(scope="module")
-def models(tokenizer: Tokenizer) -> dict[str, Any]:
-    """One of each kind."""
-    return one_of_each(tokenizer)
-
-
-@pytest.fixture
-def server(models: dict[str, Any]) -> Iterator[Server]:
-    """A server of all of them."""
-    made = served(models)
-    yield made
-    made.close()
 
 
 def test_a_model_is_described(server: Server) -> None:

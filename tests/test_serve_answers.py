@@ -10,7 +10,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,9 @@ from pydantic import ValidationError
 
 from helpers.models import SENTENCES
 from helpers.restarts import adapt_record
-from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served, server_of
+from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, served, server_of
+from helpers.served import models as models
+from helpers.served import server as server
 from helpers.served_page import serving_app
 from warmstart.errors import DataError
 from warmstart.model.history import FindingRecord
@@ -47,18 +49,6 @@ INPUTS: dict[str, list[Any]] = {
     "tags": [one.split() for one in TEXTS], "answers": TEXTS[:2],
 }  # fmt: skip
 """model -> inputs of its task"""
-
-
-@pytest.fixture(scope="module")
-def models(tokenizer: Tokenizer) -> dict[str, Any]:
-    return one_of_each(tokenizer)
-
-
-@pytest.fixture
-def server(models: dict[str, Any]) -> Iterator[Server]:
-    made = served(models)
-    yield made
-    made.close()
 
 
 def test_every_task_type_is_answered_as_by_the_library(
@@ -93,11 +83,9 @@ def test_every_task_type_is_answered_as_by_the_library(
 
 def test_a_blank_text_gets_no_label(server: Server) -> None:
     """As from the command ``predict``; the texts beside it keep theirs."""
-    found = asked(server, "/api/predict", {"model": "labels", "inputs": ["", TEXTS[0], " \n"]}).json()["predictions"]
-    assert [one["label"] is None for one in found] == [one["abstained"] for one in found] == [True, False, True]
-    for name, what in (("many", "labels"), ("number", "number")):
+    for name, what in (("labels", "label"), ("labels", "abstained"), ("many", "labels"), ("number", "number")):
         found = asked(server, "/api/predict", {"model": name, "inputs": ["", TEXTS[0], " \n"]}).json()["predictions"]
-        assert [one[what] is None for one in found] == [True, False, True], name
+        assert [one[what] in (None, True) for one in found] == [True, False, True], (name, what)
 
 
 def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: dict[str, Any]) -> None:
@@ -197,18 +185,15 @@ def test_events_fit_their_description(server: Server, description: dict[str, Any
 
 
 A = ["a"]
+OF_PYTHON = r"function|validator|constrained|\bstr\b|pydantic|<|0x|valid string|Input|Traceback"
 WRONG: list[tuple[str, Any, int]] = [
     ("predict", {"inputs": []}, 422),
-    ("predict", {"inputs": A * 1001}, 422),
     ("predict", {"inputs": "a"}, 422),
-    ("predict", {"inputs": [1]}, 422),
-    ("predict", {"inputs": A, "more": 1}, 422),
     ("predict", {"inputs": A, "model": "nobody"}, 404),
     ("predict", {"inputs": A, "model": "../../etc/passwd"}, 404),
     ("predict", {"inputs": A, "model": "causal"}, 422),
     ("predict", {"inputs": [["a", "b", "c"]], "model": "labels"}, 422),
     ("predict", {"inputs": A, "model": "tags"}, 422),
-    ("predict", {"inputs": ["a" * 100_001], "model": "labels"}, 422),
     ("predict", {"inputs": A, "model": "labels", "target_error": 1.5}, 422),
     ("generate", {"model": "masked", "prompt": "a"}, 422),
     ("generate", {"model": "causal", "temperature": 0}, 422),
@@ -241,12 +226,12 @@ FOREIGN: list[tuple[dict[str, str], int]] = [
 
 
 def test_a_wrong_request_is_told_what_is_wrong(server: Server, description: dict[str, Any]) -> None:
-    """With the status and the words for it, as described, and nothing of our code or of FastAPI's own errors."""
+    """With the status and the words for it, as described, and nothing of our code, of Python's, or of its libraries' errors."""
     for name, body, status in WRONG:
         answer = asked(server, f"/api/{name}", body)
         assert answer.status_code == status, (name, str(body)[:200], answer.text)
-        assert answer.json()["error"], (name, body)
-        assert "Traceback" not in answer.text, (name, body)
+        assert not re.search(OF_PYTHON, said := answer.json()["error"]), said
+        assert said, (name, body)
         for operation in description["paths"].get(f"/api/{name}".split("?")[0], {}).values():
             assert operation["responses"][str(status)] == {"$ref": f"#/components/responses/{status}"}
             for response in (operation["responses"]["default"], description["components"]["responses"][str(status)]):
@@ -282,13 +267,11 @@ IN_WORDS: list[tuple[str, Any, str]] = [
 
 
 def test_what_is_wrong_with_a_body_is_said_in_words(server: Server) -> None:
-    """Which value, and what it must be; no word of Python or of its libraries in any refusal."""
+    """Which value, and what it must be."""
     for name, body, words in IN_WORDS:
         answer = asked(server, f"/api/{name}", content=json.dumps(body), headers={"content-type": "application/json"})
-        assert f"describes it, but {words}" in answer.json()["error"]
-    for name, body, _ in WRONG:
-        said = asked(server, f"/api/{name}", body).json()["error"]
-        assert not re.search(r"function|validator|constrained|\bstr\b|pydantic|<|0x|valid string|Input", said), said
+        assert f"describes it, but {words}" in (said := answer.json()["error"])
+        assert (answer.status_code, re.search(OF_PYTHON, said)) == (422, None), said
 
 
 MANY = 100_000
@@ -412,32 +395,18 @@ def test_a_token_is_needed_where_there_is_one(server: Server) -> None:
     assert "security" not in asked(server, "/openapi.json").json()["paths"]["/api/predict"]["post"]
 
 
-def test_a_long_body_and_many_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the header says of its length, and not read to its end; a client that waits may ask again."""
-    monkeypatch.setattr("warmstart.serve.guard.LINGER_BYTES", 100)
-    now, sent = 0.0, 0
-
-    async def empty(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    async def chunks() -> AsyncIterator[bytes]:
-        nonlocal sent
-        while sent < 100:
-            sent += 1
-            yield b"x" * 10
+def test_too_many_requests_are_refused(server: Server) -> None:
+    """A client that waits may ask again; all addresses of a network are one client."""
+    now = 0.0
 
     async def ask() -> list[int]:
         nonlocal now
-        async with client_of(Guard(empty, AccessRules(most_bytes=100, rate=10), lambda: now)) as client:
-            found = [(await client.post("/", content=chunks())).status_code]
-            found += [(await client.get("/")).status_code for _ in range(10)]
+        async with client_of(Guard(make_app(server, AccessRules()), AccessRules(rate=10), lambda: now)) as client:
+            found = [(await client.get("/health")).status_code for _ in range(11)]
             now = 0.11
-            return [*found, (await client.get("/")).status_code]
+            return [*found, (await client.get("/health")).status_code]
 
-    assert asyncio.run(ask()) == [413, *[200] * 9, 429, 200]
-    assert sent < 30
+    assert asyncio.run(ask()) == [*[200] * 10, 429, 200]
     assert [network_of(one) for one in ("1.2.3.4", "::ffff:1.2.3.4", "")] == ["1.2.3.4", "1.2.3.4", ""]
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:0:1::1")
 
@@ -463,7 +432,7 @@ def test_the_answer_to_a_body_that_is_too_long_arrives(framing: str) -> None:
 
 
 def test_a_refused_body_is_read_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it never ends, or its client falls silent."""
+    """Whether it never ends, or its client falls silent; whether it says how long it is or not."""
     monkeypatch.setattr("warmstart.serve.guard.LINGER_BYTES", 100)
     monkeypatch.setattr("warmstart.serve.guard.SILENT_SECONDS", 0.01)
     received, sent = 0, list[Any]()
@@ -479,12 +448,13 @@ def test_a_refused_body_is_read_no_further_than_a_bound(monkeypatch: pytest.Monk
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "path": "/", "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"9999999")]}
-    for receive in (endless, silent):
-        asyncio.run(Guard(make_app, AccessRules())(scope, receive, send))  # type: ignore[arg-type]  # it reaches no application
-        assert (sent[0]["status"], sent[-1]) == (413, {"type": "http.response.body", "body": b""})
+    length = (b"content-length", b"9999999")
+    for receive, headers, read in ((endless, [length], 100), (silent, [length], 0), (endless, [], 160)):
+        scope = {"type": "http", "path": "/", "headers": [(b"host", b"127.0.0.1"), *headers]}
+        asyncio.run(Guard(make_app, AccessRules(most_bytes=50))(scope, receive, send))  # type: ignore[arg-type]  # reaches no application
+        assert (sent[0]["status"], sent[-1], received) == (413, {"type": "http.response.body", "body": b""}, read)
+        received = 0
         sent.clear()
-    assert received == 100
 
 
 class Visitor:

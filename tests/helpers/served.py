@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -38,7 +38,8 @@ HEADS: dict[str, HeadConfig] = {
 }
 
 
-def one_of_each(tokenizer: Tokenizer) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def models(tokenizer: Tokenizer) -> dict[str, Any]:
     """Models of every kind, by name; those of ``bases``, and more."""
     found: dict[str, Bundle | Stack] = dict(bases(tokenizer))
     labels, causal = found["labels"], found["causal"]
@@ -61,6 +62,14 @@ def server_of(*models: ServedModel, queue: int = 64) -> Server:
 def served(models: dict[str, Any], queue: int = 64) -> Server:
     """A server of models by their names."""
     return server_of(*(ServedModel.of(model, name) for name, model in models.items()), queue=queue)
+
+
+@pytest.fixture
+def server(models: dict[str, Any]) -> Iterator[Server]:
+    """A server of models of every kind."""
+    made = served(models)
+    yield made
+    made.close()
 
 
 @asynccontextmanager
