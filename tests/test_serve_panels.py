@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.browser import IN_A_BROWSER
-from helpers.served import server_of
-from helpers.served_page import opened_page, page_models, serving, submit
+from helpers.served_page import address as address
+from helpers.served_page import models as models
+from helpers.served_page import page as page
+from helpers.served_page import submit
 from warmstart.errors import ModelError
 from warmstart.serve import app
 from warmstart.serve.served import ServedModel
-from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = IN_A_BROWSER
 HEBREW = "שלום לכל העולם"
-
-
-@pytest.fixture(scope="module")
-def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
-    """One that labels texts, one that gives numbers, and one that writes."""
-    return page_models(tmp_path_factory.mktemp("served"), tokenizer)
-
-
-@pytest.fixture(scope="module")
-def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
-    with serving(server_of(*models)) as found:
-        yield found
-
-
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    """The page; nothing may be logged as an error, and nothing may be asked of another place."""
-    with opened_page(browser, address) as opened:
-        yield opened
 
 
 # ------------------------------------------------------------------------------------------------ errors

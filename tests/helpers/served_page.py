@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +17,7 @@ from helpers.browser import watched_page
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
 from helpers.restarts import adapt_record
+from helpers.served import server_of
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
@@ -39,9 +39,10 @@ def page_task() -> Task:
     return Task("cups", LABELS, train, validation, train)
 
 
-def page_models(place: Path, tokenizer: Tokenizer) -> list[ServedModel]:
+@pytest.fixture(scope="module")
+def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
     """One that labels texts, with texts for guarantees; one that gives numbers; one that writes."""
-    found = bases(tokenizer)
+    found, place = bases(tokenizer), tmp_path_factory.mktemp("served")
     held_out = tuple((0.3 + i / 300, i > 80) for i in range(200))
     findings = (FindingRecord(severity="warning", sentence="2 texts of <b>train</b> are in test, too."),)
     raced = adapt_record(chosen=True, score=0.7, seed=6, settings={"method": "full"}).model_copy(update={"audit": findings})
@@ -87,6 +88,19 @@ def opened_page(browser: Any, address: str) -> Iterator[Any]:
     with watched_page(browser, address, errors="Content Security") as opened:
         opened.goto(address)
         opened.evaluate("document.querySelector('#inside')?.setAttribute('open', '')")
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
+    with serving(server_of(*models)) as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The page; nothing may be logged as an error, and nothing may be asked of another place."""
+    with opened_page(browser, address) as opened:
         yield opened
 
 
