@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -53,6 +54,16 @@ INPUTS: dict[str, list[Any]] = {
 """model -> inputs of its task"""
 
 
+def predicted_at_once(server: Server, bodies: list[dict[str, Any]]) -> list[Any]:
+    """The answers to several requests that come together."""
+
+    async def ask() -> list[Any]:
+        async with client_of(make_app(server, AccessRules())) as client:
+            return await asyncio.gather(*(client.post("/api/predict", json=body) for body in bodies))
+
+    return asyncio.run(ask())
+
+
 def test_every_task_type_is_answered_as_by_the_library(
     server: Server, models: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,16 +75,11 @@ def test_every_task_type_is_answered_as_by_the_library(
         return predictions_for(model, inputs, *settings)
 
     monkeypatch.setattr("warmstart.serve.app.predictions_for", predict_and_note)
-
-    async def ask(name: str, requests: list[list[int]]) -> list[Any]:
-        async with client_of(make_app(server, AccessRules())) as client:
-            bodies = [{"model": name, "inputs": [INPUTS[name][i] for i in places], "top": 2} for places in requests]
-            return await asyncio.gather(*(client.post("/api/predict", json=body) for body in bodies))
-
     for name, inputs in INPUTS.items():
         expected = predict(models[name], [one if isinstance(one, str) else tuple(one) for one in inputs], top=2)
         requests = [[i] for i in range(len(inputs))] + [list(reversed(range(len(inputs))))]
-        for places, answer in zip(requests, asyncio.run(ask(name, requests)), strict=True):
+        bodies = [{"model": name, "inputs": [inputs[i] for i in places], "top": 2} for places in requests]
+        for places, answer in zip(requests, predicted_at_once(server, bodies), strict=True):
             assert answer.status_code == 200, (name, answer.text)
             for i, found in zip(places, answer.json()["predictions"], strict=True):
                 assert {*found} - {*expected[i]} <= {"confidence", "abstained", "unknown"}, name
@@ -93,12 +99,8 @@ def test_a_blank_text_gets_no_label(server: Server) -> None:
 def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: dict[str, Any]) -> None:
     """Each client gets its own answers, whatever the others send; one that sends both is told which input differs."""
     inputs = [one for pair in zip(TEXTS, PAIRS, strict=True) for one in pair]
-
-    async def ask() -> list[Any]:
-        async with client_of(make_app(server, AccessRules())) as client:
-            return await asyncio.gather(*(client.post("/api/predict", json={"model": "labels", "inputs": [one]}) for one in inputs))
-
-    for one, answer in zip(inputs, asyncio.run(ask()), strict=True):
+    bodies = [{"model": "labels", "inputs": [one]} for one in inputs]
+    for one, answer in zip(inputs, predicted_at_once(server, bodies), strict=True):
         (expected,) = predict(models["labels"], [one if isinstance(one, str) else tuple(one)])
         (found,) = answer.json()["predictions"]
         assert found["probabilities"] == pytest.approx(expected["probabilities"], abs=2e-4)
@@ -346,14 +348,10 @@ def test_no_text_is_a_fault_of_the_server(models: dict[str, Any]) -> None:
     made = server_of(*each, ServedModel.of(models["labels"], "cups", tasks=[cups_task()]))
     while asked(made, "/api/nearest", {"model": "cups", "inputs": ["tea"]}).status_code == 503:
         pass
-
-    async def ask() -> list[tuple[str, dict[str, Any], Any]]:
-        async with client_of(make_app(made, AccessRules())) as client:
-            asked_for = [(path, make(text)) for path, bodies in OF_TEXTS.items() for make in bodies for text in ODD]
-            return [(path, body, await client.post(f"/api/{path}", json=body)) for path, body in asked_for]
-
-    for path, body, answer in asyncio.run(ask()):
-        assert answer.status_code in (200, 422), (path, body, answer.text)
+    for path, bodies in OF_TEXTS.items():
+        for body in (make(text) for make in bodies for text in ODD):
+            answer = asked(made, f"/api/{path}", body)
+            assert answer.status_code in (200, 422), (path, body, answer.text)
     made.close()
 
 
@@ -447,31 +445,20 @@ def test_a_refused_body_is_read_no_further_than_a_bound(monkeypatch: pytest.Monk
         sent.clear()
 
 
-class Visitor:
-    """A connection that asks for nothing, or waits for an answer."""
-
-    def __init__(self, *, idle: bool) -> None:
-        self.idle, self.closed = idle, False
-
-    def close(self) -> None:
-        """There is no room."""
-        self.closed = True
-
-
 def test_an_address_has_a_share_of_the_connections() -> None:
     """The oldest one that asks for nothing makes room for the next; of one address, and where all are taken."""
     connections = Connections(SPARE_FILES + 8)
-    busy = [Visitor(idle=False) for _ in range(3)]
-    assert all(connections.admit(one, "a") for one in busy)
-    first, second = Visitor(idle=True), Visitor(idle=False)
+    busy, idle = ([Mock(idle=one) for _ in range(9)] for one in (False, True))
+    first, second = idle[0], busy[0]
+    assert all(connections.admit(one, "a") for one in busy[1:4])
     assert connections.admit(first, "a")
     assert connections.admit(second, "a")
-    assert first.closed
-    assert not connections.admit(Visitor(idle=True), "a")
-    assert all(connections.admit(Visitor(idle=False), name) for name in "bcde")
-    assert not connections.admit(Visitor(idle=False), "f")
+    assert first.close.called
+    assert not connections.admit(idle[1], "a")
+    assert all(connections.admit(one, name) for one, name in zip(busy[4:], "bcde", strict=False))
+    assert not connections.admit(busy[8], "f")
     connections.forget(second, "a")
-    assert connections.admit(Visitor(idle=True), "f")
+    assert connections.admit(idle[2], "f")
 
 
 def test_a_line_is_logged_once_a_minute() -> None:
