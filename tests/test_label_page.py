@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 
 from helpers.browser import IN_A_BROWSER, readable, watched_page
 from helpers.labelling import TextsInOrder, news
-from helpers.served_page import serving_app
+from helpers.served_page import Running, serving_app
 from warmstart.labelling.project import Project
 from warmstart.serve.guard import AccessRules
 from warmstart.serve.labelling.app import make_label_app
@@ -193,15 +191,6 @@ def test_a_label_is_found_and_corrected(browser: Any, tmp_path: Path) -> None:
         assert session.project.labelled()[1] == 2
 
 
-def command(folder: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
-    """``warmstart label`` as a process of its own, and the address where it listens."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "warmstart", "label", *words, "--out", "news"], stderr=subprocess.PIPE, text=True, cwd=folder
-    )
-    assert process.stderr
-    return process, next(found[0] for line in process.stderr if (found := re.search(r"http://[^\s/]+", line)))
-
-
 @pytest.mark.timeout(600)  # it trains, perhaps beside other load
 def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> None:
     """One command: a script that knows the labels answers, trains on the page, reads the verdict, and asks the model there.
@@ -212,13 +201,14 @@ def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> Non
     hidden = {f"The {one} and the {other} of {i}": key for i in range(30) for key, some in words.items()
               for one, other in [(some.split()[i % 5], some.split()[(i + 1 + i // 5) % 5])]}  # fmt: skip
     (tmp_path / "texts.txt").write_text("\n".join(hidden), encoding="utf-8")
-    server, address = command(tmp_path, "texts.txt", "--labels", "sport", "money", "--port", "0")
+    of_project = ("label", "--out", tmp_path / "news", "--port")
+    server = Running(*of_project, "0", tmp_path / "texts.txt", "--labels", "sport", "money")
     try:
-        with Person(browser, address, "Ann") as ann:
+        with Person(browser, f"http://127.0.0.1:{server.port}", "Ann") as ann:
             for number in range(36):
                 if number == 9:
-                    stop(server)
-                    server, _ = command(tmp_path, "--port", address.rpartition(":")[2])
+                    server.kill()
+                    server = Running(*of_project, server.port)
                 ann.answer(hidden[ann.text])
             page = ann.page
             page.click("#train")
@@ -229,18 +219,11 @@ def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> Non
             page.fill("#classify-texts", "The league and the striker")
             page.click("#classify [type=submit]")
             page.wait_for_selector("#classify-results:has-text('sport')")
-        server.terminate()
-        assert server.wait(60) == 143
+        assert server.end() == 143
     finally:
-        stop(server)
+        server.kill()
     with Project.open(tmp_path / "news") as project:
         assert (len(project.labelled()), project.notice) == (36, "")
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    """Kill it, if it lives."""
-    process.kill()
-    process.communicate()
 
 
 def test_an_answer_waits_for_a_server_that_is_away(browser: Any, tmp_path: Path) -> None:

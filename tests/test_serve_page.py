@@ -14,8 +14,8 @@ from helpers.fits import fit_result
 from helpers.mutants import LABELS
 from helpers.served import server_of
 from helpers.served_page import address as address
+from helpers.served_page import classify, opened_page, page_task, serving, submit
 from helpers.served_page import models as models
-from helpers.served_page import opened_page, page_task, serving, submit
 from helpers.served_page import page as page
 from warmstart.runs.steps import TaskPlace
 from warmstart.serve.guard import AccessRules
@@ -32,10 +32,7 @@ def rows_of(page: Any, table: str) -> list[list[str]]:
 
 def test_texts_are_classified_and_explained(page: Any) -> None:
     """With a bar for each label, in any script, with the words that a prediction depends on, and with what was not read."""
-    page.fill("#classify-texts", "I would like tea\nשלום עולם\n\n<b>water</b> & milk\n" + "tea " * 2000)
-    submit(page, "classify")
-    page.wait_for_selector("#classify-results li:nth-child(4)")
-    results = page.locator("#classify-results li")
+    results = classify(page, "I would like tea\nשלום עולם\n\n<b>water</b> & milk\n" + "tea " * 2000)
     assert results.count() == 4
     assert results.nth(2).locator(".text").inner_text() == "<b>water</b> & milk"
     assert results.first.locator(".bar").count() == 3
@@ -95,10 +92,7 @@ def test_a_mail_is_one_text_and_a_file_is_read_in_the_browser(page: Any) -> None
 
 def test_similar_training_texts_stand_beside_a_prediction(page: Any) -> None:
     """On request, with labels and cosines, as text; a model without any says how to get them."""
-    page.fill("#classify-texts", "I want tea\nmilk")
-    submit(page, "classify")
-    page.wait_for_selector("#classify-results li")
-    page.locator("#classify-results").get_by_role("button", name="Similar training texts").first.press("Enter")
+    classify(page, "I want tea\nmilk").get_by_role("button", name="Similar training texts").first.press("Enter")
     page.wait_for_selector("table.nearest tbody tr")
     rows = rows_of(page, "table.nearest")
     assert (len(rows), rows[0]) == (5, ["I want tea", LABELS[0], "1.000"])
@@ -118,9 +112,7 @@ def test_a_guarantee_is_chosen_by_a_slider(page: Any) -> None:
     slider.focus()
     slider.press("Home")
     assert re.search(r"at most [\d.]+%: \d+% of texts get a label", page.locator("#classify-error-value").inner_text())
-    page.fill("#classify-texts", "tea\nmilk")
-    submit(page, "classify")
-    page.wait_for_selector("#classify-results li:nth-child(2)")
+    classify(page, "tea\nmilk")
     assert "of the predictions that reach it are wrong" in page.locator("#classify-guaranteed").inner_text()
     assert page.get_by_text("I don’t know").count() >= 1
 
@@ -189,9 +181,8 @@ def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any
         assert page.locator("h1").all_inner_texts() == [found.headline]
         titles = page.locator(".verdict > .part > h2").all_inner_texts()
         assert [one.upper() for one in titles] == ["USE", "TRY", "WHERE IT FAILS", "NEXT"]
-        page.fill("#verdict #classify-texts", "tea")
-        submit(page, "classify")
-        page.wait_for_selector("#verdict .results li")
+        classify(page, "tea")
+        assert page.locator("#verdict .results li").count() == 1
         assert "warmstart serve" not in page.locator("#verdict").inner_text()
 
 
@@ -214,10 +205,7 @@ def test_texts_of_none_of_the_labels_are_said_to_be(page: Any) -> None:
     one = {"text": "", "label": LABELS[0], "confidence": 0.9, "probabilities": {LABELS[0]: 0.9}}
     answer = {"model": "cups", "predictions": [one | {"unknown": True}, one | {"unknown": False}], "unread": [0, 0]}
     page.route("**/api/predict", lambda route: route.fulfill(json=answer))
-    page.fill("#classify-texts", "\u05e9\u05dc\u05d5\u05dd\ntea")
-    submit(page, "classify")
-    page.wait_for_selector("#classify-results li:nth-child(2)")
-    shown = page.locator("#classify-results li").all_inner_texts()
+    shown = classify(page, "\u05e9\u05dc\u05d5\u05dd\ntea").all_inner_texts()
     assert ["like those of none of the labels" in text for text in shown] == [True, False]
     assert page.locator("#classify-summary").inner_text() == f"{LABELS[0]}: 2 · like those of none of the labels: 1"
 
@@ -279,9 +267,7 @@ def test_points_are_moved_by_arrow_keys_and_by_dragging(page: Any) -> None:
 def fill_every_panel(page: Any) -> None:
     """Every panel shows a result, tables and drawings included."""
     page.evaluate("document.querySelector('#inside').open = true")
-    page.fill("#classify-texts", "tea\nmilk")
-    submit(page, "classify")
-    page.wait_for_selector("#classify-results li:nth-child(2)")
+    classify(page, "tea\nmilk")
     page.get_by_role("button", name="Similar training texts").first.click()
     page.wait_for_selector("table.nearest tbody tr")
     submit(page, "checks")
@@ -320,7 +306,5 @@ def test_a_token_is_asked_for_as_a_password(models: list[ServedModel], browser: 
         context = browser.new_context(http_credentials={"username": "me", "password": "0123456789abcdef"})
         page = context.new_page()
         page.goto(guarded)
-        page.fill("#classify-texts", "tea")
-        submit(page, "classify")
-        page.wait_for_selector("#classify-results li")
+        classify(page, "tea")
         context.close()

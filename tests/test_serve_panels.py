@@ -10,9 +10,9 @@ import pytest
 
 from helpers.browser import IN_A_BROWSER
 from helpers.served_page import address as address
+from helpers.served_page import classify, submit
 from helpers.served_page import models as models
 from helpers.served_page import page as page
-from helpers.served_page import submit
 from warmstart.errors import ModelError
 from warmstart.serve import app
 from warmstart.serve.served import ServedModel
@@ -215,14 +215,12 @@ def test_hebrew_is_read_from_right_to_left(page: Any) -> None:
     for field in ("classify-texts", "write-prompt"):
         page.fill(f"#{field}", HEBREW)
         assert page.locator(f"#{field}").evaluate("(area) => getComputedStyle(area).direction") == "rtl", field
-    page.fill("#classify-texts", f"{HEBREW}\nShe holds the cat")
-    submit(page, "classify")
-    page.wait_for_selector("#classify-results li:nth-child(2)")
-    hebrew, english = (page.locator("#classify-results .text").nth(i).evaluate(PLACES) for i in range(2))
+    results = classify(page, f"{HEBREW}\nShe holds the cat")
+    hebrew, english = (results.locator(".text").nth(i).evaluate(PLACES) for i in range(2))
     assert is_from_right_to_left(hebrew)
     assert not is_from_right_to_left(english)
     assert english["left"] < english["right"]
-    page.locator("#classify-results li").first.get_by_role("button", name="Why?").click()
+    results.first.get_by_role("button", name="Why?").click()
     page.wait_for_selector(".heat span")
     words = page.locator(".heat > span").evaluate_all("(spans) => spans.map((one) => one.getBoundingClientRect().left)")
     assert len(words) == len(HEBREW.split())

@@ -1,13 +1,20 @@
-"""The page of a server in a browser: a server that runs in a thread, models with all that the page can show, and an open page."""
+"""The page of a server in a browser: a server in a thread or a process, models with all that a page can show, and an open page."""
 
 from __future__ import annotations
 
+import http.client
+import json
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -30,6 +37,8 @@ from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
+DEADLINE = 120
+"""seconds in which a process must have done what it was asked"""
 
 
 def page_task() -> Task:
@@ -82,6 +91,45 @@ def serving(server: Server, rules: AccessRules = AccessRules()) -> AbstractConte
     return serving_app(make_app(server, rules))
 
 
+class Running:
+    """A server in a process of its own: ``warmstart`` with these words."""
+
+    def __init__(self, *words: str | int | Path, before: str = "") -> None:
+        command = [sys.executable, "-m", "warmstart", *map(str, words)]
+        shell = ["sh", "-c", f'{before} exec "$0" "$@"']
+        self.process = subprocess.Popen([*shell, *command], stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr
+        self.lines = iter(self.process.stderr.readline, "")
+        self.port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", self.wait_for("serving at"))[0])
+
+    def wait_for(self, words: str) -> str:
+        """The next line that holds these words."""
+        found = next((line for line in self.lines if words in line), None)
+        assert found is not None, f"the server ended with {self.process.wait()} before it said {words!r}"
+        return found
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+        """Status and content of an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        connection.request(
+            "POST" if body else "GET", path, json.dumps(body) if body else None, {"content-type": "application/json"}
+        )
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, json.loads(content) if content.startswith(b"{") else content.decode()
+
+    def end(self) -> int:
+        """Ask it to end; returns its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(DEADLINE)
+
+    def kill(self) -> None:
+        """Whatever it does."""
+        self.process.kill()
+        self.process.communicate()
+
+
 @contextmanager
 def opened_page(browser: Any, address: str) -> Iterator[Any]:
     """A page with nothing folded; nothing may fail, and nothing may be asked of another place."""
@@ -107,3 +155,11 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 def submit(page: Any, panel: str) -> None:
     """Press the button of a panel."""
     page.click(f"#{panel} [type=submit]")
+
+
+def classify(page: Any, texts: str) -> Any:
+    """Have texts classified, one a line; the results."""
+    page.fill("#classify-texts", texts)
+    submit(page, "classify")
+    page.wait_for_selector(f"#classify-results li:nth-child({len([one for one in texts.splitlines() if one])})")
+    return page.locator("#classify-results li")
