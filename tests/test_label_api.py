@@ -12,7 +12,7 @@ import pytest
 
 from helpers.labelling import TextsInOrder, news
 from helpers.mutants import LABELS, bases
-from helpers.served import client_of
+from helpers.served import client_of, cups_task
 from warmstart.labelling.exporting import as_bytes
 from warmstart.labelling.records import IMPORTED
 from warmstart.model.files import save
@@ -20,6 +20,7 @@ from warmstart.runs.verdict import Verdict, write_verdict
 from warmstart.serve.guard import AccessRules
 from warmstart.serve.labelling.app import make_label_app
 from warmstart.serve.labelling.guidelines import guidelines_html
+from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # of the event loop with itself
@@ -118,14 +119,10 @@ def test_the_trained_model_is_served_beside_the_page(session: TextsInOrder, toke
     assert session.training.status() is None
     place = tmp_path / "news" / "model"
     save(bases(tokenizer)["labels"], place / "bundle")
-    (tmp_path / "news" / "model-task").mkdir()
+    save_task(cups_task(), tmp_path / "news" / "model-task")
     (place / "fit.json").write_text("{}")
     write_verdict(Verdict("news", "1 labels", 1, "Use <b>probe</b>.", use=("It is good.",)), place)
     (place / "report.html").write_text("<h1>Use probe.</h1>")
-    rows = [{"text": f"text {label}", "label": label} for label in LABELS]
-    (tmp_path / "news" / "model-task" / "train.ndjson").write_text("\n".join(map(json.dumps, rows)))
-    about = f"name: news\ntype: classification\ntrain: train.ndjson\ntest: train.ndjson\nlabels: {json.dumps(LABELS)}\n"
-    (tmp_path / "news" / "model-task" / "task.yaml").write_text(about)
     body = {"inputs": ["I want tea"]}
     paths = ("/model/", "/verdict", "/report")
     found, page, verdict, report = ask(session, ("/model/api/predict", body), *((path, None) for path in paths))

@@ -164,8 +164,7 @@ def test_two_browsers_of_one_name_are_told_apart(browser: Any, tmp_path: Path) -
 def test_the_text_is_in_sight_after_an_answer(browser: Any, tmp_path: Path) -> None:
     """Also on a phone where somebody had scrolled down to the figures; long names of labels are not broken there."""
     session = TextsInOrder(news(tmp_path / "news", TEXTS, ("entertainment", "international relations", "a")))
-    settings = {"viewport": {"width": 390, "height": 600}}
-    with serving(session) as address, Person(browser, address, "Ann", **settings) as ann:
+    with serving(session) as address, Person(browser, address, "Ann", viewport={"width": 390, "height": 600}) as ann:
         assert ann.page.locator("#choices button").first.bounding_box()["height"] < 50
         ann.page.evaluate("document.getElementById('figures').scrollIntoView()")
         ann.answer("1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS
-from helpers.served import asked, asked_until_ready, client_of, cups_task, server_of
+from helpers.served import asked, asked_until_ready, client_of, cups_task, events_of, server_of
 from helpers.served import models as models
 from helpers.served import server as server
 from warmstart.errors import ConfigError
@@ -55,11 +54,10 @@ def test_a_continuation_is_streamed_as_it_would_be_whole(server: Server, models:
     whole = asked(server, "/api/generate", body).json()
     streamed = asked(server, "/api/generate", body | {"stream": True})
     assert streamed.headers["content-type"].startswith("text/event-stream")
-    events = [dict(line.split(": ", 1) for line in one.split("\n")) for one in streamed.text.strip().split("\n\n")]
-    tokens = [json.loads(one["data"]) for one in events if one["event"] == "token"]
-    last = json.loads(events[-1]["data"])
-    causal = models["causal"]
-    assert last["text"] == whole["text"] == generate(causal, "She holds", GenerateConfig(max_new_tokens=7, seed=3))
+    *events, (_, last) = events_of(streamed)
+    tokens = [data for _, data in events]
+    written = generate(models["causal"], "She holds", GenerateConfig(max_new_tokens=7, seed=3))
+    assert last["text"] == whole["text"] == written
     assert tokens == whole["steps"]
     assert last["text"].startswith("".join(one["text"] for one in tokens))
     assert all(len(one["candidates"]) == 4 for one in tokens)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -23,7 +24,7 @@ from pydantic import ValidationError
 
 from helpers.models import SENTENCES
 from helpers.restarts import adapt_record
-from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, served, server_of
+from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, events_of, served, server_of
 from helpers.served import models as models
 from helpers.served import server as server
 from helpers.served_page import serving_app
@@ -180,12 +181,9 @@ def test_events_fit_their_description(server: Server, description: dict[str, Any
     content = description["paths"]["/api/generate"]["post"]["responses"]["200"]["content"]
     assert "token (#/components/schemas/GeneratedToken), done" in content["text/event-stream"]["schema"]["description"]
     answer = asked(server, "/api/generate", {"model": "causal", "max_new_tokens": 4, "stream": True})
-    kinds = set()
-    for event in answer.text.strip().split("\n\n"):
-        kind, data = (line.split(": ", 1)[1] for line in event.split("\n"))
-        fits(json.loads(data), form(EVENTS[kind].__name__), description)
-        kinds.add(kind)
-    assert kinds == {"token", "done"}
+    for kind, data in (events := events_of(answer)):
+        fits(data, form(EVENTS[kind].__name__), description)
+    assert {kind for kind, _ in events} == {"token", "done"}
 
 
 A = ["a"]
@@ -358,9 +356,8 @@ def test_other_hosts_and_origins_are_refused(server: Server, description: dict[s
         assert answer.status_code == status, headers
         assert "access-control-allow-origin" not in answer.headers
         assert "default-src 'none'" in answer.headers["content-security-policy"]
-        fits(
-            answer.json(), description["components"]["responses"][str(status)]["content"]["application/json"]["schema"], description
-        )
+        content = description["components"]["responses"][str(status)]["content"]
+        fits(answer.json(), content["application/json"]["schema"], description)
 
 
 def test_a_token_is_needed_where_there_is_one(server: Server) -> None:
@@ -551,17 +548,14 @@ def test_a_text_waits_for_a_part_of_a_batch_only() -> None:
     """Large requests are computed in parts, in turn with each other and with small ones; their answers come whole, in order."""
     computer, go, seen = Computer(100, 0, 10), threading.Event(), list[tuple[str, int]]()
 
-    def slow(name: str) -> Callable[[Sequence[int]], list[int]]:
-        def compute(inputs: Sequence[int]) -> list[int]:
-            go.wait()
-            time.sleep(0.002)  # as a network, which lets other threads run
-            seen.append((name, len(inputs)))
-            return [-one for one in inputs]
+    def slow(name: str, inputs: Sequence[int]) -> list[int]:
+        go.wait()
+        time.sleep(0.002)  # as a network, which lets other threads run
+        seen.append((name, len(inputs)))
+        return [-one for one in inputs]
 
-        return compute
-
-    large = [computer.submit("key", range(100), 1_000, slow(name)) for name in ("one", "other")]
-    small = [computer.submit("key", [number], 50, slow(f"text {number}")) for number in (1, 2, 3)]
+    large = [computer.submit("key", range(100), 1_000, partial(slow, name)) for name in ("one", "other")]
+    small = [computer.submit("key", [number], 50, partial(slow, f"text {number}")) for number in (1, 2, 3)]
     go.set()
     assert [[*one.result(60)] for one in large] == [[-one for one in range(100)]] * 2
     assert [one.result(0) for one in small] == [[-1], [-2], [-3]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -97,6 +98,12 @@ def asked_until_ready(server: Server, body: Any) -> Any:
         assert "of 40; try again soon" in answer.json()["error"]
         assert answer.headers["retry-after"] == "1"
     return answer
+
+
+def events_of(answer: Any) -> list[tuple[str, Any]]:
+    """Kind and data of the events of a stream."""
+    lines = ([line.split(": ", 1)[1] for line in event.split("\n")] for event in answer.text.strip().split("\n\n"))
+    return [(kind, json.loads(data)) for kind, data in lines]
 
 
 def cups_task(labels: tuple[str, ...] = LABELS) -> Task:
