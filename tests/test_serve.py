@@ -189,13 +189,11 @@ def test_what_followed_in_a_corpus_stands_beside_what_is_probable(tmp_path: Path
 
 
 def test_an_explanation_names_every_word(server: Server) -> None:
-    """With the importance by three methods, and how faithful each is; too long a text is refused."""
+    """With the importance by three methods, and how faithful each is."""
     found = asked(server, "/api/explain", {"model": "labels", "text": "She holds the cat", "target": "tea"}).json()
     assert [one.strip() for one in found["words"]] == ["She", "holds", "the", "cat"]
     assert set(found["importance"]) == {"erasure", "gradient x input", "integrated gradients"} == set(found["faithfulness"])
     assert all(len(values) == 4 for values in found["importance"].values())
-    refused = asked(server, "/api/explain", {"model": "labels", "text": "a " * 500})
-    assert (refused.status_code, "words" in refused.text or "fit" in refused.text) == (422, True)
 
 
 def test_a_model_that_was_loaded_again_is_forgotten(tmp_path: Path, models: dict[str, Any]) -> None:

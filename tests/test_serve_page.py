@@ -303,8 +303,7 @@ def test_a_token_is_asked_for_as_a_password(models: list[ServedModel], browser: 
     """With it the page works."""
     rules = AccessRules(token="0123456789abcdef")
     with serving(server_of(*models), rules) as guarded:
-        context = browser.new_context(http_credentials={"username": "me", "password": "0123456789abcdef"})
-        page = context.new_page()
+        page = browser.new_page(http_credentials={"username": "me", "password": "0123456789abcdef"})
         page.goto(guarded)
         classify(page, "tea")
-        context.close()
+        page.close()

@@ -16,14 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 
 from helpers.mutants import LABELS, bases
+from helpers.served import cups_task
 from helpers.served_page import DEADLINE, Running
 from warmstart.cli import main
-from warmstart.data.task import Split, Task
 from warmstart.model.files import save
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -49,12 +48,11 @@ def running(bundles: list[Path]) -> Iterator[Running]:
 @pytest.mark.journeys
 def test_training_texts_are_given_by_their_manifest(bundles: list[Path], tmp_path: Path) -> None:
     """The server reads them while it answers; a task of other labels ends it with exit code 2."""
-    train = Split(("a cup of tea", "milk", "the river", "I rub the cat"), np.array([0, 1, 2, 0]))
-    manifest = save_task(Task("cups", LABELS, train, train.take(np.arange(0)), train), tmp_path / "cups")
+    manifest, text = save_task(cups_task(), tmp_path / "cups"), cups_task().train.texts[7]
     server = Running(*SERVE, bundles[0], "--texts", manifest)
-    while (answer := server.ask("/api/nearest", {"inputs": ["milk"], "count": 1}))[0] == 503:
+    while (answer := server.ask("/api/nearest", {"inputs": [text], "count": 1}))[0] == 503:
         pass
-    assert answer[1]["nearest"] == [[{"text": "milk", "label": "milk", "cosine": 1}]]
+    assert answer[1]["nearest"] == [[{"text": text, "label": LABELS[7 % 3], "cosine": 1}]]
     assert server.end() == 143
     server.kill()
     assert main(["serve", str(bundles[1]), "--texts", str(manifest)]) == 2
