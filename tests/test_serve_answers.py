@@ -432,7 +432,7 @@ def test_a_refused_body_is_read_no_further_than_a_bound(monkeypatch: pytest.Monk
     length = (b"content-length", b"9999999")
     for receive, headers, read in ((endless, [length], 100), (silent, [length], 0), (endless, [], 160)):
         scope = {"type": "http", "path": "/", "headers": [(b"host", b"127.0.0.1"), *headers]}
-        asyncio.run(Guard(make_app, AccessRules(most_bytes=50))(scope, receive, send))  # type: ignore[arg-type]  # reaches no application
+        asyncio.run(Guard(make_app, AccessRules(most_bytes=50))(scope, receive, send))  # type: ignore[arg-type]
         assert (sent[0]["status"], sent[-1], received) == (413, {"type": "http.response.body", "body": b""}, read)
         received = 0
         sent.clear()
