@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 
 from helpers.browser import IN_A_BROWSER, readable, watched_page
 from helpers.labelling import TextsInOrder, news
-from helpers.served_page import serving_app
+from helpers.served_page import Running, serving_app
 from warmstart.labelling.project import Project
 from warmstart.serve.guard import AccessRules
 from warmstart.serve.labelling.app import make_label_app
@@ -130,27 +128,17 @@ def test_undo_skip_and_comment(browser: Any, tmp_path: Path) -> None:
         assert len(session.project.answers()) == 2
 
 
-def test_two_people_never_get_the_same_new_text(browser: Any, tmp_path: Path) -> None:
-    """Except those for two people; where they disagree, a third look decides, and sees as text what both said."""
+def test_a_disagreement_is_decided_by_a_third_look(browser: Any, tmp_path: Path) -> None:
+    """Which sees as text what both said; the figures name everybody."""
     project = news(tmp_path / "news", TEXTS[:20])
     for name, value in (("<i>Cem</i>", 1), ("Dora", 2)):
         project.answer(project.draw(text=19, person=name, queue="new").id, name, value, 1)
-    session = TextsInOrder(project, twice=[0])
-    with ExitStack() as stack:
-        address = stack.enter_context(serving(session))
-        anna = stack.enter_context(Person(browser, address, "Anna"))
+    with serving(TextsInOrder(project)) as address, Person(browser, address, "Anna") as anna:
         shown = [line for line in anna.page.locator("#notice").inner_text().split("\n") if line]
         assert shown == ["People gave different labels to this text. Which is right?", "<i>Cem</i>: sport", "Dora: politics"]
         anna.answer("2")
-        ben = stack.enter_context(Person(browser, address, "Ben"))
-        for person, key in ((anna, "1"), (ben, "2"), *(((anna, "3"), (ben, "3")) * 6)):
-            person.answer(key)
-        texts = [one.text for one in session.project.draws() if one.queue == "new" and one.person in ("Anna", "Ben")]
-        assert len(texts) == len({*texts})
-        decided = [one.text for one in session.project.draws() if one.queue == "disagreement"]
-        assert decided == [19, 0]
-        assert (session.project.labelled()[19], session.project.labelled()[0]) == (2, 3)
-        anna.page.wait_for_selector("#people-rows tr:nth-child(2)")
+        assert project.labelled() == {19: 2}
+        anna.page.wait_for_selector("#people-rows tr:nth-child(3)")
         assert "alpha 0.81" in anna.page.locator("#agreement").inner_text()
 
 
@@ -176,8 +164,7 @@ def test_two_browsers_of_one_name_are_told_apart(browser: Any, tmp_path: Path) -
 def test_the_text_is_in_sight_after_an_answer(browser: Any, tmp_path: Path) -> None:
     """Also on a phone where somebody had scrolled down to the figures; long names of labels are not broken there."""
     session = TextsInOrder(news(tmp_path / "news", TEXTS, ("entertainment", "international relations", "a")))
-    settings = {"viewport": {"width": 390, "height": 600}}
-    with serving(session) as address, Person(browser, address, "Ann", **settings) as ann:
+    with serving(session) as address, Person(browser, address, "Ann", viewport={"width": 390, "height": 600}) as ann:
         assert ann.page.locator("#choices button").first.bounding_box()["height"] < 50
         ann.page.evaluate("document.getElementById('figures').scrollIntoView()")
         ann.answer("1")
@@ -203,15 +190,6 @@ def test_a_label_is_found_and_corrected(browser: Any, tmp_path: Path) -> None:
         assert session.project.labelled()[1] == 2
 
 
-def command(folder: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
-    """``warmstart label`` as a process of its own, and the address where it listens."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "warmstart", "label", *words, "--out", "news"], stderr=subprocess.PIPE, text=True, cwd=folder
-    )
-    assert process.stderr
-    return process, next(found[0] for line in process.stderr if (found := re.search(r"http://[^\s/]+", line)))
-
-
 @pytest.mark.timeout(600)  # it trains, perhaps beside other load
 def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> None:
     """One command: a script that knows the labels answers, trains on the page, reads the verdict, and asks the model there.
@@ -222,13 +200,14 @@ def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> Non
     hidden = {f"The {one} and the {other} of {i}": key for i in range(30) for key, some in words.items()
               for one, other in [(some.split()[i % 5], some.split()[(i + 1 + i // 5) % 5])]}  # fmt: skip
     (tmp_path / "texts.txt").write_text("\n".join(hidden), encoding="utf-8")
-    server, address = command(tmp_path, "texts.txt", "--labels", "sport", "money", "--port", "0")
+    of_project = ("label", "--out", tmp_path / "news", "--port")
+    server = Running(*of_project, "0", tmp_path / "texts.txt", "--labels", "sport", "money")
     try:
-        with Person(browser, address, "Ann") as ann:
+        with Person(browser, f"http://127.0.0.1:{server.port}", "Ann") as ann:
             for number in range(36):
                 if number == 9:
-                    stop(server)
-                    server, _ = command(tmp_path, "--port", address.rpartition(":")[2])
+                    server.kill()
+                    server = Running(*of_project, server.port)
                 ann.answer(hidden[ann.text])
             page = ann.page
             page.click("#train")
@@ -239,18 +218,11 @@ def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> Non
             page.fill("#classify-texts", "The league and the striker")
             page.click("#classify [type=submit]")
             page.wait_for_selector("#classify-results:has-text('sport')")
-        server.terminate()
-        assert server.wait(60) == 143
+        assert server.end() == 143
     finally:
-        stop(server)
+        server.kill()
     with Project.open(tmp_path / "news") as project:
         assert (len(project.labelled()), project.notice) == (36, "")
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    """Kill it, if it lives."""
-    process.kill()
-    process.communicate()
 
 
 def test_an_answer_waits_for_a_server_that_is_away(browser: Any, tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ import re
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,10 +24,13 @@ from pydantic import ValidationError
 
 from helpers.models import SENTENCES
 from helpers.restarts import adapt_record
-from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, one_of_each, served, server_of
+from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_task, events_of, served, server_of
+from helpers.served import models as models
+from helpers.served import server as server
 from helpers.served_page import serving_app
 from warmstart.errors import DataError
 from warmstart.model.history import FindingRecord
+from warmstart.serve import answers
 from warmstart.serve.answers import MOST_PROBLEMS, Fields, problems
 from warmstart.serve.app import STREAMS, Server, make_app
 from warmstart.serve.bodies import PredictBody, TextsBody
@@ -49,16 +55,14 @@ INPUTS: dict[str, list[Any]] = {
 """model -> inputs of its task"""
 
 
-@pytest.fixture(scope="module")
-def models(tokenizer: Tokenizer) -> dict[str, Any]:
-    return one_of_each(tokenizer)
+def predicted_at_once(server: Server, bodies: list[dict[str, Any]]) -> list[Any]:
+    """The answers to several requests that come together."""
 
+    async def ask() -> list[Any]:
+        async with client_of(make_app(server, AccessRules())) as client:
+            return await asyncio.gather(*(client.post("/api/predict", json=body) for body in bodies))
 
-@pytest.fixture
-def server(models: dict[str, Any]) -> Iterator[Server]:
-    made = served(models)
-    yield made
-    made.close()
+    return asyncio.run(ask())
 
 
 def test_every_task_type_is_answered_as_by_the_library(
@@ -72,16 +76,11 @@ def test_every_task_type_is_answered_as_by_the_library(
         return predictions_for(model, inputs, *settings)
 
     monkeypatch.setattr("warmstart.serve.app.predictions_for", predict_and_note)
-
-    async def ask(name: str, requests: list[list[int]]) -> list[Any]:
-        async with client_of(make_app(server, AccessRules())) as client:
-            bodies = [{"model": name, "inputs": [INPUTS[name][i] for i in places], "top": 2} for places in requests]
-            return await asyncio.gather(*(client.post("/api/predict", json=body) for body in bodies))
-
     for name, inputs in INPUTS.items():
         expected = predict(models[name], [one if isinstance(one, str) else tuple(one) for one in inputs], top=2)
         requests = [[i] for i in range(len(inputs))] + [list(reversed(range(len(inputs))))]
-        for places, answer in zip(requests, asyncio.run(ask(name, requests)), strict=True):
+        bodies = [{"model": name, "inputs": [inputs[i] for i in places], "top": 2} for places in requests]
+        for places, answer in zip(requests, predicted_at_once(server, bodies), strict=True):
             assert answer.status_code == 200, (name, answer.text)
             for i, found in zip(places, answer.json()["predictions"], strict=True):
                 assert {*found} - {*expected[i]} <= {"confidence", "abstained", "unknown"}, name
@@ -93,22 +92,16 @@ def test_every_task_type_is_answered_as_by_the_library(
 
 def test_a_blank_text_gets_no_label(server: Server) -> None:
     """As from the command ``predict``; the texts beside it keep theirs."""
-    found = asked(server, "/api/predict", {"model": "labels", "inputs": ["", TEXTS[0], " \n"]}).json()["predictions"]
-    assert [one["label"] is None for one in found] == [one["abstained"] for one in found] == [True, False, True]
-    for name, what in (("many", "labels"), ("number", "number")):
+    for name, what in (("labels", "label"), ("labels", "abstained"), ("many", "labels"), ("number", "number")):
         found = asked(server, "/api/predict", {"model": name, "inputs": ["", TEXTS[0], " \n"]}).json()["predictions"]
-        assert [one[what] is None for one in found] == [True, False, True], name
+        assert [one[what] in (None, True) for one in found] == [True, False, True], (name, what)
 
 
 def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: dict[str, Any]) -> None:
     """Each client gets its own answers, whatever the others send; one that sends both is told which input differs."""
     inputs = [one for pair in zip(TEXTS, PAIRS, strict=True) for one in pair]
-
-    async def ask() -> list[Any]:
-        async with client_of(make_app(server, AccessRules())) as client:
-            return await asyncio.gather(*(client.post("/api/predict", json={"model": "labels", "inputs": [one]}) for one in inputs))
-
-    for one, answer in zip(inputs, asyncio.run(ask()), strict=True):
+    bodies = [{"model": "labels", "inputs": [one]} for one in inputs]
+    for one, answer in zip(inputs, predicted_at_once(server, bodies), strict=True):
         (expected,) = predict(models["labels"], [one if isinstance(one, str) else tuple(one)])
         (found,) = answer.json()["predictions"]
         assert found["probabilities"] == pytest.approx(expected["probabilities"], abs=2e-4)
@@ -188,27 +181,21 @@ def test_events_fit_their_description(server: Server, description: dict[str, Any
     content = description["paths"]["/api/generate"]["post"]["responses"]["200"]["content"]
     assert "token (#/components/schemas/GeneratedToken), done" in content["text/event-stream"]["schema"]["description"]
     answer = asked(server, "/api/generate", {"model": "causal", "max_new_tokens": 4, "stream": True})
-    kinds = set()
-    for event in answer.text.strip().split("\n\n"):
-        kind, data = (line.split(": ", 1)[1] for line in event.split("\n"))
-        fits(json.loads(data), form(EVENTS[kind].__name__), description)
-        kinds.add(kind)
-    assert kinds == {"token", "done"}
+    for kind, data in (events := events_of(answer)):
+        fits(data, form(EVENTS[kind].__name__), description)
+    assert {kind for kind, _ in events} == {"token", "done"}
 
 
 A = ["a"]
+OF_PYTHON = r"function|validator|constrained|\bstr\b|pydantic|<|0x|valid string|Input|Traceback"
 WRONG: list[tuple[str, Any, int]] = [
     ("predict", {"inputs": []}, 422),
-    ("predict", {"inputs": A * 1001}, 422),
     ("predict", {"inputs": "a"}, 422),
-    ("predict", {"inputs": [1]}, 422),
-    ("predict", {"inputs": A, "more": 1}, 422),
     ("predict", {"inputs": A, "model": "nobody"}, 404),
     ("predict", {"inputs": A, "model": "../../etc/passwd"}, 404),
     ("predict", {"inputs": A, "model": "causal"}, 422),
     ("predict", {"inputs": [["a", "b", "c"]], "model": "labels"}, 422),
     ("predict", {"inputs": A, "model": "tags"}, 422),
-    ("predict", {"inputs": ["a" * 100_001], "model": "labels"}, 422),
     ("predict", {"inputs": A, "model": "labels", "target_error": 1.5}, 422),
     ("generate", {"model": "masked", "prompt": "a"}, 422),
     ("generate", {"model": "causal", "temperature": 0}, 422),
@@ -217,6 +204,7 @@ WRONG: list[tuple[str, Any, int]] = [
     ("nearest", {"inputs": A, "model": "labels"}, 422),
     ("embed", {"model": "labels", "texts": A}, 422),
     ("explain", {"model": "labels", "text": ""}, 422),
+    ("explain", {"model": "labels", "text": "a " * 500}, 422),
     ("explain", {"model": "labels", "text": "a b", "target": "no such label"}, 422),
     ("reload", {"model": "nobody"}, 404),
     ("card?model=nobody", None, 404),
@@ -241,12 +229,12 @@ FOREIGN: list[tuple[dict[str, str], int]] = [
 
 
 def test_a_wrong_request_is_told_what_is_wrong(server: Server, description: dict[str, Any]) -> None:
-    """With the status and the words for it, as described, and nothing of our code or of FastAPI's own errors."""
+    """With the status and the words for it, as described, and nothing of our code, of Python's, or of its libraries' errors."""
     for name, body, status in WRONG:
         answer = asked(server, f"/api/{name}", body)
         assert answer.status_code == status, (name, str(body)[:200], answer.text)
-        assert answer.json()["error"], (name, body)
-        assert "Traceback" not in answer.text, (name, body)
+        assert not re.search(OF_PYTHON, said := answer.json()["error"]), said
+        assert said, (name, body)
         for operation in description["paths"].get(f"/api/{name}".split("?")[0], {}).values():
             assert operation["responses"][str(status)] == {"$ref": f"#/components/responses/{status}"}
             for response in (operation["responses"]["default"], description["components"]["responses"][str(status)]):
@@ -282,13 +270,11 @@ IN_WORDS: list[tuple[str, Any, str]] = [
 
 
 def test_what_is_wrong_with_a_body_is_said_in_words(server: Server) -> None:
-    """Which value, and what it must be; no word of Python or of its libraries in any refusal."""
+    """Which value, and what it must be."""
     for name, body, words in IN_WORDS:
         answer = asked(server, f"/api/{name}", content=json.dumps(body), headers={"content-type": "application/json"})
-        assert f"describes it, but {words}" in answer.json()["error"]
-    for name, body, _ in WRONG:
-        said = asked(server, f"/api/{name}", body).json()["error"]
-        assert not re.search(r"function|validator|constrained|\bstr\b|pydantic|<|0x|valid string|Input", said), said
+        assert f"describes it, but {words}" in (said := answer.json()["error"])
+        assert (answer.status_code, re.search(OF_PYTHON, said)) == (422, None), said
 
 
 MANY = 100_000
@@ -301,7 +287,7 @@ LARGE: list[tuple[type[Fields], dict[str, Any], str]] = [
 """bodies with many problems, and what is said of them"""
 
 
-def test_a_body_full_of_problems_holds_nobody_up(server: Server) -> None:
+def test_a_body_full_of_problems_holds_nobody_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """pydantic finds few of them, at most 20 are looked at, and the number of the others is said; others are answered."""
     for form, body, words in LARGE:
         with pytest.raises(ValidationError) as error:
@@ -309,24 +295,12 @@ def test_a_body_full_of_problems_holds_nobody_up(server: Server) -> None:
         assert error.value.error_count() <= 3
         assert f"describes it, but {words}" in problems(error.value)
 
-    looked_at = list[int]()
-
-    class Problem(dict[str, Any]):
-        """Notes that it is looked at."""
-
-        def __getitem__(self, key: str) -> Any:
-            looked_at.append(id(self))
-            return super().__getitem__(key)
-
-    class Wrong:
-        """A request with many problems."""
-
-        def errors(self) -> list[Problem]:
-            """All of them."""
-            return [Problem(type="missing", loc=("body", f"k{i}"), input=None) for i in range(MANY)]
-
-    assert problems(Wrong()).endswith("but " + "; ".join([*(f"k{i} is missing" for i in range(5)), "and 99,995 more"]))
-    assert len({*looked_at}) <= MOST_PROBLEMS
+    look_at, looked_at = answers._place, list[str]()
+    monkeypatch.setattr(answers, "_place", lambda loc: looked_at.append(loc) or look_at(loc))
+    wrong = [{"type": "missing", "loc": ("body", f"k{i}"), "input": None} for i in range(MANY)]
+    said = problems(SimpleNamespace(errors=lambda: wrong))
+    assert said.endswith("but " + "; ".join([*(f"k{i} is missing" for i in range(5)), "and 99,995 more"]))
+    assert len(looked_at) <= MOST_PROBLEMS
     answer = asked(server, "/api/predict", LARGE[0][1])
     assert (answer.status_code, LARGE[0][2] in answer.json()["error"]) == (422, True)
     assert asked(server, "/health").status_code == 200
@@ -337,13 +311,9 @@ def test_every_list_in_a_request_is_read_up_to_its_first_mistake() -> None:
     forms, lists = [*Fields.__subclasses__()], 0
     for form in forms:  # grows while it is gone through
         forms += form.__subclasses__()
-        schemas: list[Any] = [form.__pydantic_core_schema__]
-        while schemas:
-            schema = schemas.pop()
-            schemas += schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list | tuple) else ()
-            if isinstance(schema, dict) and schema.get("type") == "list":
-                lists += 1
-                assert schema.get("fail_fast"), form
+        schema = str(form.__pydantic_core_schema__)
+        assert schema.count("'type': 'list'") == schema.count("'fail_fast': True"), form
+        lists += schema.count("'type': 'list'")
     assert lists > 3
 
 
@@ -371,16 +341,11 @@ def test_no_text_is_a_fault_of_the_server(models: dict[str, Any]) -> None:
     """Empty ones, control characters, and words that lie behind the context: an answer, or what is wrong with the text."""
     each = (ServedModel.of(model, name) for name, model in models.items())
     made = server_of(*each, ServedModel.of(models["labels"], "cups", tasks=[cups_task()]))
-    while asked(made, "/api/nearest", {"model": "cups", "inputs": ["tea"]}).status_code == 503:
-        pass
-
-    async def ask() -> list[tuple[str, dict[str, Any], Any]]:
-        async with client_of(make_app(made, AccessRules())) as client:
-            asked_for = [(path, make(text)) for path, bodies in OF_TEXTS.items() for make in bodies for text in ODD]
-            return [(path, body, await client.post(f"/api/{path}", json=body)) for path, body in asked_for]
-
-    for path, body, answer in asyncio.run(ask()):
-        assert answer.status_code in (200, 422), (path, body, answer.text)
+    asked_until_ready(made, {"model": "cups", "inputs": ["tea"]})
+    for path, bodies in OF_TEXTS.items():
+        for body in (make(text) for make in bodies for text in ODD):
+            answer = asked(made, f"/api/{path}", body)
+            assert answer.status_code in (200, 422), (path, body, answer.text)
     made.close()
 
 
@@ -391,9 +356,8 @@ def test_other_hosts_and_origins_are_refused(server: Server, description: dict[s
         assert answer.status_code == status, headers
         assert "access-control-allow-origin" not in answer.headers
         assert "default-src 'none'" in answer.headers["content-security-policy"]
-        fits(
-            answer.json(), description["components"]["responses"][str(status)]["content"]["application/json"]["schema"], description
-        )
+        content = description["components"]["responses"][str(status)]["content"]
+        fits(answer.json(), content["application/json"]["schema"], description)
 
 
 def test_a_token_is_needed_where_there_is_one(server: Server) -> None:
@@ -412,32 +376,18 @@ def test_a_token_is_needed_where_there_is_one(server: Server) -> None:
     assert "security" not in asked(server, "/openapi.json").json()["paths"]["/api/predict"]["post"]
 
 
-def test_a_long_body_and_many_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the header says of its length, and not read to its end; a client that waits may ask again."""
-    monkeypatch.setattr("warmstart.serve.guard.LINGER_BYTES", 100)
-    now, sent = 0.0, 0
-
-    async def empty(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    async def chunks() -> AsyncIterator[bytes]:
-        nonlocal sent
-        while sent < 100:
-            sent += 1
-            yield b"x" * 10
+def test_too_many_requests_are_refused(server: Server) -> None:
+    """A client that waits may ask again; all addresses of a network are one client."""
+    now = 0.0
 
     async def ask() -> list[int]:
         nonlocal now
-        async with client_of(Guard(empty, AccessRules(most_bytes=100, rate=10), lambda: now)) as client:
-            found = [(await client.post("/", content=chunks())).status_code]
-            found += [(await client.get("/")).status_code for _ in range(10)]
+        async with client_of(Guard(make_app(server, AccessRules()), AccessRules(rate=10), lambda: now)) as client:
+            found = [(await client.get("/health")).status_code for _ in range(11)]
             now = 0.11
-            return [*found, (await client.get("/")).status_code]
+            return [*found, (await client.get("/health")).status_code]
 
-    assert asyncio.run(ask()) == [413, *[200] * 9, 429, 200]
-    assert sent < 30
+    assert asyncio.run(ask()) == [*[200] * 10, 429, 200]
     assert [network_of(one) for one in ("1.2.3.4", "::ffff:1.2.3.4", "")] == ["1.2.3.4", "1.2.3.4", ""]
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:0:1::1")
 
@@ -463,7 +413,7 @@ def test_the_answer_to_a_body_that_is_too_long_arrives(framing: str) -> None:
 
 
 def test_a_refused_body_is_read_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it never ends, or its client falls silent."""
+    """Whether it never ends, or its client falls silent; whether it says how long it is or not."""
     monkeypatch.setattr("warmstart.serve.guard.LINGER_BYTES", 100)
     monkeypatch.setattr("warmstart.serve.guard.SILENT_SECONDS", 0.01)
     received, sent = 0, list[Any]()
@@ -479,39 +429,29 @@ def test_a_refused_body_is_read_no_further_than_a_bound(monkeypatch: pytest.Monk
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "path": "/", "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"9999999")]}
-    for receive in (endless, silent):
-        asyncio.run(Guard(make_app, AccessRules())(scope, receive, send))  # type: ignore[arg-type]  # it reaches no application
-        assert (sent[0]["status"], sent[-1]) == (413, {"type": "http.response.body", "body": b""})
+    length = (b"content-length", b"9999999")
+    for receive, headers, read in ((endless, [length], 100), (silent, [length], 0), (endless, [], 160)):
+        scope = {"type": "http", "path": "/", "headers": [(b"host", b"127.0.0.1"), *headers]}
+        asyncio.run(Guard(make_app, AccessRules(most_bytes=50))(scope, receive, send))  # type: ignore[arg-type]
+        assert (sent[0]["status"], sent[-1], received) == (413, {"type": "http.response.body", "body": b""}, read)
+        received = 0
         sent.clear()
-    assert received == 100
-
-
-class Visitor:
-    """A connection that asks for nothing, or waits for an answer."""
-
-    def __init__(self, *, idle: bool) -> None:
-        self.idle, self.closed = idle, False
-
-    def close(self) -> None:
-        """There is no room."""
-        self.closed = True
 
 
 def test_an_address_has_a_share_of_the_connections() -> None:
     """The oldest one that asks for nothing makes room for the next; of one address, and where all are taken."""
     connections = Connections(SPARE_FILES + 8)
-    busy = [Visitor(idle=False) for _ in range(3)]
-    assert all(connections.admit(one, "a") for one in busy)
-    first, second = Visitor(idle=True), Visitor(idle=False)
+    busy, idle = ([Mock(idle=one) for _ in range(9)] for one in (False, True))
+    first, second = idle[0], busy[0]
+    assert all(connections.admit(one, "a") for one in busy[1:4])
     assert connections.admit(first, "a")
     assert connections.admit(second, "a")
-    assert first.closed
-    assert not connections.admit(Visitor(idle=True), "a")
-    assert all(connections.admit(Visitor(idle=False), name) for name in "bcde")
-    assert not connections.admit(Visitor(idle=False), "f")
+    assert first.close.called
+    assert not connections.admit(idle[1], "a")
+    assert all(connections.admit(one, name) for one, name in zip(busy[4:], "bcde", strict=False))
+    assert not connections.admit(busy[8], "f")
     connections.forget(second, "a")
-    assert connections.admit(Visitor(idle=True), "f")
+    assert connections.admit(idle[2], "f")
 
 
 def test_a_line_is_logged_once_a_minute() -> None:
@@ -608,17 +548,14 @@ def test_a_text_waits_for_a_part_of_a_batch_only() -> None:
     """Large requests are computed in parts, in turn with each other and with small ones; their answers come whole, in order."""
     computer, go, seen = Computer(100, 0, 10), threading.Event(), list[tuple[str, int]]()
 
-    def slow(name: str) -> Callable[[Sequence[int]], list[int]]:
-        def compute(inputs: Sequence[int]) -> list[int]:
-            go.wait()
-            time.sleep(0.002)  # as a network, which lets other threads run
-            seen.append((name, len(inputs)))
-            return [-one for one in inputs]
+    def slow(name: str, inputs: Sequence[int]) -> list[int]:
+        go.wait()
+        time.sleep(0.002)  # as a network, which lets other threads run
+        seen.append((name, len(inputs)))
+        return [-one for one in inputs]
 
-        return compute
-
-    large = [computer.submit("key", range(100), 1_000, slow(name)) for name in ("one", "other")]
-    small = [computer.submit("key", [number], 50, slow(f"text {number}")) for number in (1, 2, 3)]
+    large = [computer.submit("key", range(100), 1_000, partial(slow, name)) for name in ("one", "other")]
+    small = [computer.submit("key", [number], 50, partial(slow, f"text {number}")) for number in (1, 2, 3)]
     go.set()
     assert [[*one.result(60)] for one in large] == [[-one for one in range(100)]] * 2
     assert [one.result(0) for one in small] == [[-1], [-2], [-3]]

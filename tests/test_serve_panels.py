@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.browser import IN_A_BROWSER
-from helpers.served import server_of
-from helpers.served_page import opened_page, page_models, serving, submit
+from helpers.served_page import address as address
+from helpers.served_page import classify, submit
+from helpers.served_page import models as models
+from helpers.served_page import page as page
 from warmstart.errors import ModelError
 from warmstart.serve import app
 from warmstart.serve.served import ServedModel
-from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = IN_A_BROWSER
 HEBREW = "שלום לכל העולם"
-
-
-@pytest.fixture(scope="module")
-def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
-    """One that labels texts, one that gives numbers, and one that writes."""
-    return page_models(tmp_path_factory.mktemp("served"), tokenizer)
-
-
-@pytest.fixture(scope="module")
-def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
-    with serving(server_of(*models)) as found:
-        yield found
-
-
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    """The page; nothing may be logged as an error, and nothing may be asked of another place."""
-    with opened_page(browser, address) as opened:
-        yield opened
 
 
 # ------------------------------------------------------------------------------------------------ errors
@@ -233,14 +215,12 @@ def test_hebrew_is_read_from_right_to_left(page: Any) -> None:
     for field in ("classify-texts", "write-prompt"):
         page.fill(f"#{field}", HEBREW)
         assert page.locator(f"#{field}").evaluate("(area) => getComputedStyle(area).direction") == "rtl", field
-    page.fill("#classify-texts", f"{HEBREW}\nShe holds the cat")
-    submit(page, "classify")
-    page.wait_for_selector("#classify-results li:nth-child(2)")
-    hebrew, english = (page.locator("#classify-results .text").nth(i).evaluate(PLACES) for i in range(2))
+    results = classify(page, f"{HEBREW}\nShe holds the cat")
+    hebrew, english = (results.locator(".text").nth(i).evaluate(PLACES) for i in range(2))
     assert is_from_right_to_left(hebrew)
     assert not is_from_right_to_left(english)
     assert english["left"] < english["right"]
-    page.locator("#classify-results li").first.get_by_role("button", name="Why?").click()
+    results.first.get_by_role("button", name="Why?").click()
     page.wait_for_selector(".heat span")
     words = page.locator(".heat > span").evaluate_all("(spans) => spans.map((one) => one.getBoundingClientRect().left)")
     assert len(words) == len(HEBREW.split())

@@ -9,30 +9,27 @@ import re
 import select
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 
 from helpers.mutants import LABELS, bases
+from helpers.served import cups_task
+from helpers.served_page import DEADLINE, Running
 from warmstart.cli import main
-from warmstart.data.task import Split, Task
 from warmstart.model.files import save
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-pytest.importorskip("fastapi", reason="the server needs the extra 'serve'")
 pytestmark = pytest.mark.usefixtures("socket_enabled")
+SERVE = ("serve", "--port", "0")
 HEAD = b"%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-DEADLINE = 120
-"""seconds in which a process must have done what it was asked"""
 
 
 @pytest.fixture
@@ -41,48 +38,9 @@ def bundles(tokenizer: Tokenizer, tmp_path: Path) -> list[Path]:
     return [save(bases(tokenizer)[name], tmp_path / name) for name in ("labels", "causal")]
 
 
-class Running:
-    """A server in a process of its own."""
-
-    def __init__(self, *words: str | Path, before: str = "") -> None:
-        command = [sys.executable, "-m", "warmstart", "serve", "--port", "0", *map(str, words)]
-        shell = ["sh", "-c", f'{before} exec "$0" "$@"']
-        self.process = subprocess.Popen([*shell, *command], stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr
-        self.lines = iter(self.process.stderr.readline, "")
-        self.port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", self.wait_for("serving at"))[0])
-
-    def wait_for(self, words: str) -> str:
-        """The next line that holds these words."""
-        found = next((line for line in self.lines if words in line), None)
-        assert found is not None, f"the server ended with {self.process.wait()} before it said {words!r}"
-        return found
-
-    def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
-        """Status and content of an answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
-        connection.request(
-            "POST" if body else "GET", path, json.dumps(body) if body else None, {"content-type": "application/json"}
-        )
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
-        return answer.status, json.loads(content) if content.startswith(b"{") else content.decode()
-
-    def end(self) -> int:
-        """Ask it to end; returns its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(DEADLINE)
-
-    def kill(self) -> None:
-        """Whatever it does."""
-        self.process.kill()
-        self.process.communicate()
-
-
 @pytest.fixture
 def running(bundles: list[Path]) -> Iterator[Running]:
-    server = Running(*bundles)
+    server = Running(*SERVE, *bundles)
     yield server
     server.kill()
 
@@ -90,12 +48,11 @@ def running(bundles: list[Path]) -> Iterator[Running]:
 @pytest.mark.journeys
 def test_training_texts_are_given_by_their_manifest(bundles: list[Path], tmp_path: Path) -> None:
     """The server reads them while it answers; a task of other labels ends it with exit code 2."""
-    train = Split(("a cup of tea", "milk", "the river", "I rub the cat"), np.array([0, 1, 2, 0]))
-    manifest = save_task(Task("cups", LABELS, train, train.take(np.arange(0)), train), tmp_path / "cups")
-    server = Running(bundles[0], "--texts", manifest)
-    while (answer := server.ask("/api/nearest", {"inputs": ["milk"], "count": 1}))[0] == 503:
+    manifest, text = save_task(cups_task(), tmp_path / "cups"), cups_task().train.texts[7]
+    server = Running(*SERVE, bundles[0], "--texts", manifest)
+    while (answer := server.ask("/api/nearest", {"inputs": [text], "count": 1}))[0] == 503:
         pass
-    assert answer[1]["nearest"] == [[{"text": "milk", "label": "milk", "cosine": 1}]]
+    assert answer[1]["nearest"] == [[{"text": text, "label": LABELS[7 % 3], "cosine": 1}]]
     assert server.end() == 143
     server.kill()
     assert main(["serve", str(bundles[1]), "--texts", str(manifest)]) == 2
@@ -106,8 +63,6 @@ def test_a_server_reloads_and_ends_in_peace(running: Running, bundles: list[Path
     """A damaged model is not loaded again, and the old one goes on; what was begun before SIGTERM is finished."""
     status, first = running.ask("/api/predict", {"inputs": ["tea"]})
     assert status == 200
-    running.process.send_signal(signal.SIGHUP)
-    running.wait_for("loaded causal again")
     (bundles[0] / "weights.safetensors").write_bytes(b"")
     status, refused = running.ask("/api/reload", {"model": "labels"})
     assert (status, "weights" in refused["error"]) == (422, True)
@@ -134,22 +89,17 @@ def test_no_request_is_lost_when_models_are_loaded_again(running: Running) -> No
     texts, loaded = ["tea", "She holds a cup of milk", "water"], threading.Event()
     bodies = [{"inputs": texts[: 1 + number % 3]} for number in range(CLIENTS)]
     expected = [running.ask("/api/predict", body) for body in bodies]
-    answers = [list[tuple[int, Any]]() for _ in bodies]
 
-    def ask_on(number: int) -> None:
-        while not loaded.is_set():
-            answers[number].append(running.ask("/api/predict", bodies[number]))
+    def ask_on(body: dict[str, Any]) -> list[tuple[int, Any]]:
+        return [running.ask("/api/predict", body) for _ in iter(loaded.is_set, True)]
 
-    clients = [threading.Thread(target=ask_on, args=(number,)) for number in range(CLIENTS)]
-    for client in clients:
-        client.start()
-    for _ in range(RELOADS):
-        running.process.send_signal(signal.SIGHUP)
-        running.wait_for("loaded labels again")
-        running.wait_for("loaded causal again")
-    loaded.set()
-    for client in clients:
-        client.join()
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        answers = clients.map(ask_on, bodies)
+        for _ in range(RELOADS):
+            running.process.send_signal(signal.SIGHUP)
+            running.wait_for("loaded labels again")
+            running.wait_for("loaded causal again")
+        loaded.set()
     for (status, first), found in zip(expected, answers, strict=True):
         assert {status, *(code for code, _ in found)} == {200}
         assert len(found) > RELOADS
@@ -191,7 +141,7 @@ def test_nothing_that_is_sent_harms_a_server(running: Running) -> None:
 @pytest.mark.chaos
 def test_half_sent_headers_stop_nobody(bundles: list[Path]) -> None:
     """More of them than the process may open files: the server answers others, closes them, and logs next to nothing."""
-    server = Running(*bundles, before="ulimit -n 200;")
+    server = Running(*SERVE, *bundles, before="ulimit -n 200;")
     slow = [socket.create_connection(("127.0.0.1", server.port), DEADLINE) for _ in range(230)]
     for one in slow:
         with suppress(OSError):
@@ -204,12 +154,6 @@ def test_half_sent_headers_stop_nobody(bundles: list[Path]) -> None:
         for one in slow:
             with suppress(OSError):
                 one.sendall(b"x")
-    with socket.create_connection(("127.0.0.1", server.port), DEADLINE) as endless:
-        endless.sendall(HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked") % (b"POST", b"/api/predict"))
-        with suppress(BrokenPipeError, ConnectionResetError):  # it would go on, as long as anybody reads
-            while True:
-                endless.sendall(b"%x\r\n%s\r\n" % (1 << 20, b"x" * (1 << 20)))
-    assert server.ask("/health")[0] == 200
     server.process.terminate()
     assert len([*server.lines]) < 5
     server.kill()

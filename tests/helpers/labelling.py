@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,30 +31,24 @@ class NoModel:
 
 
 class TextsInOrder(LabelSession):
-    """A session whose choice of texts is known: new ones in order, those of ``twice`` also to a second person."""
+    """A session whose choice of texts is known: disagreements, then new ones in order."""
 
-    def __init__(self, project: Project, twice: Iterable[int] = ()) -> None:
-        self.project, self.twice = project, {*twice}
+    def __init__(self, project: Project) -> None:
+        self.project = project
         self._lock, self._seen = threading.RLock(), {}
         self.learner = cast("Any", NoModel())
         self.training = Training(project)
 
     def next(self, person: str) -> dict[str, Any] | None:
-        """The open draw of a person, else a disagreement, a second answer, or a new text."""
+        """The open draw of a person, else a disagreement, or a new text."""
         with self._lock:
             project = self.project
             if mine := [one for one in project.open_draws() if one.person == person]:
                 return self._item(mine[0])
-            shown: dict[int, list[str]] = {text: [] for text in range(len(project.texts))}
-            for one in project.draws():
-                shown[one.text].append(one.person)
-            choices = {
-                "disagreement": [text for text in project.disagreements() if len(shown[text]) == 2],
-                "overlap": [text for text in self.twice if len(shown[text]) == 1 and person not in shown[text]],
-                "new": [text for text, people in shown.items() if not people],
-            }
-            found = next(((queue, texts[0]) for queue, texts in choices.items() if texts), None)
-            return self._item(project.draw(text=found[1], person=person, queue=found[0])) if found else None
+            shown = Counter(one.text for one in project.draws())
+            disputed = [(text, "disagreement") for text in project.disagreements() if shown[text] == 2]
+            choices = disputed + [(text, "new") for text in range(len(project.texts)) if not shown[text]]
+            return self._item(project.draw(text=choices[0][0], person=person, queue=choices[0][1])) if choices else None
 
     def _doubtful(self) -> list[int]:
         return [0]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -38,7 +39,8 @@ HEADS: dict[str, HeadConfig] = {
 }
 
 
-def one_of_each(tokenizer: Tokenizer) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def models(tokenizer: Tokenizer) -> dict[str, Any]:
     """Models of every kind, by name; those of ``bases``, and more."""
     found: dict[str, Bundle | Stack] = dict(bases(tokenizer))
     labels, causal = found["labels"], found["causal"]
@@ -61,6 +63,14 @@ def server_of(*models: ServedModel, queue: int = 64) -> Server:
 def served(models: dict[str, Any], queue: int = 64) -> Server:
     """A server of models by their names."""
     return server_of(*(ServedModel.of(model, name) for name, model in models.items()), queue=queue)
+
+
+@pytest.fixture
+def server(models: dict[str, Any]) -> Iterator[Server]:
+    """A server of models of every kind."""
+    made = served(models)
+    yield made
+    made.close()
 
 
 @asynccontextmanager
@@ -88,6 +98,12 @@ def asked_until_ready(server: Server, body: Any) -> Any:
         assert "of 40; try again soon" in answer.json()["error"]
         assert answer.headers["retry-after"] == "1"
     return answer
+
+
+def events_of(answer: Any) -> list[tuple[str, Any]]:
+    """Kind and data of the events of a stream."""
+    lines = ([line.split(": ", 1)[1] for line in event.split("\n")] for event in answer.text.strip().split("\n\n"))
+    return [(kind, json.loads(data)) for kind, data in lines]
 
 
 def cups_task(labels: tuple[str, ...] = LABELS) -> Task:

@@ -1,8 +1,14 @@
-"""The page of a server in a browser: a server that runs in a thread, models with all that the page can show, and an open page."""
+"""The page of a server in a browser: a server in a thread or a process, models with all that a page can show, and an open page."""
 
 from __future__ import annotations
 
+import http.client
+import json
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +24,7 @@ from helpers.browser import watched_page
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
 from helpers.restarts import adapt_record
+from helpers.served import server_of
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
@@ -30,6 +37,8 @@ from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
+DEADLINE = 120
+"""seconds in which a process must have done what it was asked"""
 
 
 def page_task() -> Task:
@@ -39,9 +48,10 @@ def page_task() -> Task:
     return Task("cups", LABELS, train, validation, train)
 
 
-def page_models(place: Path, tokenizer: Tokenizer) -> list[ServedModel]:
+@pytest.fixture(scope="module")
+def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
     """One that labels texts, with texts for guarantees; one that gives numbers; one that writes."""
-    found = bases(tokenizer)
+    found, place = bases(tokenizer), tmp_path_factory.mktemp("served")
     held_out = tuple((0.3 + i / 300, i > 80) for i in range(200))
     findings = (FindingRecord(severity="warning", sentence="2 texts of <b>train</b> are in test, too."),)
     raced = adapt_record(chosen=True, score=0.7, seed=6, settings={"method": "full"}).model_copy(update={"audit": findings})
@@ -81,6 +91,45 @@ def serving(server: Server, rules: AccessRules = AccessRules()) -> AbstractConte
     return serving_app(make_app(server, rules))
 
 
+class Running:
+    """A server in a process of its own: ``warmstart`` with these words."""
+
+    def __init__(self, *words: str | int | Path, before: str = "") -> None:
+        command = [sys.executable, "-m", "warmstart", *map(str, words)]
+        shell = ["sh", "-c", f'{before} exec "$0" "$@"']
+        self.process = subprocess.Popen([*shell, *command], stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr
+        self.lines = iter(self.process.stderr.readline, "")
+        self.port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", self.wait_for("serving at"))[0])
+
+    def wait_for(self, words: str) -> str:
+        """The next line that holds these words."""
+        found = next((line for line in self.lines if words in line), None)
+        assert found is not None, f"the server ended with {self.process.wait()} before it said {words!r}"
+        return found
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+        """Status and content of an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        connection.request(
+            "POST" if body else "GET", path, json.dumps(body) if body else None, {"content-type": "application/json"}
+        )
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, json.loads(content) if content.startswith(b"{") else content.decode()
+
+    def end(self) -> int:
+        """Ask it to end; returns its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(DEADLINE)
+
+    def kill(self) -> None:
+        """Whatever it does."""
+        self.process.kill()
+        self.process.communicate()
+
+
 @contextmanager
 def opened_page(browser: Any, address: str) -> Iterator[Any]:
     """A page with nothing folded; nothing may fail, and nothing may be asked of another place."""
@@ -90,6 +139,27 @@ def opened_page(browser: Any, address: str) -> Iterator[Any]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def address(models: list[ServedModel], sockets: None) -> Iterator[str]:
+    with serving(server_of(*models)) as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The page; nothing may be logged as an error, and nothing may be asked of another place."""
+    with opened_page(browser, address) as opened:
+        yield opened
+
+
 def submit(page: Any, panel: str) -> None:
     """Press the button of a panel."""
     page.click(f"#{panel} [type=submit]")
+
+
+def classify(page: Any, texts: str) -> Any:
+    """Have texts classified, one a line; the results."""
+    page.fill("#classify-texts", texts)
+    submit(page, "classify")
+    page.wait_for_selector(f"#classify-results li:nth-child({len([one for one in texts.splitlines() if one])})")
+    return page.locator("#classify-results li")

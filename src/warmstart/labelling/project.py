@@ -296,10 +296,10 @@ class Project:
             self._record("undo", {"answer": last.id})
             return self._state.draws[last.draw]
 
-    def answers(self, after: int = 0) -> list[GivenAnswer]:
-        """The answers that stand, by id; with ``after`` those with a greater id."""
+    def answers(self) -> list[GivenAnswer]:
+        """The answers that stand, by id."""
         with self._database.lock:
-            return [answer for answer in self._state.standing.values() if answer.id > after]
+            return [*self._state.standing.values()]
 
     def draws(self) -> list[Draw]:
         """All draws, by id."""
