@@ -387,7 +387,7 @@ def test_an_error_is_a_document(place: Path, capsys: pytest.CaptureFixture[str])
     assert "labelled.csv" in document(["audit", "labelled.csv"], capsys, 2)["error"]["message"]
     assert document(["no-such-command"], capsys, 2)["error"]["kind"] == "ConfigError"
     assert "no result" in document(["serve", "topics"], capsys, 2)["error"]["message"]
-    for words in (["doctor", "nothing"], ["cost", "nothing"], ["runs", "nothing"], ["runs", "--yes"]):
+    for words in (["doctor", "nothing"], ["cost", "nothing"], ["runs", "nothing"]):
         assert document(words, capsys, 2)["error"]["kind"] in ("BundleError", "DataError", "ConfigError"), words
 
 

@@ -132,7 +132,6 @@ def test_a_stack_is_the_weighted_mean_of_calibrated_members() -> None:
     assert raw_predictions(make_stack(1.0, 3.0), ["cat"])[0, 0] == pytest.approx(odds / (1 + odds))
 
 
-@pytest.mark.usefixtures("here")
 def test_an_encoder_that_several_members_read_is_saved_once_and_reads_a_text_once(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,7 +196,7 @@ def test_pretraining_by_url(elsewhere: str, tmp_path: Path, capsys: pytest.Captu
     assert main(["pretrain", elsewhere, "--out", str(tmp_path / "text-run"), *small, "--tokenizer.vocab-size", "330"]) == 0
     capsys.readouterr()
     assert main(["pretrain", "memory://absent", "--out", str(tmp_path / "none"), *small]) == 2
-    assert capsys.readouterr().err.splitlines()[-2].startswith("warmstart: no such file or folder: memory://absent")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("warmstart: no such file or folder: memory://absent")
 
 
 def test_text_over_http(serve: Callable[[Path], str], here: Path, tmp_path: Path, kept_tokenizer: str) -> None:
