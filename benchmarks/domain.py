@@ -68,7 +68,7 @@ BACKBONES = {
     "pool and TEXT": Backbone(more=True),
     "pool and TEXT, crops": Backbone(contrastive=True, more=True),
 }
-VECTORS, FROZEN = "vectors", "frozen vectors + logistic regression"
+VECTORS, FROZEN = "vectors", "frozen vectors"
 """as the ladder of a race has it"""
 SCHEMES = (VECTORS, "probe", "full")
 Found = dict[str, float]

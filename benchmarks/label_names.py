@@ -18,8 +18,9 @@ from benchmarks.harness import table
 from benchmarks.table import paragraph
 
 from warmstart.baselines import BASELINES
+from warmstart.baselines.baseline import Readable
 from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.vectors import zero_shot
+from warmstart.baselines.vectors import centred, nearest_prototype
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.task import Task
@@ -41,12 +42,9 @@ SETS: dict[str, dict[str, str]] = {
 LABELS, DRAWS = (8, 20, 50, 100, 500), 5
 TEXTS, WORDS_OF_TEXT = (3000, 500), 60
 """training and test texts at most, and the words of each that are read"""
-VECTORS = (
-    "class means + label names",
-    "label names + logistic regression",
-    "class means + label names + EM",
-    "frozen vectors + logistic regression",
-)
+NAMELESS = "without names"
+"""frozen vectors of the same texts, whose labels are numbers"""
+VECTORS = ("frozen vectors", "frozen vectors + EM")
 WORDS = ("majority", "TF-IDF + logistic regression", "naive Bayes + EM")
 
 
@@ -61,12 +59,14 @@ def run(runs: Path = Path("runs")) -> str:
             for count in LABELS
             if count >= 2 * len(few.labels)
         }
-        names = zero_shot(vectors, few.label_meanings)
-        assert names.rows is not None
-        alone = percent(_accuracy(names.readout(names.rows(few.test.texts)), few))
-        rows.append((f"{name}, 0 labels", alone, *["-"] * (len(VECTORS) + len(WORDS))))
+        reading = centred(Readable(few, few.train.texts, vectors=vectors))
+        alone = percent(_accuracy(nearest_prototype(reading.names)(reading.rows(few.test.texts)), few))
+        rows.append((f"{name}, 0 labels", alone, *["-"] * (1 + len(VECTORS) + len(WORDS))))
         for count, drawn in budgets.items():
-            found = (percent(_mean(method, drawn, pool, vectors)) for method in (*VECTORS, *WORDS))
+            numbers = tuple(map(str, range(len(few.labels))))
+            bare = [replace(one, whole=replace(one.whole, labels=numbers, label_descriptions={})) for one in drawn]
+            found = [percent(_mean(VECTORS[0], bare, pool, vectors))]
+            found += [percent(_mean(method, drawn, pool, vectors)) for method in (*VECTORS, *WORDS)]
             rows.append((f"{name}, {count} labels", alone, *found))
     said = (
         f"Accuracy on {TEXTS[1]} test texts, mean over {DRAWS} draws of labels; the first {WORDS_OF_TEXT} words of each text, at "
@@ -74,7 +74,7 @@ def run(runs: Path = Path("runs")) -> str:
         "labels that are codes are described. Where names alone are below majority or naive Bayes with EM, they are no substitute "
         "for a few labels."
     )
-    return "\n\n".join([table(("set", "label names", *VECTORS, *WORDS), rows), paragraph(said)])
+    return "\n\n".join([table(("set", "names alone", NAMELESS, *VECTORS, *WORDS), rows), paragraph(said)])
 
 
 def _mean(method: str, budgets: Sequence[Any], pool: Any, vectors: Callable[..., np.ndarray]) -> float:

@@ -191,7 +191,7 @@ LIBRARIES = {
 METHODS: dict[str, Method] = {
     OURS: ours("contrast"),
     "full": ours("full"),
-    "frozen vectors": baseline("frozen vectors + logistic regression"),
+    "frozen vectors": baseline("frozen vectors"),
     "naive Bayes": naive_bayes,
     "TF-IDF": baseline("TF-IDF + logistic regression"),
     "SetFit": setfit,

@@ -25,7 +25,7 @@ from warmstart.stats.formatting import percent
 from warmstart.tasks.load import load_task
 
 LABELS, DRAWS, WORDS = 100, 3, 30
-METHODS = ("frozen vectors + logistic regression", "frozen vectors + class means")
+METHODS = ("frozen vectors", "frozen vectors + EM")
 
 
 def run(name: str, runs: Path = Path("runs")) -> str:

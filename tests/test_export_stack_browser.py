@@ -40,7 +40,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 pytestmark = IN_A_BROWSER
 SAME_ARITHMETIC = 5e-5
 """of a probability, with the same rounded weights"""
-ROUNDING = 0.02
+ROUNDING = 0.06
 """of a probability: what 8 bits may change"""
 METRICS = {"classification": "accuracy", "multilabel": "micro_f1"}
 ODD = [
@@ -87,10 +87,8 @@ def fitted(reader: Bundle, kind: str) -> dict[str, Member]:
 
 def compare(found: np.ndarray, stack: Stack, texts: list[str]) -> None:
     """What a page predicts (N, C) with what Python does, with the same rounded weights and without rounding."""
-    if "spreading" not in stack.names:
-        assert np.abs(found - raw_predictions(rounded(stack), texts)).max() < SAME_ARITHMETIC, stack.names
-    if "neighbours" not in stack.names:
-        assert np.abs(found - raw_predictions(stack, texts)).max() < ROUNDING, stack.names
+    assert np.abs(found - raw_predictions(rounded(stack), texts)).max() < SAME_ARITHMETIC, stack.names
+    assert np.abs(found - raw_predictions(stack, texts)).max() < ROUNDING, stack.names
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +127,9 @@ def test_words_are_cut_and_weighed_as_in_python(page: Any) -> None:
 def test_every_baseline_predicts_what_python_predicts(
     page: Any, found: dict[str, Member], found_several: dict[str, Member]
 ) -> None:
-    """Of words, and of the vectors of an encoder; linear, by neighbours, or always the same; one label or several.
-
-    Neighbours by vectors that 8 bits have changed may be others. Those by words are the same, but for a text that is among them
-    several times.
-    """
+    """Of words, and of the vectors of an encoder; linear, or always the same; one label or several."""
     texts = [text for text in texts_of(40) if "①\u0301" not in text]
-    for kind, baselines, least in (("classification", found, 10), ("multilabel", found_several, 7)):
+    for kind, baselines, least in (("classification", found, 8), ("multilabel", found_several, 7)):
         assert len(baselines) >= least
         members = tuple(baselines.values())
         work = """return model.members.map((one) => {
@@ -150,7 +144,7 @@ def test_a_stack_predicts_what_python_predicts(page: Any, tokenizer: Tokenizer, 
     """Of words alone, with an encoder's vectors, and with a fine-tuned network; a network that two members read is there once."""
     texts = texts_of(40)
     words = [found["TF-IDF + logistic regression"], found["NBSVM"]]
-    vectors = [found["frozen vectors + logistic regression"], found["frozen vectors + class means"]]
+    vectors = [found["frozen vectors"], found["frozen vectors + EM"]]
     network = Member("full", labelled(tokenizer, ClassificationHeadConfig(classes=3, pooling="first")), 0.8, 2.0)
     for members, networks in ((words, 0), ([*words, *vectors], 1), ([*words, network], 1), ([*words, *vectors, network], 2)):
         stack = Stack(tuple(members), "classification", LABELS, calibration=Calibration(temperature=1.3))
@@ -175,7 +169,7 @@ def test_several_labels_are_given_at_their_thresholds(page: Any, tokenizer: Toke
 
 def test_a_word_matters_as_much_as_the_server_says(page: Any, found: dict[str, Member]) -> None:
     """By what the label loses without it, in nats."""
-    stack = Stack(tuple(found[name] for name in ("NBSVM", "frozen vectors + logistic regression")), "classification", LABELS)
+    stack = Stack(tuple(found[name] for name in ("NBSVM", "frozen vectors")), "classification", LABELS)
     for text in ("She holds the cup of tea", "\u2003naïve  tea\u00a0milk ", "tea"):
         wanted = explanation_of(ServedModel.of(rounded(stack), "drinks"), text, "tea")
         said = in_browser(page, stack, "return model.erasure(...given, () => {});", [text, "tea"])
@@ -188,7 +182,7 @@ def test_the_page_of_a_stack_is_used_like_that_of_a_network(
 ) -> None:
     """``export`` writes it, the panel labels texts, says why, and ``doctor`` finds the weights of the stack in it."""
     monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda folder: None)
-    members = (found["TF-IDF + logistic regression"], found["frozen vectors + logistic regression"])
+    members = (found["TF-IDF + logistic regression"], found["frozen vectors"])
     stack = Stack(members, "classification", LABELS, calibration=Calibration(temperature=1.3, held_out=((0.9, True),) * 20))
     folder, file = save_stack(stack, tmp_path / "run" / "bundle").parent, tmp_path / "drinks.html"
     assert main(["export", str(folder), "--to", "page", "--out", str(file)]) == 0
@@ -199,7 +193,7 @@ def test_the_page_of_a_stack_is_used_like_that_of_a_network(
     page.goto(file.as_uri())
     ranked = np.sort(raw_predictions(stack, texts_of(120)), axis=1)
     sure = [text for text, row in zip(texts_of(120), ranked, strict=True) if row[-1] - row[-2] > 2 * ROUNDING]
-    texts = [text for text in sure if text.strip() and len(text.splitlines()) == 1]
+    texts = [text for text in sure if text.strip() and len(text.splitlines()) == 1][:50]  # as many are drawn at once
     assert len(texts) >= 30
     page.fill("#classify-texts", "\n".join(texts))
     page.click("#classify [type=submit]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr
 from dataclasses import replace
@@ -28,13 +29,14 @@ from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution, more_labels
 from warmstart.experiment.config import FitConfig
-from warmstart.experiment.estimate import Estimator, SweepEstimate
 from warmstart.experiment.fit import check_labels
 from warmstart.experiment.fit_result import MOST_LINES, FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.finetuning.calibration import confidence_and_correct
+from warmstart.finetuning.finetune import FineTuneResult, FineTuning
 from warmstart.model.files import save
+from warmstart.model.model import Model
 from warmstart.runs.state import RunState
 from warmstart.runs.steps import TaskPlace
 from warmstart.stats.abstention import find_threshold
@@ -84,7 +86,6 @@ def test_a_table_becomes_a_model_that_predicts(fitted: tuple[Path, FitResult, st
     place, found, _ = fitted
     assert (len(found.task.train), found.unlabelled) == (40, 20)
     assert {"majority", "naive Bayes + EM", "stack"} <= {one.name for one in found.candidates}
-    assert all(len(one.scores) == 5 for one in found.candidates), "five repetitions"
     assert (place / "run" / "report.html").is_file()
     assert json.loads((place / "run" / "fit.json").read_text())["recommended"] == found.best.name
     assert main(["predict", str(place / "run"), str(place / "texts.csv"), "--out", str(place / "labelled.csv")]) == 0
@@ -183,7 +184,7 @@ def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitte
     assert "seed 0" not in said, "nothing of each trial"
     assert len(found.headline.split()) <= 25
     assert not [word for word in BANNED if word in " ".join(lines).lower()]
-    best = f"Use {found.best.name}: right on 100 of 100 new texts (likely 90 to 100)"
+    best = f"Use {found.best.name}: right on 100 of 100 new texts (likely "
     for part in (best, 'always "', "best with", "  warmstart predict "):
         assert part in said, part
     sure = replace(found, tested=Estimate(0.86, 0.81, 0.9))
@@ -225,21 +226,58 @@ def test_lists_in_memory_are_fitted_and_leave_no_file(tmp_path: Path, monkeypatc
 def test_an_encoder_is_fine_tuned_once_if_there_is_time(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By ``contrast``, or as named, in one repetition, beside words and frozen vectors; what would not end in time is not begun."""
+    """By ``contrast``, or as named, beside words and frozen vectors; one that would not end in time has one fold."""
     save(language_bundle(tokenizer), tmp_path / "lm")
     config = FitConfig(data=str(table(tmp_path, 20)), encoders=(str(tmp_path / "lm"),), minutes=30, out=str(tmp_path / "run"))
     found = fit_data(config)
-    repetitions = {one.name: len(one.scores) for one in found.candidates if one.family in ("adapted", "stack")}
-    assert repetitions == {"contrast": 1, "stack": 1}
-    monkeypatch.setattr(SweepEstimate, "seconds_of", lambda *_: 1e6)
+    assert {one.name for one in found.candidates} >= {"contrast", "stack"}
+    folds = list[str]()
+
+    def slow(self: FineTuning, model: Model) -> FineTuneResult:
+        folds.append(self.title)
+        time.sleep(0.1)
+        return fine_tune(self, model)
+
+    fine_tune = FineTuning.run
+    monkeypatch.setattr(FineTuning, "run", slow)
+    monkeypatch.setattr("warmstart.experiment.execution.time.time", lambda: time.monotonic() + 1e9 * bool(folds))
     named = fit_data(config.model_copy(update={"schemes": ("full",), "out": str(tmp_path / "slow")}))
-    assert named.missing == ("full",)
+    assert (named.missing, len(folds)) == (("full",), 1)
+
+
+def test_a_network_that_can_hardly_win_learns_no_further_folds(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is then no method for which the time was too short."""
+    save(language_bundle(tokenizer), tmp_path / "lm")
+    monkeypatch.setattr(execution, "out_of_reach", lambda *_: True)
+    how = {"encoders": (str(tmp_path / "lm"),), "minutes": 30, "out": str(tmp_path / "run")}
+    found = fit_data(FitConfig(data=str(table(tmp_path, 20)), **how))
+    assert found.missing == ()
+    assert not [one for one in found.candidates if one.family == "adapted"]
+
+
+def test_ctrl_c_ends_with_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is saved, and what was not tried is named."""
+    original, told = execution.result_of, list[str]()
+
+    def interrupted(trial: Trial, context: SweepContext) -> TrialResult | None:
+        told.append(trial.method.name)
+        if told.count("NBSVM") == 1:
+            raise KeyboardInterrupt
+        return original(trial, context)
+
+    monkeypatch.setattr(execution, "result_of", interrupted)
+    found = fit_data(FitConfig(data=str(table(tmp_path)), out=str(tmp_path / "run")))
+    assert found.missing == ("NBSVM", "naive Bayes + EM")
+    assert "The time was too short for NBSVM" in found.no_time
+    assert (tmp_path / "run" / "bundle").is_dir()
 
 
 def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The smallest encoder, then words, and five repetitions of both before a larger one has its first, which is missing here."""
+    """The smallest encoder, then words, before a larger one, which is missing here."""
     save(language_bundle(tokenizer, width=64), tmp_path / "large")
     save(language_bundle(tokenizer), tmp_path / "small")
     order, original = list[str](), execution.result_of
@@ -254,18 +292,17 @@ def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
     found = fit_data(FitConfig(data=str(table(tmp_path)), encoders=encoders, schemes=(), out=str(tmp_path / "run")))
     assert order[0] == "small"
     assert {*order[: order.index("large")]} == {"", "small"}
-    assert [len(one.scores) for one in found.candidates if one.name.endswith("small")] == [5]
+    assert [one.name for one in found.candidates if one.name.endswith("small")] == ["frozen vectors · small"]
     assert {name.partition(" · ")[2] for name in found.missing} == {"large"}
-    assert [len(one.scores) for one in found.candidates if one.family == "stack"] == [5]
-    assert "5 repetitions draw other folds" in (tmp_path / "run" / "report.html").read_text()
+    assert "stack" in {one.name for one in found.candidates}
 
 
 def test_a_quick_encoder_has_a_turn_in_any_time(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One repetition, as words have; an encoder that takes long has none, and no step of its training is measured."""
+    """As words have; an encoder that takes long has none, and no network is trained."""
     save(language_bundle(tokenizer), tmp_path / "lm")
-    monkeypatch.delattr(Estimator, "_step_seconds")
+    monkeypatch.delattr(FineTuning, "run")
     config = FitConfig(data=str(table(tmp_path)), encoders=(str(tmp_path / "lm"),), minutes=0.0001, out=str(tmp_path / "run"))
-    assert {len(one.scores) for one in fit_data(config).candidates if one.family == "frozen"} == {1}
+    assert {one.name for one in fit_data(config).candidates if one.family == "frozen"} == {"frozen vectors"}
     monkeypatch.setattr("warmstart.experiment.fit.SOON", 1)
     found = fit_data(config.model_copy(update={"out": str(tmp_path / "slow")}))
     assert not [one for one in found.candidates if one.family == "frozen"]
@@ -445,9 +482,9 @@ def rare(share: float) -> FitResult:
     found, labels = fit_result(), (np.arange(60) >= round(60 * share)).astype(np.int64)
     split = replace(found.left_out, labels=labels)
     always = np.eye(2)[np.zeros(60, dtype=int)]
-    first = found.candidates[0]._replace(predicted=always, right=(labels == 0).astype(float), scores=(share,) * 5)
+    first = found.candidates[0]._replace(predicted=always, right=(labels == 0).astype(float), score=share)
     careful = found.candidates[2]._replace(predicted=np.eye(2)[np.where(np.arange(60) % 7, labels, 1 - labels)])
-    careful = careful._replace(right=careful.predicted[np.arange(60), labels], scores=(0.85,) * 5)
+    careful = careful._replace(right=careful.predicted[np.arange(60), labels], score=0.85)
     return replace(found, task=found.task.with_train(split), left_out=split, candidates=(first, careful))
 
 

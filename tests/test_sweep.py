@@ -279,8 +279,8 @@ def test_a_pool_that_hurts_is_found_within_the_labels() -> None:
     budget = label_budget(cats(), 40, "cross-validation", 0)
     trial = Trial(method=Method(name="naive Bayes + EM", family="baseline"), seed=0, labels=40, selection="cross-validation")
     run = run_baseline(BASELINES["naive Bayes + EM"], budget, task_pool(cats()).without(budget).texts)
-    assert execution._harm_of_pool(trial, budget, run) == 0
-    assert execution._harm_of_pool(trial, budget, replace(run, choosing=1 - run.choosing)) > 0.5
+    assert execution._harm_of_pool(trial, budget, run, None, equal=False) == 0
+    assert execution._harm_of_pool(trial, budget, replace(run, choosing=1 - run.choosing), None, equal=False) > 0.5
 
 
 def test_texts_that_change_during_a_race_are_an_error(place: Path) -> None:

@@ -15,7 +15,7 @@ from warmstart.stats.proportions import wilson_interval
 
 METHODS = {
     "majority": ("baseline", 0.5, 0.0), "naive Bayes + EM": ("baseline", 0.7, 0.1),
-    "class means + label names + EM · minilm": ("frozen", 0.85, 0.3), "stack": ("stack", 0.8, 0.25),
+    "frozen vectors + EM · minilm": ("frozen", 0.85, 0.3), "stack": ("stack", 0.8, 0.25),
 }  # fmt: skip
 """family, accuracy and gain of each method"""
 
@@ -29,7 +29,7 @@ def fit_result() -> FitResult:
         probabilities = np.full((len(labels), 2), 0.3)
         probabilities[np.arange(len(labels)), np.where(right, labels, 1 - labels)] = 0.7
         predicted = (probabilities > 0.5).astype(float)
-        found.append(OutOfFold(name, family, probabilities, predicted, right.astype(float), (float(right.mean()),) * 5, gain, 0.5))
+        found.append(OutOfFold(name, family, probabilities, predicted, right.astype(float), float(right.mean()), gain, 0.5))
     return FitResult(task, 200, tuple(found), task.train, audit(task), ("lora · minilm",))
 
 
@@ -37,5 +37,5 @@ def quickstart_result(with_words: float = 0.6, pretraining: Any = None) -> Quick
     """With two numbers of labels, and a thousand test texts; words alone are right so often with the fewer."""
     encoder = {60: wilson_interval(0.85, 1000), 120: wilson_interval(0.9, 1000)}
     words = {60: wilson_interval(with_words, 1000), 120: wilson_interval(0.8, 1000)}
-    curves = {"class means + label names + EM · minilm": encoder, "naive Bayes + EM": words}
+    curves = {"frozen vectors + EM · minilm": encoder, "naive Bayes + EM": words}
     return QuickstartResult(pretraining, replace(fit_result(), tested=encoder[60]), curves)

@@ -16,18 +16,14 @@ from warmstart.baselines.classifiers import (
 from warmstart.baselines.simple import MAJORITY, most_frequent_tags
 from warmstart.baselines.tagging import tag_chain
 from warmstart.baselines.vectors import (
-    NAME_WEIGHTS,
     POOL_WEIGHTS,
-    REGRESSION_STRENGTHS,
     VECTOR_PENALTIES,
     VECTOR_POOL_LIMIT,
     VECTOR_STRENGTHS,
-    class_means,
-    logistic_with_names,
-    nearest_mean,
-    nearest_mean_em,
+    centred,
+    means_and_regression,
+    means_and_regression_em,
     standardised,
-    with_label_names,
 )
 from warmstart.baselines.words import (
     latent_semantic_analysis,
@@ -45,9 +41,11 @@ BASELINES: Registry[Baseline] = Registry(
     "baseline",
     {
         "majority": MAJORITY,
-        "TF-IDF + logistic regression": Baseline(tfidf, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], linear=True),
+        "TF-IDF + logistic regression": Baseline(
+            tfidf, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], linear=True, quick=True
+        ),
         "TF-IDF of characters + logistic regression": Baseline(
-            tfidf_characters, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], linear=True, race_only=True
+            tfidf_characters, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], linear=True, quick=True, race_only=True
         ),
         "NBSVM": Baseline(present_word_pairs, nbsvm, _LABELS, "C", NBSVM_MARGINS, race_only=True),
         "naive Bayes + EM": Baseline(
@@ -61,42 +59,22 @@ BASELINES: Registry[Baseline] = Registry(
             STRENGTHS,
             STRENGTHS[:3],
             linear=True,
+            quick=True,
             race_only=True,
             reads_pool=True,
         ),
-        "frozen vectors + logistic regression": Baseline(
-            standardised, logistic_regression, _LABELS, "C", VECTOR_STRENGTHS, linear=True, race_only=True, needs_vectors=True
-        ),
-        "frozen vectors + class means": Baseline(
-            standardised,
-            class_means,
-            _LABELS,
-            note="the class with the nearest mean",
-            race_only=True,
-            needs_vectors=True,
-        ),
-        "class means + label names": Baseline(
-            with_label_names,
-            nearest_mean,
+        "frozen vectors": Baseline(
+            centred,
+            means_and_regression,
             ("classification",),
-            "name weight",
-            NAME_WEIGHTS,
+            note="nearest class means, with label names, and logistic regression",
+            quick=True,
             race_only=True,
             needs_vectors=True,
         ),
-        "label names + logistic regression": Baseline(
-            with_label_names,
-            logistic_with_names,
-            ("classification",),
-            "C",
-            REGRESSION_STRENGTHS,
-            race_only=True,
-            needs_vectors=True,
-            needs_names=True,
-        ),
-        "class means + label names + EM": Baseline(
-            with_label_names,
-            nearest_mean_em,
+        "frozen vectors + EM": Baseline(
+            centred,
+            means_and_regression_em,
             ("classification",),
             "pool weight",
             POOL_WEIGHTS,
@@ -104,6 +82,16 @@ BASELINES: Registry[Baseline] = Registry(
             reads_pool=True,
             pool_limit=VECTOR_POOL_LIMIT,
             limited_because="each is read by the network",
+            needs_vectors=True,
+        ),
+        "frozen vectors + logistic regression": Baseline(
+            standardised,
+            logistic_regression,
+            ("multilabel",),
+            "C",
+            VECTOR_STRENGTHS,
+            linear=True,
+            race_only=True,
             needs_vectors=True,
         ),
         "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, ("regression",), "alpha", PENALTIES, linear=True),
@@ -139,5 +127,4 @@ def baselines_for(task: Task, *, pool: bool = False, vectors: bool = False) -> d
         if (baseline.types is None or task.type in baseline.types)
         and baseline.reads_pool <= pool
         and baseline.needs_vectors <= vectors
-        and baseline.needs_names <= all(task.label_meanings)
     }

@@ -84,6 +84,8 @@ class Sample:
     """(C, ·) rows of what the labels mean, or None"""
     in_span: bool = False
     """rows are turned into their span (``span.py``)"""
+    equal: bool = False
+    """all classes are as likely before a text is read, however many texts they have"""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ class Baseline:
     """what it does, if nothing is chosen; empty: what the task type's constant prediction does"""
     linear: bool = False
     """it learns weights with a penalty on their squares from rows alone: it may learn in their span (``span.py``)"""
+    quick: bool = False
+    """a fit takes milliseconds, so that texts can be left out in many folds"""
     race_only: bool = False
     """a race runs it, but an adaptation leaves it out"""
     reads_pool: bool = False
@@ -116,8 +120,6 @@ class Baseline:
     """why no more"""
     needs_vectors: bool = False
     """it reads vectors of a frozen backbone"""
-    needs_names: bool = False
-    """it serves tasks whose labels all have names or descriptions in words"""
 
 
 def inputs_themselves(readable: Readable) -> Reading:

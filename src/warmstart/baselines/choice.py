@@ -56,12 +56,15 @@ def run_baseline(
     pool: Sequence[str] = (),
     vectors: Vectors | None = None,
     setting: float | None = None,
+    *,
+    equal: bool = False,
 ) -> BaselineRun:
     """Choose the setting of a baseline within the budget, learn from its labels, and predict the test split of ``budget.whole``.
 
     ``pool`` holds texts without labels, which only baselines with ``reads_pool`` read; ``vectors`` gives (N, D) vectors of inputs,
-    for those with ``needs_vectors``. With a ``setting`` that an earlier run chose, nothing is predicted but the test split. Raises
-    ``DataError`` if there are too few labels for two folds.
+    for those with ``needs_vectors``. With a ``setting`` that an earlier run chose, nothing is predicted but the test split. With
+    ``equal``, or where macro-F1 counts all classes alike, models are told nothing of how frequent they are. Raises ``DataError`` if
+    there are too few labels for two folds.
     """
     task, kept = budget.whole, _sampled(pool, baseline.pool_limit, budget.seed) if baseline.reads_pool else ()
     readable = Readable(task, budget.task.train.texts, kept, vectors if baseline.needs_vectors else None, budget.seed)
@@ -70,7 +73,7 @@ def run_baseline(
     except NoWordsError:
         constant = run_baseline(MAJORITY, budget, setting=None if setting is None else 0.0)
         return replace(constant, note=f"{NO_WORDS}; {constant.note}")
-    learner = _Learner(baseline, budget, reading)
+    learner = _Learner(baseline, budget, reading, equal=equal or task.metric == "macro_f1")
     several = () if task.single_label else baseline.multilabel_candidates
     candidates = several or baseline.candidates or NOTHING_TO_CHOOSE
     found = {one: learner.choose(one) for one in candidates} if setting is None else {}
@@ -96,8 +99,8 @@ def run_baseline(
 class _Learner:
     """Fits a baseline to some of the labelled texts, which are read once."""
 
-    def __init__(self, baseline: Baseline, budget: LabelBudget, reading: Reading) -> None:
-        self.baseline, self.budget, self.reading = baseline, budget, reading
+    def __init__(self, baseline: Baseline, budget: LabelBudget, reading: Reading, *, equal: bool) -> None:
+        self.baseline, self.budget, self.reading, self.equal = baseline, budget, reading, equal
         self.train = budget.whole.train.take(budget.train)
         self.rows = reading.rows(self.train.texts)
         self.held_out = None if budget.cross_validated else reading.rows(budget.choosing.texts)
@@ -112,8 +115,8 @@ class _Learner:
     def _learn(self, indices: np.ndarray, setting: float) -> Predict:
         """The same model, of rows as in ``learned``."""
         labels, task, seed = self.train.labels[indices], self.budget.whole, self.budget.seed
-        sample = Sample(self.learned[indices], labels, self.reading.pool, task, seed, self.reading.names, self.span is not None)
-        return self.baseline.fit(sample, setting)
+        rest = (self.reading.names, self.span is not None, self.equal)
+        return self.baseline.fit(Sample(self.learned[indices], labels, self.reading.pool, task, seed, *rest), setting)
 
     def choose(self, setting: float) -> tuple[Any, Predict]:
         """Predictions for the texts that choose, and the model of the last fold."""

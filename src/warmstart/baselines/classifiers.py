@@ -29,8 +29,8 @@ class ClassSample:
     pool: Any
     """(M, ·) rows without labels, or None"""
     seed: int
-    balanced: bool = False
-    """every class counts equally, however many texts it has"""
+    equal: bool = False
+    """all classes are as likely before a text is read, however many texts they have"""
     in_span: bool = False
     """rows are turned into their span, where a step costs next to nothing"""
 
@@ -59,10 +59,8 @@ def _in_classes(fit: ClassFit, sample: Sample, labels: np.ndarray, classes: int,
     present, dense = np.unique(labels, return_inverse=True)
     if len(present) == 1:
         return ConstantReadout(np.eye(classes)[present[0]])
-    balanced = sample.task.metric == "macro_f1" and sample.labels.ndim == 1
-    return fit(ClassSample(sample.rows, dense, sample.pool, sample.seed, balanced, sample.in_span), setting).spread(
-        present, classes
-    )
+    equal = sample.equal and sample.labels.ndim == 1
+    return fit(ClassSample(sample.rows, dense, sample.pool, sample.seed, equal, sample.in_span), setting).spread(present, classes)
 
 
 def from_margins(weights: np.ndarray, bias: np.ndarray, side: float = 1.0) -> LinearReadout:
@@ -88,17 +86,25 @@ GRADIENT, GRADIENT_IN_SPAN = 1e-4, 1e-8
 
 @for_labels
 def logistic_regression(sample: ClassSample, strength: float) -> LinearReadout:
-    """Logistic regression, until it has converged; where macro-F1 counts every class equally, its loss does too."""
+    """Logistic regression, until it has converged."""
+    until = GRADIENT_IN_SPAN if sample.in_span else GRADIENT
+    return fitted_logistic(sample.rows, sample.labels, strength, equal=sample.equal, until=until)
+
+
+def fitted_logistic(
+    rows: Any, labels: np.ndarray, strength: float, weights: np.ndarray | None = None, *, equal: bool, until: float = GRADIENT
+) -> LinearReadout:
+    """scikit-learn's on (N, D) rows of all K classes; a row counts as many texts as its weight (N,) says.
+
+    Its intercepts hold how frequent classes are; with ``equal`` these are taken out again, so that rare ones are given as readily
+    (prior correction: Saerens, Latinne and Decaestecker 2002, equation 2.4).
+    """
     from sklearn.linear_model import LogisticRegression
 
-    weights, until = "balanced" if sample.balanced else None, GRADIENT_IN_SPAN if sample.in_span else GRADIENT
-    model = LogisticRegression(C=strength, max_iter=10_000, class_weight=weights, tol=until)
-    return logistic(model.fit(sample.rows, sample.labels))
-
-
-def logistic(model: Any) -> LinearReadout:
-    """A fitted logistic regression of scikit-learn."""
-    return from_margins(model.coef_.T, model.intercept_, side=0.0)
+    solver = "newton-cg" if isinstance(rows, np.ndarray) else "lbfgs"  # with few columns in half the time
+    model = LogisticRegression(C=strength, max_iter=10_000, tol=until, solver=solver).fit(rows, labels, weights)
+    found = from_margins(model.coef_.T, model.intercept_, side=0.0)
+    return replace(found, bias=found.bias - np.log(np.bincount(labels, weights))) if equal else found
 
 
 def ridge_regression(sample: Sample, strength: float) -> LinearReadout:
@@ -134,7 +140,7 @@ def naive_bayes_em(sample: ClassSample, smoothing: float) -> LinearReadout:
     for _ in range(EM_STEPS if sample.pool is not None else 0):
         guessed = POOL_WEIGHT * predict(sample.pool)
         predict = _naive_bayes(texts + guessed.sum(axis=0), words + sample.pool.T @ guessed, smoothing)
-    return predict
+    return replace(predict, bias=np.zeros_like(predict.bias)) if sample.equal else predict
 
 
 def _naive_bayes(texts: np.ndarray, words: np.ndarray, smoothing: float) -> LinearReadout:

@@ -57,6 +57,8 @@ class LabelBudget:
     """draws the folds; None: ``seed`` does"""
     share: float = 1.0
     """of the texts that learn in each fold; the others are left out, as if there were so many fewer labels"""
+    parts: int = FOLDS
+    """how many folds there are, at most"""
 
     def __len__(self) -> int:
         return len(self.train) + len(self.validation)
@@ -78,7 +80,7 @@ class LabelBudget:
             return (Fold(self.train, self.validation, "validation"),)
         split = self.whole.train.take(self.train)
         chosen = cross_validation_folds(
-            strata(split.labels), split.units, FOLDS, self.seed if self.fold_seed is None else self.fold_seed
+            strata(split.labels), split.units, self.parts, self.seed if self.fold_seed is None else self.fold_seed
         )
         learn = [np.delete(np.arange(len(self.train)), part) for part in chosen]
         if self.share < 1:

@@ -219,6 +219,9 @@ class FitConfig(LabelledTableFlags):
     """what the best method is best in, and what is said of it: the share of texts on which it is right, or the mean over labels of
     their F1, where a rare label counts as much as a frequent one; of several labels per text also micro_f1 (all labels together)
     and subset (all labels right); default: accuracy, of several labels micro_f1, or what a manifest says"""
+    random_sample: bool = False
+    """the labelled texts were drawn at random from texts like those to come, so that labels that are frequent among them are so
+    there, too; default: every label is as likely before a text is read"""
     minutes: float = Field(3, gt=0)
     """time for all of it, about"""
     encoders: FileInput[tuple[str, ...]] = ()

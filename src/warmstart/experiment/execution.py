@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from warmstart.baselines import BASELINES, baselines_for
 from warmstart.baselines.baseline import Vectors
 from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.simple import collapsed
-from warmstart.data.budget import LabelBudget, labels_sentence
+from warmstart.data.budget import FOLDS, LabelBudget, labels_sentence
 from warmstart.data.pool import Pool
 from warmstart.data.task import Task
 from warmstart.errors import DivergedError, ModelError
@@ -48,6 +49,7 @@ from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points
 from warmstart.stats.permutation import p_of_no_signal
+from warmstart.stats.selected import out_of_reach
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions, score_test
@@ -96,7 +98,12 @@ def result_of(trial: Trial, context: SweepContext) -> TrialResult | None:
 
 
 def _is_late(context: SweepContext) -> bool:
-    return context.deadline is not None and time.time() > context.deadline
+    return time.time() > _deadline(context)
+
+
+def _deadline(context: SweepContext) -> float:
+    found = context.limits.deadline if context.limits else context.deadline
+    return math.inf if found is None else float(found)
 
 
 def outcome(result: TrialResult) -> str:
@@ -124,6 +131,8 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
             result, predictions = _fine_tune(trial, context) if trial.method.fine_tunes else _run_baseline(trial, context)
         except DivergedError:
             result, predictions = _diverged(trial, context)
+        except TimeoutError:
+            return None
         except ModelError as error:
             raise ModelError(f"{trial}: {error}") from None
     return _saved(trial, context, result, predictions)
@@ -189,7 +198,7 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     started = time.perf_counter()
     budget, run, pool = baseline_within(trial, context)
     tested = len(pool) and len(budget.choosing) >= LEAST_TEXTS
-    harm = _harm_of_pool(trial, budget, run, _vectors(trial, context)) if tested else 0.0
+    harm = _harm_of_pool(trial, budget, run, _vectors(trial, context), equal=context.equal_classes) if tested else 0.0
     left_out = f"{pool.left_out:,} like a test or validation text left out" if pool.left_out else ""
     hurts = f"the pool hurts: {points(-harm)} out of fold, so it is not recommended" if harm else ""
     result = TrialResult(
@@ -204,9 +213,9 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     return result, TrialPredictions(run.choosing, run.test)
 
 
-def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun, vectors: Vectors | None = None) -> float:
+def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun, vectors: Vectors | None, *, equal: bool) -> float:
     """How far a reader of the pool falls short, on the texts that choose, of itself without the pool; 0 if within noise."""
-    twin = run_baseline(BASELINES[trial.method.scheme or trial.method.name], budget, (), vectors)
+    twin = run_baseline(BASELINES[trial.method.scheme or trial.method.name], budget, (), vectors, equal=equal)
     task, task_type, scores = budget.task, task_type_of(budget.task), list[MethodScores]()
     for predictions in (left_out_at_thresholds(task, budget.choosing, one.choosing) for one in (run, twin)):
         score = task_type.scores(budget.choosing, predictions, task).score(task.metric)
@@ -216,15 +225,17 @@ def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun, vectors: 
 
 
 def baseline_within(
-    trial: Trial, context: SweepContext, share: float = 1.0, setting: float | None = None
+    trial: Trial, context: SweepContext, share: float | None = None, setting: float | None = None
 ) -> tuple[LabelBudget, BaselineRun, Pool]:
-    """The labels of a trial, its baseline run within them, and the pool that it read. A ``share`` of each fold's labels learns.
+    """The labels of a trial, its baseline run within them, and the pool that it read.
 
-    With a ``setting`` that the trial chose before, only the model is fitted.
+    A ``share`` of the labels learns in each of five folds. With a ``setting`` that the trial chose before, only the model is
+    fitted.
     """
-    budget, baseline = replace(trial_budget(trial, context), share=share), BASELINES[trial.method.scheme or trial.method.name]
+    budget, baseline = trial_budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
+    budget = budget if share is None else replace(budget, share=share, parts=FOLDS)
     pool = pool_of(context, split_seed_of(trial)).without(budget) if baseline.reads_pool else Pool(())
-    return budget, run_baseline(baseline, budget, pool.texts, _vectors(trial, context), setting), pool
+    return budget, run_baseline(baseline, budget, pool.texts, _vectors(trial, context), setting, equal=context.equal_classes), pool
 
 
 def _vectors(trial: Trial, context: SweepContext) -> Vectors | None:
@@ -246,10 +257,15 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
     bundle, shared, encoded = prepared(trial, context)
     budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
+    if context.limits:
+        choice = replace(choice, after_fold=partial(_go_on, trial, budget, context), last=False)
     started = time.perf_counter()
     done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=trial.method.family == "scratch")
     seconds, saved = time.perf_counter() - started, features.seconds_saved
     test = done.choosing[:0] if done.final.test_predictions is None else done.final.test_predictions
+    last = done.final.training
+    if not choice.last:
+        seconds = last.seconds + done.selection_seconds
     made = TrialPredictions(test[:0] if done.choosing is None else done.choosing, test)
     result = TrialResult(
         **_scored(budget, made, trial, context, done.learning_rate),
@@ -257,13 +273,28 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         seconds_saved=saved,
         search_seconds=done.selection_seconds,
         learning_rate=done.learning_rate,
-        steps=done.final.training.steps,
+        steps=last.steps if choice.last else 0,
         tried=tuple(done.tried.items()),
         diverged_rates=done.diverged,
         **_sizes(done.final, shared),
         **({"validation": math.nan} if done.choosing is None else _chosen(budget, trial, done.choosing)),
     )
     return result, made
+
+
+def _go_on(trial: Trial, budget: LabelBudget, context: SweepContext, predictions: Sequence[Any], seconds: float) -> None:
+    """After each fold: raise ``TimeoutError`` if the others would not end in time, or if the method can hardly win any more."""
+    done, limits = len(predictions), context.limits
+    if time.time() + seconds / done * (len(budget.folds) - done) > _deadline(context):
+        raise TimeoutError
+    if limits.right is None or not budget.task.single_label:
+        return
+    seen = np.concatenate([fold.choose for fold in budget.folds[:done]])
+    places = np.searchsorted(np.sort(np.concatenate([fold.choose for fold in budget.folds])), seen)
+    right = np.concatenate(predictions).argmax(axis=1) == budget.whole.train.labels[seen]
+    if out_of_reach(right, limits.right[places], limits.units[places]):
+        limits.beaten.append(trial.method.name)
+        raise TimeoutError
 
 
 def _chosen(budget: LabelBudget, trial: Trial, predictions: Any) -> dict[str, Any]:

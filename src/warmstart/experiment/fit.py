@@ -1,15 +1,16 @@
 """From labels to a model: every method that the time allows, chosen within the labels, and the best fitted to all of them.
 
-The labels are all there is: each method predicts each text when it is left out (five repetitions of five folds), these predictions
-choose, and say how good the chosen method will be (``stats.selected``). Test texts, if they are given, are scored once, at the end.
+The labels are all there is: each method predicts each text when it is left out, in twenty folds, or in five where a network trains
+or texts without labels are read. These predictions choose, and say how good the chosen method will be
+(``stats.selected``). Test texts, if they are given, are scored once, at the end.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -19,26 +20,28 @@ from warmstart.data.scorings import ScoringRun
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
-from warmstart.experiment.config import RaceConfig, duration_seconds
+from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
 from warmstart.experiment.fit_result import FitResult, OutOfFold, least_unlabelled
 from warmstart.experiment.inputs import trial_budget
-from warmstart.experiment.methods import keeps_backbone, reads_pool, stack_of
+from warmstart.experiment.methods import reads_pool, stack_of
 from warmstart.experiment.more_labels import more_labels
 from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.several_labels_result import SeveralLabelsResult
 from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
-from warmstart.experiment.sweep import Sweep, estimate_methods, open_sweep, run_sweep
-from warmstart.experiment.trial import Method, SweepRuns, Trial
+from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
+from warmstart.experiment.trial import Limits, Method, SweepRuns, Trial
 from warmstart.finetuning.calibration import confidence_and_correct, threshold_from
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import Bundle, Calibration
-from warmstart.runs.verdict import ACCURACY
+from warmstart.runs.verdict import ACCURACY, score_words
 from warmstart.seeding import rng
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.intervals import Estimate, percentiles
 from warmstart.stats.proportions import wilson_interval
+from warmstart.system.console import console
+from warmstart.system.stopping import Terminated
 from warmstart.tasks.predict import predict
 from warmstart.tasks.scoring import score_test
 from warmstart.tasks.thresholds import (
@@ -49,42 +52,42 @@ from warmstart.tasks.thresholds import (
     thresholds_of,
 )
 
-REPETITIONS = 5
-"""of cross-validation, each with other folds"""
+FROZEN_FOLDS = 20
+"""of methods that fit in milliseconds: what predicts a text that is left out has learned from nearly all others"""
 MOST_WRONG, CONFIDENCE = 0.05, 0.95
 """of the answers that a fit gives without a person, so many may be wrong; and how sure that is"""
 SHARE_OF_CURVE = 0.1
 """of the time for trials: what more labels would bring is not said if it takes longer"""
-LEAST_READINGS = 12
-"""of all texts: a network in five folds costs at least as much, since a step is three and four fifths learn each time"""
 SOON, TOKENS_PER_WORD = 1e12, 1.4
 """operations of an encoder that take some 15 seconds on two cores: so many are spent however short the time is"""
 MANY_DIFFERENT, MANY_NAMED = 0.5, 0.9
 """a task with more labels per text has no classes; and one whose labels are all words without digits"""
 
 
-def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> FitResult:
+def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, random_sample: bool = False) -> FitResult:
     """Compare the methods of ``config`` within the labels of a task and fit the best; its ``model`` is not saved.
 
     All texts of the task's training split learn; its test split, which may be empty, is scored once. The folder of the run keeps
-    the settings of ``command``, if they are given. Raises ``DataError`` for labels of which no method can learn.
+    the settings of ``command``, if they are given. If the texts are a ``random_sample``, methods learn how frequent classes are,
+    too. Ctrl-C ends the comparison, and the best so far is fitted. Raises ``DataError`` for labels of which no method can learn.
     """
     check_labels(task)
     several = has_thresholds(task)
     if several:
         config = config.model_copy(update={"schemes": tuple(one for one in config.schemes if not make_scheme(one).contrast)})
     alone = replace(task, test=task.test.take(NO_TEXTS))
-    config = config.model_copy(update={"selection": "none", "seeds": REPETITIONS, "labels": ()})
+    config = config.model_copy(update={"selection": "none", "seeds": 1, "labels": ()})
     sweep = open_sweep(config, alone, command, measured=False)
+    how = {"parts": FROZEN_FOLDS, "equal_classes": not (random_sample or several)}
+    sweep = replace(sweep, context=sweep.context.model_copy(update=how))
     budget = sweep.budget(None)
     pool = task_pool(alone, config.pool).without(budget)
     if len(pool) < least_unlabelled(task):
         sweep = replace(sweep, methods=tuple(one for one in sweep.methods if not reads_pool(one)))
-    sweep, runs, missing = _run_cheapest_first(sweep)
-    candidates = out_of_fold(sweep, runs)
+    kind = partial(SeveralLabelsResult if several else FitResult, task, len(pool))
+    sweep, runs, missing = _Queue(sweep, kind).run()
     tests = (one.no_signal for one in runs.results.values() if one.no_signal is not None)
-    kind = SeveralLabelsResult if several else FitResult
-    found = kind(task, len(pool), candidates, budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
+    found = kind(out_of_fold(sweep, runs), budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
     if not found.learned:
         return found
     method = next(one for one in sweep.methods if one.name == found.best.name)
@@ -94,6 +97,7 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
         more, late = more_labels(_cheapest_like(found, sweep), sweep, runs, until) if counted else None, False
     except TimeoutError:
         more, late = None, True
+    console.print(f"fitting {method.name} to all labels")
     done = refit(method, runs, sweep.context)
     held_out = done.model.calibration or Calibration() if several else _held_out(done, sweep, runs)
     model = replace(done.model, calibration=held_out)
@@ -104,16 +108,13 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None) -> F
 
 def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
     """The chosen method, if it is fitted in a moment; else the best of those that are, whose curve is much like its own."""
-    quick = {one.name: float(np.mean(one.scores)) for one in found.candidates if one.family in ("baseline", "frozen")}
+    quick = {one.name: one.score for one in found.candidates if one.family in ("baseline", "frozen")}
     best = found.best.name if found.best.name in quick else max(quick, key=lambda name: quick[name])
     return next(one for one in sweep.methods if one.name == best)
 
 
 def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns) -> Calibration:
-    """The calibration of the model with what its trial's folds predicted: the confidence and whether it was right.
-
-    One repetition, since a mean over several is surer than one model, and one text of each group of copies.
-    """
+    """The calibration of the model with what its folds predicted, of copies one: the confidence and whether it was right."""
     split, calibration = trial_budget(done.trial, sweep.context).choosing, done.model.calibration or Calibration()
     left_out = apply_temperature(_predicted(done.trial, sweep, runs, split), calibration.temperature)
     confidence, right = confidence_and_correct(left_out, split.labels)
@@ -157,47 +158,74 @@ def _check_several(task: Task) -> None:
         )
 
 
-def _run_cheapest_first(sweep: Sweep) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
-    """The sweep of the methods for which there was time, their trials, and the names of the others.
+class _Queue:
+    """The methods in the order in which they run, until the time is over: what is cheap and good comes first.
 
-    The vectors of the smallest encoder come first, since they are often the best. Words have one repetition whatever the time, as
-    have the vectors of each encoder that reads in seconds, or has read. They and those of the smallest have all of theirs before a
-    larger one reads a text. Then each network reads the labelled texts, then those without labels. Last, each that can is trained
-    in one repetition, the cheapest first, if that is expected to end in time.
+    Words and the smallest encoder come first, whatever the time, as does each encoder that reads the labelled texts in seconds;
+    then larger ones. Networks that train follow, the cheapest first: one that would not end in time, or that can hardly win any
+    more, is left after a fold. Last, where labels are few, networks read the texts without labels.
     """
-    alone = sorted((one for one in sweep.methods if not one.combines), key=lambda one: (one.fine_tunes, _reads_much(one)))
-    smallest = min((one.backbone_parameters for one in alone if one.family == "frozen"), default=0)
-    tokens = TOKENS_PER_WORD * sum(len(str(text).split()) for text in sweep.task.train.texts)
-    ready = [one for one in alone if not one.fine_tunes and not _reads_much(one)]
-    small = tuple(one for one in ready if one.family == "frozen" and one.backbone_parameters <= smallest)
-    once = replace(sweep, config=sweep.config.model_copy(update={"seeds": 1}))
-    read = run_sweep(replace(once, methods=small), None).results
-    soon = tuple(one for one in ready if 2 * one.backbone_parameters * tokens < SOON or (read and one in small))
-    run_sweep(replace(once, methods=soon, context=sweep.context.model_copy(update={"deadline": None})), None)
-    for part in ({*small, *soon}, {one for one in alone if keeps_backbone(one)}):
-        runs = run_sweep(replace(sweep, methods=tuple(one for one in alone if one in part)), None, racing=True)
-    _train_in_time(once, [one for one in alone if not keeps_backbone(one)], runs)
-    sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": time.time()}))  # only a stack runs after it
-    runs = run_sweep(replace(sweep, methods=tuple(alone)), None)
-    found = [method for method in alone if any(trial in runs.results for trial in runs.of(method))]
-    whole = replace(sweep, methods=(*found, stack_of(found)))
-    return whole, run_sweep(whole, None, racing=True), tuple(method.name for method in alone if method not in found)
 
+    def __init__(self, sweep: Sweep, result: Callable[..., FitResult]) -> None:
+        few = len(sweep.budget(None)) < FEW_LABELS
+        alone = (one for one in sweep.methods if not one.combines and (few or not _reads_much(one)))
+        self.methods = sorted(alone, key=lambda one: (one.fine_tunes, _reads_much(one)))
+        self.until, self.limits, self.result = sweep.context.deadline, Limits(), result
+        self.sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": None, "limits": self.limits}))
 
-def _train_in_time(sweep: Sweep, methods: Sequence[Method], frozen: SweepRuns) -> None:
-    """The trials of networks that are expected to end before the deadline, the cheapest first.
+    def run(self) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
+        """The sweep of the methods that had their time, their trials, and the names of those that had none.
 
-    Steps are measured of those alone whose ``frozen`` vectors took little enough of what is left.
-    """
-    deadline, reading = sweep.context.deadline or math.inf, dict[str, float]()
-    for trial, result in frozen.results.items():
-        reading[trial.method.backbone] = min(result.seconds, reading.get(trial.method.backbone, math.inf))
-    near = [one for one in methods if time.time() + LEAST_READINGS * reading.get(one.backbone, math.inf) < deadline]
-    estimate = estimate_methods(sweep.config, sweep.task, near, sweep.context)
-    costs = {one: seconds for one in near if (seconds := estimate.seconds_of(one)) is not None}
-    for method in sorted(costs, key=lambda one: costs[one]):
-        if time.time() + costs[method] <= deadline:
-            run_sweep(replace(sweep, methods=(method,)), None)
+        Ctrl-C ends it; the process ends where it is asked to by SIGTERM.
+        """
+        try:
+            for methods, deadline in self._turns():
+                self._take(methods, deadline)
+        except Terminated:
+            raise
+        except KeyboardInterrupt:
+            console.print("stopping: what has run is combined and saved")
+        runs = self._finished(self.methods)
+        found = [method for method in self.methods if any(trial in runs.results for trial in runs.of(method))]
+        missing = (one.name for one in self.methods if one not in found and one.name not in self.limits.beaten)
+        methods = (*found, stack_of(found))
+        return replace(self.sweep, methods=methods), self._finished(methods), tuple(missing)
+
+    def _finished(self, methods: Sequence[Method]) -> SweepRuns:
+        """The trials of methods that have run, and their stack, if it is among the methods."""
+        self.limits.deadline = time.time()
+        return run_sweep(replace(self.sweep, methods=tuple(methods)), None)
+
+    def _turns(self) -> Iterator[tuple[Sequence[Method], float | None]]:
+        """What runs next, and until when; None: in any time."""
+        until, frozen = self.until, [one for one in self.methods if one.family == "frozen"]
+        smallest = min((one.backbone_parameters for one in frozen), default=0)
+        tokens = TOKENS_PER_WORD * sum(len(str(text).split()) for text in self.sweep.task.train.texts)
+        ready = [one for one in self.methods if not one.fine_tunes and not _reads_much(one)]
+        small = [one for one in ready if one.family == "frozen" and one.backbone_parameters <= smallest]
+        soon = [one for one in ready if 2 * one.backbone_parameters * tokens < SOON and one not in small]
+        yield small, None if 2 * smallest * tokens < SOON else until
+        yield soon, None
+        yield [one for one in ready if one not in small and one not in soon], until
+        for method in sorted((one for one in self.methods if one.fine_tunes), key=lambda one: one.backbone_parameters):
+            yield [method], until
+        yield [one for one in self.methods if _reads_much(one)], until
+
+    def _take(self, methods: Sequence[Method], deadline: float | None) -> None:
+        """Run some methods; say what runs now, and how good the best so far is likely to be."""
+        if not methods:
+            return
+        words = self._best_so_far() if any(one.fine_tunes for one in methods) else ""
+        console.print(f"{words}now {', '.join(one.name for one in methods[:2])}{' and others' * (len(methods) > 2)}")
+        self.limits.deadline = deadline
+        run_sweep(replace(self.sweep, methods=tuple(methods)), None)
+
+    def _best_so_far(self) -> str:
+        """The best method that has run, in words; networks must still be able to beat it."""
+        split = self.sweep.budget(None).choosing
+        found = self.result(out_of_fold(self.sweep, self._finished(self.methods)), split, self.sweep.audit)
+        self.limits.right, self.limits.units = found.best.right, split.units
+        return f"so far {score_words(found.task.metric, found.expected.value)} with {found.best.name}; " if found.told else ""
 
 
 def _reads_much(method: Method) -> bool:
@@ -208,36 +236,23 @@ def _reads_much(method: Method) -> bool:
 def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
     """What each method that has run predicts for texts that were left out, in the order of the sweep's methods."""
     found = []
-    for method in sweep.methods:
-        trials = [trial for trial in runs.of(method) if trial in runs.results]
-        if trials:
-            split = trial_budget(trials[0], sweep.context).choosing
-            parts = [_predicted(trial, sweep, runs, split) for trial in trials]
-            given = [_given(sweep.task, split, part) for part in parts]
-            results = [runs.results[trial] for trial in trials]
-            found.append(
-                OutOfFold(
-                    method.name,
-                    method.family,
-                    np.mean(parts, axis=0),
-                    np.mean([labels for labels, _ in given], axis=0),
-                    np.mean([right for _, right in given], axis=0),
-                    tuple(scores_left_out(sweep.task, split, part).score(sweep.task.metric) for part in parts),
-                    float(np.mean([one.gain[0] for one in results if one.gain] or [0.0])),
-                    float(np.mean([one.seconds for one in results])),
-                    float(np.mean([~labels.any(axis=1) for labels, _ in given])),
-                )
-            )
+    for trial, result in ((trial, runs.results[trial]) for one in sweep.methods for trial in runs.of(one) if trial in runs.results):
+        split = trial_budget(trial, sweep.context).choosing
+        probabilities = _predicted(trial, sweep, runs, split)
+        labels, right = _given(sweep.task, split, probabilities)
+        score = scores_left_out(sweep.task, split, probabilities).score(sweep.task.metric)
+        method, gain = trial.method, result.gain[0] if result.gain else 0.0
+        found.append(OutOfFold(method.name, method.family, probabilities, labels, right, score, gain, result.seconds))
     return tuple(found)
 
 
 def _given(task: Task, split: Split, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(N, C) 1 for each label that a text is given, else 0; and (N,) whether that is right."""
+    """(N, C) 1 for each label that a text is given, else 0; and (N,) 1 where that is right."""
     if has_thresholds(task):
         labels = left_out_at_thresholds(task, split, probabilities)
-        return labels, (labels == split.labels).all(axis=1)
+        return labels, (labels == split.labels).all(axis=1).astype(np.float64)
     predicted = probabilities.argmax(axis=1)
-    return np.eye(len(task.labels))[predicted], predicted == split.labels
+    return np.eye(len(task.labels))[predicted], (predicted == split.labels).astype(np.float64)
 
 
 def _predicted(trial: Trial, sweep: Sweep, runs: SweepRuns, split: Split) -> np.ndarray:

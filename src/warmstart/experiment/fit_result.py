@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -69,19 +70,22 @@ class OutOfFold(NamedTuple):
     name: str
     family: str
     probabilities: np.ndarray
-    """(N, C) mean over repetitions"""
+    """(N, C)"""
     predicted: np.ndarray
-    """(N, C) the share of repetitions in which it predicts each label"""
+    """(N, C) 1 for each label that it predicts, else 0"""
     right: np.ndarray
-    """(N,) the share of repetitions in which its prediction is right"""
-    scores: tuple[float, ...]
-    """the task's metric, of each repetition"""
+    """(N,) 1 if its prediction is right, else 0"""
+    score: float
+    """the task's metric"""
     gain: float
-    """nats per text over the label frequencies, calibrated; mean over repetitions"""
+    """nats per text over the label frequencies, calibrated"""
     seconds: float
     """of one fit"""
-    blank: float = 0.0
-    """share of texts that it gives no label, mean over repetitions"""
+
+
+def stack_among(methods: Sequence[OutOfFold]) -> int | None:
+    """The place of the stack among methods."""
+    return next((place for place, one in enumerate(methods) if one.family == "stack"), None)
 
 
 @dataclass(frozen=True)
@@ -121,16 +125,21 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return found if learned else replace(found, index=self.candidates.index(shown[0]))
 
     def _score(self, *methods: OutOfFold) -> SelectedScore:
-        """The best of some methods by the task's metric; a text without another of its label is wrong when it is left out."""
-        repetitions, units = len(max(methods, key=lambda one: float(np.mean(one.scores))).scores), self.left_out.units
+        """The best of some methods by the task's metric, a stack unless another is ahead of it beyond chance.
+
+        A text without another of its label is wrong when it is left out.
+        """
+        units = self.left_out.units
         single = self.task.train.labels[~np.isin(self.task.train.labels, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
         if self.task.metric == ACCURACY:
-            return selected_accuracy(np.stack([np.append(one.right, np.zeros(len(single))) for one in methods]), repetitions, units)
+            return selected_accuracy(
+                np.stack([np.append(one.right, np.zeros(len(single))) for one in methods]), units, stack_among(methods)
+            )
         labels = np.eye(len(self.task.labels))[np.append(self.left_out.labels, single)]
         none = np.zeros((len(single), len(self.task.labels)))
         return selected_f1(
-            np.stack([np.append(one.predicted, none, axis=0) for one in methods]), labels, "macro", repetitions, units
+            np.stack([np.append(one.predicted, none, axis=0) for one in methods]), labels, "macro", units, stack_among(methods)
         )
 
     @cached_property
@@ -239,10 +248,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         if self.tested:
             return f"Scored once, on {len(self.task.test):,} test texts."
         count = sum(one.name != MAJORITY_LABEL for one in self.candidates)
-        once = ", in one repetition" * (len(self.best.scores) == 1)
         return (
-            f"Estimated from your {self.counted} alone, each left out in turn{once}; the luck of being the best "
-            f"of {count} methods is taken off."
+            f"Estimated from your {self.counted} alone, each left out in turn, for texts whose labels are as frequent; the luck of "
+            f"being the best of {count} methods is taken off."
         )
 
     @property
@@ -420,7 +428,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "test": self.tested._asdict() if self.tested else None,
             "majority": {"label": self.majority[0], "share": self.majority[1]},
             "methods": [
-                {"method": one.name, "family": one.family, "scores": list(one.scores), "gain": one.gain, "seconds": one.seconds}
+                {"method": one.name, "family": one.family, "score": one.score, "gain": one.gain, "seconds": one.seconds}
                 for one in self.candidates
             ],
             "findings": self.findings,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from warmstart.baselines import BASELINES
 from warmstart.data.audit import Audit
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.pool import Pool, task_pool
@@ -43,7 +44,10 @@ def trial_task(trial: Trial, context: SweepContext) -> Task:
 def trial_budget(trial: Trial, context: SweepContext) -> LabelBudget:
     """The labelled texts that a trial may look at."""
     draw = trial.seed if trial.draw is None else trial.draw
-    return label_budget(trial_task(trial, context), trial.labels, trial.selection, draw).for_seed(trial.seed)
+    budget = label_budget(trial_task(trial, context), trial.labels, trial.selection, draw).for_seed(trial.seed)
+    name = trial.method.scheme or trial.method.name
+    quick = not trial.method.fine_tunes and name in BASELINES and BASELINES[name].quick
+    return replace(budget, parts=context.parts) if quick else budget
 
 
 @functools.lru_cache(maxsize=2)

@@ -191,8 +191,10 @@ def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bu
     config = trial_settings(trial, context).at_learning_rate(result.learning_rate)
     choice = SelectionSettings(trial.selection, (result.learning_rate,), choose=True)
     if budget.cross_validated:
-        train = config.train.model_copy(update={"steps": result.steps, "tokens": None, "epochs": None, "minutes": None})
-        config, choice = config.model_copy(update={"train": train}), SelectionSettings("none")
+        if result.steps:
+            train = config.train.model_copy(update={"steps": result.steps, "tokens": None, "epochs": None, "minutes": None})
+            config = config.model_copy(update={"train": train})
+        choice = SelectionSettings("none")
     done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=scratch)
     return Bundle(done.final.model, bundle.tokenizer, budget.task.labels, () if scratch else bundle.history)
 

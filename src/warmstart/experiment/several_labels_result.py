@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.experiment.draws import MAJORITY_LABEL
-from warmstart.experiment.fit_result import FitResult, OutOfFold
+from warmstart.experiment.fit_result import FitResult, OutOfFold, stack_among
 from warmstart.runs.verdict import MISTAKE_CHARACTERS, SHOWN_MISTAKES, Mistake, ScoreRow, row_of
 from warmstart.stats.formatting import first_of, of_100, percent_value
 from warmstart.stats.intervals import Estimate
@@ -25,11 +25,11 @@ class SeveralLabelsResult(FitResult):
 
     def _score(self, *methods: OutOfFold, metric: str = "") -> SelectedScore:
         """The best of some methods by a metric, that of the task if none is named."""
-        repetitions, units = len(max(methods, key=lambda one: float(np.mean(one.scores))).scores), self.left_out.units
+        units = self.left_out.units
         if (metric := metric or self.task.metric) == "subset":
-            return selected_accuracy(np.stack([one.right for one in methods]), repetitions, units)
+            return selected_accuracy(np.stack([one.right for one in methods]), units, stack_among(methods))
         average = metric.removesuffix("_f1")
-        return selected_f1(np.stack([one.predicted for one in methods]), self.left_out.labels, average, repetitions, units)
+        return selected_f1(np.stack([one.predicted for one in methods]), self.left_out.labels, average, units, stack_among(methods))
 
     @property
     def majority(self) -> tuple[str, float]:
@@ -58,7 +58,7 @@ class SeveralLabelsResult(FitResult):
         """How many labels that it gives are right and how many it finds, by all metrics; and how many texts get none."""
         if not self.learned:
             return ()
-        scores, none = self.by_metric, without_label(self.best.blank)
+        scores, none = self.by_metric, without_label(float(np.mean(~self.best.predicted.any(axis=1))))
         whole = (
             f"On your own texts, left out: micro-F1 {scores['micro_f1']:.2f}, macro-F1 {scores['macro_f1']:.2f}; all labels are "
             f"right in {of_100(scores['subset'])} of 100 texts."

@@ -21,6 +21,7 @@ from pydantic import Field
 from warmstart.baselines import BASELINES
 from warmstart.config import Config, Effectless, result_key
 from warmstart.data.audit import drop_leaks
+from warmstart.data.budget import FOLDS
 from warmstart.data.scorings import ScoredMethod, ScoringRun
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
@@ -32,7 +33,7 @@ from warmstart.runs.state import TRIALS
 from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, unsealed
 from warmstart.tasks.load import load_task
 
-VERSION = {"baseline": 9, "frozen": 11, "adapted": 9, "scratch": 9, "stack": 12}
+VERSION = {"baseline": 10, "frozen": 12, "adapted": 9, "scratch": 9, "stack": 12}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
 PREDICTIONS = "predictions"
 """key of the hash of a trial's predictions, which are in a file beside its result"""
@@ -82,6 +83,12 @@ class SweepContext(Config):
     """where trials run"""
     deadline: Effectless[float | None] = None
     """moment (seconds since 1970) after which no trial starts"""
+    equal_classes: bool = False
+    """baselines are told nothing of how frequent classes are"""
+    parts: int = FOLDS
+    """folds of methods that fit in milliseconds"""
+    limits: Effectless[Any] = Field(None, exclude=True)
+    """the ``Limits`` of a fit, in place of a deadline"""
 
     def load_task(self) -> Task:
         """The task as it was given."""

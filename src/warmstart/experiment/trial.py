@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
 
 from warmstart.config import Config, Effectless
 from warmstart.types import SelectionName
@@ -108,6 +110,23 @@ class Trial(Config):
         return f"{described}, seed {self.seed}{' and its split' * self.resample}{', choice of a rate' * self.chooses_rate}"
 
 
+@dataclass(eq=False)
+class Limits:
+    """Until when the methods of a fit run, and which one a network must still be able to beat; both change while they run.
+
+    No network learns from all labels: that is for the one that is chosen.
+    """
+
+    deadline: float | None = None
+    """moment (seconds since 1970) after which no trial starts"""
+    right: np.ndarray | None = None
+    """(N,) whether the best method so far predicts each text when that is left out"""
+    units: np.ndarray | None = None
+    """(N,) which texts depend on each other"""
+    beaten: list[str] = field(default_factory=list)
+    """names of the methods that could hardly win any more after some of their folds"""
+
+
 @dataclass(frozen=True)
 class TrialResult:
     """The scores and costs of a trial. Letters: R resamples."""
@@ -133,7 +152,7 @@ class TrialResult:
     learning_rate: float = 0.0
     """the one that was chosen; 0 if the method has none"""
     steps: int = 0
-    """of the last fit; 0 if no network trains"""
+    """of the last fit; 0 if no network trains, or none learned from all texts yet"""
     tried: tuple[tuple[float, float], ...] = ()
     """each learning rate that did not diverge, with its score on the texts that choose"""
     diverged_rates: tuple[float, ...] = ()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,10 @@ class SelectionSettings:
     """of which each training run is a step, named by its title"""
     events: Path | None = None
     """the folder where TensorBoard finds each training run that is kept"""
+    after_fold: Callable[[Sequence[Any], float], None] | None = None
+    """told the predictions of the folds so far and their seconds; may raise to end the run"""
+    last: bool = True
+    """whether a last model learns from all texts; without, that of the last fold stands for it"""
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,8 @@ class _Selection:
         rate = best_rate(tried, default_rate) if tried else default_rate
         if best is not None and not self.budget.cross_validated:
             final, spent = self._with_test(best.last), spent - best.seconds
+        elif best is not None and not self.choice.last:
+            final = best.last
         else:
             final, _ = self._fit(self.encoded.within(self.budget), self._last_config(rate, best), "")
         return BudgetedRun(
@@ -208,6 +214,8 @@ class _Selection:
             seconds += took
             predictions.append(last.validation_predictions)
             curves.append(last.curve)
+            if self.choice.after_fold:
+                self.choice.after_fold(predictions, seconds)
         task, choosing = self.budget.task, self.budget.joined(predictions)
         score = scores_left_out(task, self.budget.choosing, choosing).score(task.metric)
         return _Tried(choosing, score, tuple(curves), last, seconds)

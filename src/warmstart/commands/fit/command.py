@@ -53,7 +53,8 @@ def fit_data(config: FitConfig) -> FitResult:
     encoders, note = _encoders(config.encoders)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
     with quietly(f"trying methods, for up to {config.minutes:g} minutes"):
-        found = fit_task(task, _settings(config.data, encoders, config.minutes, **how), config)
+        settings = _settings(config.data, encoders, config.minutes, **how)
+        found = fit_task(task, settings, config, random_sample=config.random_sample)
     folder = Path(config.out)
     saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder))
     for line in [*note, *found.lines(folder if saved else None, page, TaskPlace.of(config))]:
@@ -93,15 +94,17 @@ def fit(
     encoders: Sequence[str] = (),
     minutes: float = 3,
     metric: Metric | None = None,
+    random_sample: bool = False,
 ) -> FitResult:
     """The same for texts and labels in memory: the best model for them (``.model``), and how good it will be on new texts.
 
-    Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
+    ``random_sample``: labels are as frequent among new texts. Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
     """
     task = _with_metric(Task.from_lists(texts, labels, test=0, unlabelled=unlabelled), metric)
     names, _ = _encoders(encoders)
     with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, quietly():
-        return fit_task(task, _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run")))
+        settings = _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run"))
+        return fit_task(task, settings, random_sample=random_sample)
 
 
 def _settings(task: str, encoders: Sequence[str], minutes: float, **how: Any) -> RaceConfig:

@@ -43,14 +43,11 @@ from warmstart.tasks.load import save_task
 from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.training.config import TrainConfig
 
-REGRESSION = "frozen vectors + logistic regression"
+FROZEN = "frozen vectors"
 """stands for a backbone for which the fit had no time"""
 ENCODER = "minilm"
 """the encoder of others"""
-METHODS = (
-    *("majority", "naive Bayes + EM", "NBSVM", "LSA + logistic regression"),
-    *("class means + label names", "label names + logistic regression", REGRESSION),
-)
+METHODS = ("majority", "naive Bayes + EM", "NBSVM", "LSA + logistic regression", FROZEN)
 """the quick ones of those of ``fit``; the others were no better on this task"""
 OWN_TEXT = "own-text"
 """folder of the backbone in that of the run, after which its methods are called"""
@@ -71,7 +68,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
         how = {"task": f"{config.out}/task", "out": config.out, "seed": config.seed, "methods": METHODS, "backbones": backbones}
         seconds = 60 * SHARE_OF_TRIALS * config.minutes
         settings = RaceConfig.build(how | {"schemes": (), "scratch": False, "budget": f"{seconds:.0f}s"})
-        found = fit_task(few, settings, config)
+        found = fit_task(few, settings, config, random_sample=True)
         result = QuickstartResult(pretraining, found, _by_labels(task, found, settings, config))
     saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder, quickstart_view(result, folder)))
     for line in result.lines(folder if saved else None, page):
@@ -124,7 +121,7 @@ def _by_labels(task: Task, found: FitResult, settings: RaceConfig, config: Quick
     """
     by_labels = settings.model_copy(update={"labels": config.labels, "seeds": 1, "selection": "none", "budget": None})
     right = {one.name: float(one.right.mean()) for one in found.candidates if one.name != MAJORITY_LABEL}
-    methods = [one for one in check_sweep(by_labels, task)[-1][::-1] if one.name in right or one.scheme == REGRESSION]
+    methods = [one for one in check_sweep(by_labels, task)[-1][::-1] if one.name in right or one.scheme == FROZEN]
     best = {one.backbone: one.name for one in sorted(methods, key=lambda one: right.get(one.name, 0.0)) if not one.combines}
     sweep = open_sweep(by_labels.model_copy(update={"methods": (*best.values(),)}), task, config)
     curves, texts = Curves(), len(np.unique(task.test.units))
