@@ -10,7 +10,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 from rich.console import Console
-from rich.status import Status
+from rich.progress import Progress
 from tyro.conf import arg
 
 from warmstart.cli import main, parse
@@ -220,18 +220,18 @@ def test_a_sentence_in_a_cell_is_broken_and_columns_after_it_stay(monkeypatch: p
 def test_a_long_command_shows_in_a_terminal_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line, of the latest message, cut where the terminal ends; nothing stays there, and a log has what each step was."""
     shown = list[str]()
-    monkeypatch.setattr(Status, "update", lambda _, text: shown.append(str(text)))
+    monkeypatch.setattr(Progress, "update", lambda self, line, description: shown.append(description))
     for terminal in (False, True):
         file = io.StringIO()
-        monkeypatch.setattr(console, "console", type(console.console)(force_terminal=terminal, width=20, file=file))
+        monkeypatch.setattr(console, "console", type(console.console)(force_terminal=terminal, width=30, file=file))
         with quietly("trying methods"):
-            console.console.print("1 of 9: words; 3 seconds left")
+            console.console.print("1 of 9: words; 3 s\nand more")
             console.console.print("2 of 9: words and more words")
             console.console.step("words: 1.0 s")
         assert file.getvalue() == ("" if terminal else "trying methods\nwords: 1.0 s\n")
         console.console.print("after")
         assert "after" in file.getvalue()
-    assert shown == ["1 of 9: words", "2 of 9: words and…"]
+    assert shown == ["1 of 9: words; 3 s", "2 of 9: words and …"]
 
 
 def test_settings_know_what_they_do_not_import() -> None:

@@ -12,6 +12,7 @@ from scipy.special import softmax
 
 from warmstart.baselines.baseline import Readable, Reading, Sample
 from warmstart.baselines.classifiers import fitted_logistic
+from warmstart.baselines.span import span_of
 from warmstart.stack.readout import ConstantReadout, LinearReadout, Readout, of_unit_length
 from warmstart.stack.rows import VectorRows
 from warmstart.stats.calibration import fit_temperature
@@ -91,7 +92,9 @@ def _with_regression(sample: Sample, prototypes: np.ndarray) -> Readout:
         return ConstantReadout(np.eye(classes)[present[0]])
     nearest = nearest_prototype(prototypes)
     texts = np.append(np.ones(len(sample.labels)), np.full(len(named), NAME_TEXTS))
-    learned = fitted_logistic(rows, dense, REGRESSION_STRENGTH, texts, equal=sample.equal).spread(present, classes)
+    span = span_of(rows)
+    turned = fitted_logistic(span.rows if span else rows, dense, REGRESSION_STRENGTH, texts, equal=sample.equal)
+    learned = (span.on_columns(turned) if span else turned).spread(present, classes)
     bias = nearest.bias + class_frequencies(sample) + learned.bias
     return LinearReadout((nearest.weights + learned.weights) / 2, bias / 2, unit_length=True)
 

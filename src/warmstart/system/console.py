@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -14,9 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from warmstart.system.trouble import COMMANDING
-
-if TYPE_CHECKING:
-    from rich.status import Status
 
 NOTEBOOK_WIDTH = 110
 """characters of a line in the output of a notebook's cell"""
@@ -32,17 +28,39 @@ def harmless(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
+class _Latest:
+    """One line at the foot of a terminal, with a clock that goes on whatever the program does."""
+
+    def __init__(self, first: str) -> None:
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._line = self._progress.add_task(_one_line(first), total=None)
+
+    def show(self, line: object) -> None:
+        """Another line."""
+        self._progress.update(self._line, description=_one_line(line))
+
+    def __enter__(self) -> _Latest:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
 class _Console(Console):
     """Shows what would command the terminal, in place of obeying."""
 
-    latest: Status | None = None
+    latest: _Latest | None = None
     """shows the latest line while nothing is printed"""
     logs = False
     """whether each step is printed meanwhile, since no terminal shows the latest"""
 
     def print(self, *objects: Any, **options: Any) -> None:
         if self.latest and objects:
-            self.latest.update(_one_line(objects[0]))
+            self.latest.show(objects[0])
         super().print(*(harmless(one) if isinstance(one, str) else one for one in objects), **options)
 
     def step(self, line: str) -> None:
@@ -77,10 +95,11 @@ console = make_console()
 def quietly(first: str = "") -> Iterator[None]:
     """Nothing is printed, as what a race tells of each trial.
 
-    With a ``first`` line a terminal shows the latest one meanwhile, and a log has it and each ``step``.
+    With a ``first`` line a terminal shows the latest one meanwhile, with the time since the start, and a log has it and each
+    ``step``.
     """
     before, console.quiet = (console.quiet, console.logs), True
-    status = Console(stderr=True).status(_one_line(first)) if first and console.is_terminal else nullcontext()
+    status = _Latest(first) if first and console.is_terminal else nullcontext()
     console.logs = bool(first) and not console.is_terminal and not before[0]
     console.step(first)
     try:
@@ -90,11 +109,11 @@ def quietly(first: str = "") -> Iterator[None]:
         (console.quiet, console.logs), console.latest = before, None
 
 
-def _one_line(text: object) -> Text:
-    """What stands before the first semicolon or line end, cut where the terminal ends; a spinner and its space stand before it."""
-    line = Text(re.split(r"[;\n]", harmless(str(text)))[0])
-    line.truncate(console.width - 2, overflow="ellipsis")
-    return line
+def _one_line(text: object) -> str:
+    """What stands before the first line end, cut where the terminal ends; a spinner, a clock and spaces stand before it."""
+    line = Text(harmless(str(text)).split("\n")[0])
+    line.truncate(console.width - 11, overflow="ellipsis")
+    return line.plain
 
 
 def print_metrics(title: str, metrics: Mapping[str, float], likelihood: str | None = None) -> None:

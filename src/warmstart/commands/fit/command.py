@@ -98,7 +98,8 @@ def fit(
 ) -> FitResult:
     """The same for texts and labels in memory: the best model for them (``.model``), and how good it will be on new texts.
 
-    ``random_sample``: labels are as frequent among new texts. Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
+    ``random_sample``: labels are as frequent among new texts. Nothing is kept on disk; ``ws.save_model`` writes the model. Raises
+    ``DataError`` for labels of which nothing can be learned.
     """
     task = _with_metric(Task.from_lists(texts, labels, test=0, unlabelled=unlabelled), metric)
     names, _ = _encoders(encoders)
