@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING
-from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, WITHOUT_PRETRAINING
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after, terminal_lines
 from warmstart.runs.verdict import (
@@ -28,13 +27,12 @@ from warmstart.runs.verdict import (
     score_words,
     use_sentence,
 )
-from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import first_of, of_100, percent_value, sentence_case
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import paired_proportions, unseen_label_share
-from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1
+from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1, worse_out_of_fold
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit

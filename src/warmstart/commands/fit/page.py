@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from warmstart.config import Config
-from warmstart.experiment.draws import LEARNABLE, MAJORITY_LABEL
+from warmstart.experiment.choose import LEARNABLE, MAJORITY_LABEL
 from warmstart.experiment.fit_result import FitResult
 from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
