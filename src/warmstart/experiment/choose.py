@@ -14,14 +14,7 @@ from functools import cached_property
 
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.stats.comparison import SIGNIFICANT
-from warmstart.stats.differences import (
-    Difference,
-    MethodScores,
-    difference_to_choice,
-    paired_difference,
-    picked,
-    score_of_choice,
-)
+from warmstart.stats.differences import Difference, MethodScores, difference_to_choice, paired_difference, picked, score_of_choice
 from warmstart.stats.intervals import Estimate, Interval
 from warmstart.stats.selected import selected_method, worse_out_of_fold
 

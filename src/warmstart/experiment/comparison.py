@@ -8,7 +8,6 @@ that the luck that made the choice is not in the score.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +19,7 @@ import polars as pl
 from warmstart.data.scorings import LedgerSummary
 from warmstart.errors import ModelError
 from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, Choice, seconds_with_pretraining
-from warmstart.experiment.transfer import TransferGain, transfer_gain
+from warmstart.experiment.transfer import TransferGain, list_choices, transfer_gain
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import Difference, corrected_p_values
@@ -212,20 +211,17 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     def _recommendation(self) -> str:
         """The method to use, and who chose it; or why none is."""
         choice, draws = self.choice, len(self.choice.chosen)
-        counts, name = Counter(one.name for one in choice.chosen), self.recommended.name
+        name, count = self.recommended.name, sum(one.name == self.recommended.name for one in choice.chosen)
         if name == MAJORITY_LABEL:
             scored = any(one.gain is None for one in choice.methods)
             than = "scores better than the majority label" if scored else "predicts the labels better than their frequencies do"
-            return f"Label more texts first: {f'in {counts[name]} of {draws} draws, ' * choice.drawn}no method {than}."
+            return f"Label more texts first: {f'in {count} of {draws} draws, ' * choice.drawn}no method {than}."
         if not choice.drawn:
             return f"Use {name}, the best of {len(choice.methods)} methods on validation."
         if choice.doubtful:
             return self._doubt()
-        if draws == 1:
-            return f"Use {name}, which the {self.labels:,} labels of a simulated user chose."
-        who = [f"{count} {one}" for one, count in counts.most_common()] if len(counts) > 1 else [f"all {name}"]
-        chose = ", ".join(who).replace(" ", " chose ", 1)
-        return f"Use {name}. {draws} simulated users with {self.labels:,} labels each let these choose: {chose}."
+        users = f"{draws} simulated users with {self.labels:,} labels each" if draws > 1 else "A simulated user with these labels"
+        return f"Use {name}. {users} chose {list_choices(choice.chosen)}."
 
     def _doubt(self) -> str:
         """What to do if most draws do not show that anything can be learned: complete sentences."""
@@ -264,7 +260,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         several = f"{percent(float(np.mean([one.value for one in self.expected])))} on average"
         figure = several if len(self.expected) > 1 else percent_interval(*self.expected[0])
         luck = f"the luck of being the best of {len(self.choice.methods)} methods is taken off"
-        return [f"Without any test text, the texts that choose lead to expect {figure}; {luck}."]
+        return [f"By the labels alone one would expect {figure}; {luck}."]
 
     def _alike(self) -> list[str]:
         """Which methods the labels cannot tell from the chosen one, and the cheapest and the smallest of them."""
@@ -272,19 +268,18 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         if best.name == MAJORITY_LABEL:
             return []
         others = sum(one.name != MAJORITY_LABEL for one in choice.methods) - 1
-        verb, where = "is" if len(choice.alike) == 1 else "are", "in most draws" if len(choice.chosen) > 1 else "there"
-        seconds = f"{seconds_with_pretraining(best):.1f} seconds per run"
-        cheapest = "; none of them is cheaper" * bool(choice.alike)
+        several, level = len(choice.chosen) > 1, "(5% level, corrected for their number)"
+        who, where = "what a draw chose" if several else best.name, " in most draws" * several
+        if not choice.alike:
+            return [f"Every other method is significantly worse on the texts that choose{where} {level}."] if others else []
+        cheapest, seconds = "none of them is cheaper", f"{seconds_with_pretraining(best):.1f} seconds per run"
         if one := choice.cheapest:
-            cheapest = f"; the cheapest is {one.name}, with {seconds_with_pretraining(one):.1f} against {seconds}"
-        found = [
-            f"On the texts that choose, {len(choice.alike)} of {others} other methods {verb} not significantly worse {where} "
-            f"(5% level, corrected for their number){cheapest}."
-        ]
+            cheapest = f"the cheapest is {one.name}, with {seconds_with_pretraining(one):.1f} against {seconds}"
+        found = [f"The labels cannot tell {who} from {len(choice.alike)} of {others} other methods{where} {level}; {cheapest}."]
         if smallest := choice.smallest:
             size = f"{file_size(smallest.runs[0].disk)} per task beside the backbone, against {file_size(best.runs[0].disk)}"
             found.append(f"The smallest network of these is {smallest.name}: {size}.")
-        return found if others else []
+        return found
 
     def _labels_and_choice(self) -> list[str]:
         """What the labels were for, whether few of them choose, and what choosing cost beside the runs."""
