@@ -32,17 +32,21 @@ EQUAL_SECONDS = 1.0
 
 
 def choose(methods: Sequence[RankedMethod]) -> RankedMethod:
-    """The best on the texts that choose; the majority label if no method, stacks aside, gains anything over the label frequencies.
+    """The best on the texts that choose; the majority label if no method gains anything over the label frequencies.
 
-    A stack is made of the others on these same texts, and so is no evidence of its own. Any gain in calibrated loss decides, and
-    proves nothing: a false choice costs a point or two, a false majority label many. Where a method has no probabilities the best
-    score decides alone.
+    Any gain decides, and proves nothing: a false choice costs a point or two, a false majority label many.
     """
-    methods = not_refused(methods)
-    gains = [one.gain for one in methods]
-    others = [one.gain or 0.0 for one in methods if not (one.method.combines or one.name == MAJORITY_LABEL)]
     constant = next((one for one in methods if one.name == MAJORITY_LABEL), None)
-    return constant if constant and None not in gains and max(others, default=0.0) <= 0 else best_of(methods)
+    return constant if constant and gains_nothing(methods) else best_of(methods)
+
+
+def gains_nothing(methods: Sequence[RankedMethod]) -> bool:
+    """Whether all have a calibrated loss on the texts that choose, none below that of the label frequencies.
+
+    A stack is made of the others on these same texts, and so is no evidence of its own.
+    """
+    others = [one.gain for one in not_refused(methods) if not (one.method.combines or one.name == MAJORITY_LABEL)]
+    return all(gain is not None and gain <= 0 for gain in others)
 
 
 def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:

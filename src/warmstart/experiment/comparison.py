@@ -18,7 +18,7 @@ import polars as pl
 
 from warmstart.data.scorings import LedgerSummary
 from warmstart.errors import ModelError
-from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, Choice, seconds_with_pretraining
+from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, Choice, gains_nothing, seconds_with_pretraining
 from warmstart.experiment.transfer import TransferGain, list_choices, transfer_gain
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT
@@ -213,8 +213,8 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         choice, draws = self.choice, len(self.choice.chosen)
         name, count = self.recommended.name, sum(one.name == self.recommended.name for one in choice.chosen)
         if name == MAJORITY_LABEL:
-            scored = any(one.gain is None for one in choice.methods)
-            than = "scores better than the majority label" if scored else "predicts the labels better than their frequencies do"
+            nothing = gains_nothing(choice.methods)
+            than = "predicts the labels better than their frequencies do" if nothing else "scores better than the majority label"
             return f"Label more texts first: {f'in {count} of {draws} draws, ' * choice.drawn}no method {than}."
         if not choice.drawn:
             return f"Use {name}, the best of {len(choice.methods)} methods on validation."
@@ -255,7 +255,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     def _expected(self) -> list[str]:
         """What the labels alone lead to expect."""
-        if not self.expected:
+        if not self.expected or self.recommended.name == MAJORITY_LABEL:
             return []
         several = f"{percent(float(np.mean([one.value for one in self.expected])))} on average"
         figure = several if len(self.expected) > 1 else percent_interval(*self.expected[0])
