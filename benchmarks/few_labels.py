@@ -40,8 +40,6 @@ class Case(NamedTuple):
     """mean test score of every method"""
     recommended: float
     """mean test score of what each draw recommends"""
-    untested: float
-    """the same if no draw took the majority label for want of evidence"""
     baseline: str
     """the baseline that is best in hindsight"""
     behind: Interval
@@ -62,16 +60,13 @@ class Case(NamedTuple):
 def case_of(race: dict[str, Any]) -> Case:
     """From the values of a race."""
     by_id = {row["id"]: row for row in race["methods"]}
-    chosen, untested = (
-        np.array([by_id[name]["scores"][draw] for draw, name in enumerate(race[which])]) for which in ("chosen", "untested")
-    )
+    chosen = np.array([by_id[name]["scores"][draw] for draw, name in enumerate(race["chosen"])])
     scores = {row["method"]: float(np.mean(row["scores"])) for row in race["methods"]}
     baselines = [row for row in race["methods"] if row["id"].startswith("baseline/")]
     best = max(baselines, key=lambda row: float(np.mean(row["scores"])))
     behind = t_interval((np.array(best["scores"]) - chosen).tolist())
     task = race["task"]
-    means = float(chosen.mean()), float(untested.mean())
-    return Case(task["name"], race["labels"], scores, *means, best["method"], behind, len(task["labels"]))
+    return Case(task["name"], race["labels"], scores, float(chosen.mean()), best["method"], behind, len(task["labels"]))
 
 
 def few_labels(results: Sequence[dict[str, Any]]) -> str:
@@ -97,16 +92,13 @@ def few_labels(results: Sequence[dict[str, Any]]) -> str:
     table = [header, ("---",) * len(header), *(rows[key] for key in places)]
     lines = ["| " + " | ".join(row) + " |" for row in table]
     targets = [case for case in cases if not SETS[case.name].remark]
-    untested = float(np.mean([case.scores[case.best] - case.untested for case in targets]))
     large = [f"{case.name} with {case.labels} ({percent_value(case.regret)})" for case in targets if case.regret > LARGE_REGRET]
     sentence = (
         "The other sets and numbers of labels likewise; the sets are made by `python -m benchmarks.few_label_tasks`. Accuracy, "
         "mean over 5 draws of labels, which are everything that anything looked at; test splits above 2,000 texts are sampled to "
-        "2,000 once. Recommended: what each draw recommends by its own labels, which is the majority label unless the methods "
-        "show at the 5% level that there is something to learn. "
+        "2,000 once. Recommended: what each draw recommends by its own labels. "
         f"Mean regret over {len(targets)} cases without the sets of development and one that holds the rows of one of them: "
-        f"{percent_value(float(np.mean([case.regret for case in targets])))} points ({_by_labels(targets)}); "
-        f"{percent_value(untested)} if no draw took the majority label for want of evidence. "
+        f"{percent_value(float(np.mean([case.regret for case in targets])))} points ({_by_labels(targets)}). "
         f"Above three points: {', '.join(large) or 'none'}. {_against_baselines(cases)}"
     )
     return "\n".join(lines) + "\n\n" + paragraph(sentence)

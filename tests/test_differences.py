@@ -14,7 +14,7 @@ from warmstart.data.task import Split, Task
 from warmstart.seeding import rng
 from warmstart.stats import resampling
 from warmstart.stats.changes import Change, changes_of
-from warmstart.stats.differences import MethodScores, cheapest_within_noise, paired_difference
+from warmstart.stats.differences import MethodScores, paired_difference
 from warmstart.stats.ratios import ClusteredRatio, ratio, resampled_ratios
 from warmstart.stats.resampling import (
     circular_shifts,
@@ -101,20 +101,6 @@ def test_a_method_is_not_different_from_itself() -> None:
     same = judged("a", 0.5, 0.6)
     assert paired_difference(same, same).p == 1
     assert paired_difference(same, judged("b", 0.4)).mean == pytest.approx(0.15)
-
-
-def test_the_cheapest_within_one_standard_error() -> None:
-    """What falls short by less than a standard error may be taken, what falls short by more may not, however cheap.
-
-    Costs that another measurement would order otherwise are equal, and the better method is taken.
-    """
-    best = judged("best", 0.90, 0.92, 0.88)
-    near = judged("near", 0.89, 0.93, 0.87)
-    far = judged("far", 0.80, 0.83, 0.77)
-    assert cheapest_within_noise([best, near, far], best, [11, 5, 1]) is near
-    assert cheapest_within_noise([best, near, far], best, [2, 5, 1]) is best
-    assert cheapest_within_noise([near, best, far], best, [5, 9, 1]) is best
-    assert cheapest_within_noise([near, best], best, [0.07, 0.9], equal_below=1.0) is best
 
 
 def test_a_shift_keeps_a_passages_values() -> None:

@@ -13,7 +13,7 @@ from helpers.figures import repeats, show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.data.audit import audit
-from warmstart.experiment.choice import doubt_of_best
+from warmstart.experiment.choose import doubt_of_best
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.ranking import RankedMethod, Ranking
 from warmstart.experiment.trial import Method, TrialResult
@@ -259,11 +259,11 @@ def test_races_detect_what_their_power_says() -> None:
         hits, doubt, noises = list[float](), list[float](), list[Noise]()
         for ranking in rankings(np.random.default_rng(seeds), 120, seeds, world, texts):
             race = Comparison(task, 60, 20, ranking, audited, 0.5)
-            if race.best.name == "0":
+            if race.recommended.name == "0":
                 gaps = [row.difference for row in race.differences]
                 hits.append(float(np.mean([gap.p < 0.05 / len(gaps) for gap in gaps])))
                 doubt.append(doubt_of_best(ranking.methods))
-                noises += [paired_difference(one.test_scores, race.best.test_scores).noise for one in ranking.methods[1:]]
+                noises += [paired_difference(one.test_scores, race.recommended.test_scores).noise for one in ranking.methods[1:]]
         of_texts, of_seeds = (float(np.mean([getattr(one, name) for one in noises])) for name in ("of_texts", "of_seeds"))
         noise = Noise(of_texts, of_seeds, seeds)
         expected = detection_power(noise.of_choice(float(np.mean(doubt))), world.truth, 0.05 / (METHODS - 1))

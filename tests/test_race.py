@@ -88,8 +88,8 @@ def test_a_race_from_end_to_end(raced: tuple[Path, Comparison]) -> None:
     assert {s.name for s in found.ranking.methods} == {*baselines_for(found.task, pool=True, vectors=True), *trained, "stack"}
     assert found.ranking.seeds == 2
     assert all(len(s.runs) == 2 for s in found.ranking.methods)
-    assert [p < 0.05 for p in found.draws.no_signal] == [True, True]
-    assert found.draws.permuted in (place / "race" / "report.html").read_text()
+    assert [p < 0.05 for p in found.choice.no_signal] == [True, True]
+    assert found.choice.permuted in (place / "race" / "report.html").read_text()
     assert {run.threads for s in found.ranking.methods for run in s.runs} == {torch.get_num_threads()}
     count = len(found.ranking.methods)
     assert len(polars.read_csv(place / "race" / "runs.csv")) == 2 * count
@@ -101,8 +101,8 @@ def test_a_race_from_end_to_end(raced: tuple[Path, Comparison]) -> None:
     assert all(word in page for word in ("Restarts", "Learning rates", "Significant differences", "Costs"))
     assert (place / "race" / "figures" / "restarts.svg").exists()
     saved = json.loads((place / "race" / "race.json").read_text())
-    assert saved["best"] == found.best.name
-    compared = len(saved["against_best"])
+    assert saved["recommended"] == found.recommended.name
+    compared = len(saved["against_choice"])
     assert count - 1 <= compared <= count, "every method is compared with what each draw chose, which may be one of them"
     assert {name: len(table) for name, table in found.tables.items()} == {"methods": count, "differences": compared}
     assert found.tables["methods"]["validation"].to_list() == [one["validation"] for one in saved["methods"]]

@@ -244,8 +244,8 @@ def test_a_race_over_splits(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest
     assert ONE_SPLIT in fixed.findings
     assert all(len(one.runs) == 2 for one in found.ranking.methods)
     assert all(run.split_sizes == (60, 20, 30) for one in found.ranking.methods for run in one.runs)
-    assert found.best.test_scores.overlap == 0.5
-    assert found.best.validation_scores.overlap == pytest.approx(1 / 3)
+    assert found.recommended.test_scores.overlap == 0.5
+    assert found.recommended.validation_scores.overlap == pytest.approx(1 / 3)
     assert "over splits and seeds" in found.findings[1]
     assert ", over splits and seeds)" in found.transfer.sentence(bounded=True)
     report = (tmp_path / "race" / "report.html").read_text()
@@ -267,7 +267,7 @@ def test_a_race_over_splits_with_few_labels(tmp_path: Path, tokenizer: Tokenizer
     )
     found = race_task(config)
     assert found.labels == 20
-    assert found.best.runs[0].split_sizes == (60, 20, 30)
+    assert found.recommended.runs[0].split_sizes == (60, 20, 30)
 
 
 def test_one_split_for_continued_pretraining(tmp_path: Path, tokenizer: Tokenizer) -> None:

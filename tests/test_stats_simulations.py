@@ -9,7 +9,6 @@ import pytest
 
 from helpers.figures import repeats
 from warmstart.stats.agreement import krippendorff_alpha, krippendorff_interval
-from warmstart.stats.differences import MethodScores, cheapest_within_noise
 from warmstart.stats.multiple_testing import max_statistic_threshold
 from warmstart.stats.permutation import p_of_no_signal
 from warmstart.stats.proportions import paired_proportions, unseen_label_share
@@ -66,26 +65,6 @@ def test_the_largest_of_many_is_seldom_significant_by_chance(correlation: float)
     alone = report(f"largest of 30, correlation {correlation}, above Bonferroni's", float(np.mean(by_number)))
     assert rate == pytest.approx(0.05, abs=2.5 * np.sqrt(0.05 * 0.95 / 2000))
     assert correlation == 0 or alone < rate
-
-
-@pytest.mark.parametrize("behind", [0.0, 1.0, 2.0])
-def test_a_cheaper_method_is_kept_if_it_is_hardly_worse(behind: float) -> None:
-    """A cheaper method that is truly so many standard errors worse is chosen with probability Phi(1 - behind): 84, 50 and 16%.
-
-    Ten seeds and the texts as the only noise, so that the standard error is nearly known; within 4 points.
-    """
-    from scipy.stats import norm
-
-    chance, kept = draws(14), []
-    for _ in range(repeats(3000, 1500)):
-        seeds, texts = chance.normal(0, 0.02, (2, 10)), chance.normal(0, 0.01)
-        error = np.hypot(0.02 * np.sqrt(2 / 10), 0.01)
-        scores = 0.8 + seeds - np.array([[0.0], [behind * error]]) + np.array([[0.0], [texts]])
-        around = np.stack([np.zeros(60), chance.normal(0, 0.01, 60)])[:, None]  # the two differ so on other texts
-        best, cheap = (MethodScores("", tuple(row), row[:, None] + other) for row, other in zip(scores, around, strict=True))
-        kept.append(cheapest_within_noise([best, cheap], best, [10.0, 1.0]) is cheap)
-    rate = report(f"cheaper method {behind:g} standard errors behind, chosen", float(np.mean(kept)))
-    assert rate == pytest.approx(norm.cdf(1 - behind), abs=0.04)
 
 
 def _grouped(chance: np.random.Generator, groups: int) -> tuple[np.ndarray, np.ndarray]:

@@ -92,7 +92,7 @@ COMMANDS = Registry(
             "commands.race.command",
             "experiment.config:RaceConfig",
             "race",
-            "compare many ways to adapt, and name the cheapest that is as good as the best",
+            "compare many ways to adapt, and name the best and the cheapest that the labels cannot tell from it",
             goes_on=True,
         ),
         "continual": Command(

@@ -13,17 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from warmstart.baselines.simple import constant_score
 from warmstart.data.task import Task
 from warmstart.errors import DataError, ModelError
-from warmstart.experiment.choice import TRANSFER
+from warmstart.experiment.choose import RECOMMENDED, TRANSFER
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import Ranking
-from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.refit import FinishedTrials, named_method
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import SweepRuns
@@ -136,19 +133,16 @@ def _compared(sweep: Sweep, ranking: Ranking, labels: int) -> Comparison:
     if not ranking.methods:
         raise DataError(f"the budget of {config.budget} is too short for one trial of one model; use a longer --budget")
     drawn = labels if config.labels else None
-    budget = sweep.budget(drawn)
-    counted = task.single_label and task.metric == "accuracy"
     return Comparison(
         task,
         labels,
-        len(budget.choosing),
+        len(sweep.budget(drawn).choosing),
         ranking,
         sweep.audit,
         constant_score(task),
         sweep.finish(),
         ranking.methods[0].runs[0].budget,
         config.selection_with(drawn),
-        float(np.bincount(budget.labels).max() / len(budget)) if counted else 0.0,
     )
 
 

@@ -1,20 +1,9 @@
 """The result of a race: all methods ranked, and the one to use.
 
-The recommendation (``Comparison.recommended``) is made on the validation split; test scores are reported and choose nothing:
-
-1. The best method is the trained one with the highest mean validation score.
-2. A method is within the noise of the best if its mean validation score falls short by at most one standard error of the paired
-   difference, over seeds and validation texts (the one-standard-error rule of Breiman et al. 1984).
-3. Of the methods within the noise, baselines included, the cheapest is recommended: the fewest seconds per run, with those of
-   continued pretraining.
-
-This decides; a claim needs more. "Every cheaper method is significantly worse" is said only if each of them is, on validation (5%
-level). The test scores of the best and of the recommended method, and the differences to the best, are cross-fitted: each seed
-scores what the other seeds choose, so that the luck that made the choice is not in the score.
-
-If every seed draws its own labelled texts (``Ranking.drawn``), each draw is a user who sees these labels alone, and chooses by
-their out-of-fold scores (``choose_within_draw``). The race's figure is the mean test score of what the draws chose, and the
-recommended method the one that most draws chose.
+The recommendation is what the labels choose (``experiment/choose.py``); test scores are reported and choose nothing. If every seed
+draws its own labelled texts (``Ranking.drawn``), the race's figure is the mean test score of what the draws chose, and the
+recommended method the one that most draws chose; otherwise it is cross-fitted: each seed scores what the other seeds choose, so
+that the luck that made the choice is not in the score.
 """
 
 from __future__ import annotations
@@ -24,35 +13,26 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from warmstart.data.scorings import LedgerSummary
 from warmstart.errors import ModelError
-from warmstart.experiment.choice import (
-    TRANSFER,
-    TransferGain,
-    choice_findings,
-    chooses_by_loss,
-    scores_beside,
-    transfer_gain,
-)
-from warmstart.experiment.draws import Draws
-from warmstart.experiment.recommendation import ALONE_BY_CHANCE, RECOMMENDED, Recommendation, seconds_with_pretraining
+from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, Choice, gains_nothing, seconds_with_pretraining
+from warmstart.experiment.transfer import TransferGain, list_choices, transfer_gain
 from warmstart.notebook import Shown
-from warmstart.stats.comparison import SIGNIFICANT, detection_limit
-from warmstart.stats.differences import Difference, corrected_p_values, paired_difference
+from warmstart.stats.comparison import SIGNIFICANT
+from warmstart.stats.differences import Difference, corrected_p_values
 from warmstart.stats.formatting import (
     file_size,
     percent,
     percent_interval,
     percent_range,
-    points,
     points_interval,
-    sentence_case,
     sources_of_chance,
-    with_ends,
+    time_span,
 )
-from warmstart.stats.intervals import FEW_SEEDS, NO_SEEDS, ONE_SEED, Interval
+from warmstart.stats.intervals import FEW_SEEDS, NO_SEEDS, ONE_SEED, Estimate, Interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
 
@@ -67,8 +47,12 @@ if TYPE_CHECKING:
     from warmstart.types import SelectionName
 
 
-class DifferenceToBest(NamedTuple):
-    """The test scores of a method less those of the best method."""
+FEW_TEXTS = 30
+"""with fewer texts that choose, the choice is uncertain"""
+
+
+class DifferenceToChoice(NamedTuple):
+    """The test scores of a method less those of what was chosen."""
 
     ranked: RankedMethod
     difference: Difference
@@ -102,8 +86,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     """what the labels of each seed are for, as a complete sentence"""
     selection: SelectionName = "holdout"
     """what chose the settings"""
-    most_frequent: float = 0.0
-    """of the labels of the first seed's budget, the share of the most frequent class; 0 where the metric is not accuracy"""
     curve: CurveResult | None = None
     """the methods at several numbers of labels, of which ``labels`` is the largest"""
     trials: FinishedTrials | None = field(default=None, repr=False, compare=False)
@@ -127,38 +109,27 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             raise ModelError("a method is fitted again from its trials, but this comparison has none; compare again")
         if method != RECOMMENDED:
             return self.trials.fit(method)
-        return self.trials.fit(self.recommended.method, self.draws.labels_of_choice if self.ranking.drawn else "")
+        return self.trials.fit(self.recommended.method, self.choice.labels_of_choice)
 
     @cached_property
-    def choice(self) -> Recommendation:
-        """What all seeds together choose."""
-        return Recommendation(self.ranking.methods)
-
-    @property
-    def best(self) -> RankedMethod:
-        """The trained method that is best on validation; if every seed drew its own labels, the one that most draws chose."""
-        return self.draws.recommended if self.ranking.drawn else self.choice.best
-
-    @cached_property
-    def draws(self) -> Draws:
-        """What each draw chose within its labels, if every seed drew its own."""
-        by_loss = chooses_by_loss(self.task.metric, drawn=self.ranking.drawn)
-        return Draws(self.ranking.methods, self.most_frequent, by_loss)
-
-    @property
-    def transfer(self) -> TransferGain | None:
-        """What transfer bought against the strongest rival without pretraining."""
-        return transfer_gain(self.ranking.methods, drawn=self.ranking.drawn, by_loss=self.draws.by_loss)
+    def choice(self) -> Choice:
+        """What the labels choose."""
+        return Choice(self.ranking.methods, self.choosing, self.ranking.drawn)
 
     @property
     def recommended(self) -> RankedMethod:
-        """The method within the noise of the best that needs the fewest seconds per run; with draws, what most of them chose."""
-        return self.best if self.ranking.drawn else self.choice.recommended
+        """The best method on the texts that choose; if every seed drew its own labels, the one that most draws chose."""
+        return self.choice.recommended
+
+    @cached_property
+    def transfer(self) -> TransferGain | None:
+        """What transfer bought against the strongest rival without pretraining."""
+        return transfer_gain(self.ranking.methods, drawn=self.ranking.drawn)
 
     @property
     def resampled(self) -> bool:
         """Whether every seed drew its own split of all labelled texts."""
-        return self.best.test_scores.overlap is not None
+        return self.recommended.test_scores.overlap is not None
 
     @property
     def sources(self) -> str:
@@ -175,20 +146,16 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         return one.test_scores.over_seeds.within(*metric_range(self.task.metric))
 
     @cached_property
-    def differences(self) -> list[DifferenceToBest]:
-        """Every other method against the best on the test split, paired by seed and text; not flattered by the choice.
+    def differences(self) -> list[DifferenceToChoice]:
+        """Every other method against what was chosen, on the test split, paired by seed and text; not flattered by the choice.
 
         If every seed drew its own labels, every method that not all draws chose, against what they chose.
         """
-        if self.ranking.drawn:
-            others = [one for one in self.ranking.methods if any(one.method != other.method for other in self.draws.chosen)]
-            found = [self._against_draws(one) for one in others]
-        else:
-            others = [one for one in self.ranking.methods if one is not self.best]
-            found = [self.choice.against_best(one) for one in others]
+        others = [one for one in self.ranking.methods if any(one.method != other.method for other in self.choice.chosen)]
+        found = [self.choice.difference(one) for one in others]
         primary = self._primary(others)
         sizes = [1 if i == primary else len(others) - (primary is not None) for i in range(len(others))]
-        return [DifferenceToBest(*row) for row in zip(others, found, corrected_p_values(found, primary), sizes, strict=True)]
+        return [DifferenceToChoice(*row) for row in zip(others, found, corrected_p_values(found, primary), sizes, strict=True)]
 
     @property
     def has_primary(self) -> bool:
@@ -197,60 +164,42 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     def _primary(self, others: Sequence[RankedMethod]) -> int | None:
         """The method of ``others`` whose difference is what transfer bought, the one question; None if none is."""
-        if not self.transfer or {one.method for one in self.transfer.transfer} != {one.method for one in self._best_of_seeds}:
+        if not self.transfer or {one.method for one in self.transfer.transfer} != {one.method for one in self.choice.chosen}:
             return None
         rivals = {one.method for one in self.transfer.rivals}
         return next((i for i, one in enumerate(others) if {one.method} == rivals), None)
 
-    @property
-    def _best_of_seeds(self) -> list[RankedMethod]:
-        """What the seeds choose, each or all together."""
-        return self.draws.chosen if self.ranking.drawn else [self.best]
-
     @cached_property
-    def score_of_best(self) -> Interval:
-        """The test score of the best method, not flattered by having been chosen: each seed scores what the others choose.
+    def score_of_recommended(self) -> Interval:
+        """The test score of what was chosen, not flattered by having been chosen: each seed scores what the others choose.
 
         If every seed drew its own labels, that of what each draw chose, for which no test text played a part.
         """
-        found = self.draws.scores.over_both if self.ranking.drawn else self.choice.score_of_best
-        return found.within(*metric_range(self.task.metric))
-
-    @cached_property
-    def score_of_recommended(self) -> Interval:
-        """The same of the recommended method."""
-        if self.ranking.drawn:
-            return self.score_of_best
-        return self.choice.score_of_recommended.within(*metric_range(self.task.metric))
+        return self.choice.score.within(*metric_range(self.task.metric))
 
     @property
     def of_one_user(self) -> Interval:
         """If every seed drew its own labels: what a single user with as many, who chooses alike, should expect."""
-        return self.draws.scores.of_one_user.within(*metric_range(self.task.metric))
+        return self.choice.scores.of_one_user.within(*metric_range(self.task.metric))
 
     @property
-    def gap_of_recommended(self) -> Difference:
-        """The test score of the recommended method less that of the best, or of what the draws chose; neither flattered."""
-        if self.ranking.drawn:
-            return self._against_draws(self.recommended)
-        return self.choice.gap_of_recommended
-
-    def _against_draws(self, one: RankedMethod) -> Difference:
-        """The test score of a method less that of what the draws chose."""
-        return paired_difference(one.test_scores, self.draws.scores, scores_beside(self.ranking.methods, [one, *self.draws.chosen]))
+    def bounded(self) -> bool:
+        """Whether scores lie between 0 and 1."""
+        return metric_range(self.task.metric) == (0, 1)
 
     @property
-    def cheaper(self) -> list[DifferenceToBest]:
-        """The methods that need fewer seconds than the best, on validation; p is not corrected: all of them must be worse."""
-        most = seconds_with_pretraining(self.best)
-        others = [one for one in self.ranking.methods if seconds_with_pretraining(one) < most]
-        found = [paired_difference(one.validation_scores, self.best.validation_scores) for one in others]
-        return [DifferenceToBest(one, gap, gap.p if gap.claimable else 1.0, 1) for one, gap in zip(others, found, strict=True)]
+    def expected(self) -> list[Estimate]:
+        """What each draw, or all seeds together, can expect of its choice by its labels alone; empty unless ``bounded``.
+
+        Nothing follows from one seed that shares its split with others: the luck of its fit is not known.
+        """
+        known = self.choice.scored or self.recommended.deterministic
+        return self.choice.expected if self.bounded and known else []
 
     @property
     def findings(self) -> list[str]:
         """The recommendation first, then the scores behind it, then what a reader should know about them."""
-        first = self._choice_of_draws() if self.ranking.drawn else self._recommendation()
+        first = [self._recommendation(), self._reached(), *self._bought_by_transfer(), *self._alike(), *self._expected()]
         others = [
             *self._labels_and_choice(),
             *self._better_on_test(),
@@ -259,91 +208,101 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         ]
         return [*first, *others, *self.ledger.findings]
 
-    def _recommendation(self) -> list[str]:
-        best, chosen = self.best, self.recommended
-        interval = self.score_of_best
-        score = percent_interval(interval.mean, interval.low, interval.high)
-        reached = f"On the test texts, {best.name} reaches {score}, over {self.sources}, in {best.seconds:.1f} seconds per run."
-        if self.choice.folds:
-            reached += " Each seed scores the method that is best on the other seeds, so that being chosen does not flatter it."
-        elif not best.deterministic:
-            reached += " This one seed chose the method on validation; other seeds would score lower on average."
-        if chosen is best:
-            findings = [f"Use {best.name}: it is the best on validation, {self._beside_cheaper()}.", reached]
-        else:
-            gap = self.gap_of_recommended
-            fair, recommended = ", without the luck of being chosen" * bool(self.choice.folds), self.score_of_recommended
-            findings = [
-                f"Use {chosen.name}, the cheapest method within the noise of {best.name}, which is the best on validation.",
-                reached,
-                f"{sentence_case(chosen.name)} reaches {with_ends(recommended, percent_interval)} in {chosen.seconds:.1f} seconds "
-                f"per run, {points_interval(gap.mean, gap.low, gap.high)} against {best.name}{fair}.",
-            ]
-            if chosen.method.family not in TRANSFER:
-                gain = paired_difference(best.validation_scores, chosen.validation_scores)
-                bounded = metric_range(self.task.metric) == (0, 1)
-                limit = f", where {detection_limit([gain], len(self.differences), bounded=bounded)}" * (gain.error > 0)
-                findings.append(f"Transfer brought no significant gain on validation{limit}.")
-        findings += self._bought_by_transfer()
-        smallest, size = self.choice.smallest, chosen.runs[0].disk
-        if chosen.method.fine_tunes and 0 < smallest.runs[0].disk < size:
-            sizes = f"{file_size(smallest.runs[0].disk)} per task beside the backbone, against {file_size(size)}"
-            findings.append(f"The smallest network within the noise is {smallest.name}: {sizes}.")
-        return findings
+    def _recommendation(self) -> str:
+        """The method to use, and who chose it; or why none is."""
+        choice, draws = self.choice, len(self.choice.chosen)
+        name, count = self.recommended.name, sum(one.name == self.recommended.name for one in choice.chosen)
+        if name == MAJORITY_LABEL:
+            nothing = gains_nothing(choice.methods)
+            than = "predicts the labels better than their frequencies do" if nothing else "scores better than the majority label"
+            return f"Label more texts first: {f'in {count} of {draws} draws, ' * choice.drawn}no method {than}."
+        if not choice.drawn:
+            return f"Use {name}, the best of {len(choice.methods)} methods on validation."
+        if choice.doubtful:
+            return self._doubt()
+        users = f"{draws} simulated users with {self.labels:,} labels each" if draws > 1 else "A simulated user with these labels"
+        return f"Use {name}. {users} chose {list_choices(choice.chosen)}."
 
-    def _choice_of_draws(self) -> list[str]:
-        """The recommendation if every seed drew its own labels, which also chose."""
-        draws, interval, user = self.draws, self.score_of_best, self.of_one_user
-        expect = f"; a single user should expect {percent_range(user.low, user.high, digits=0)}%" if user.low < user.high else ""
-        return [
-            draws.recommendation(self.labels),
-            f"On test texts that no draw has seen, what the draws chose reaches {percent(interval.mean)} on average (95% interval "
-            f"of that average {percent_range(interval.low, interval.high)}, over {self.sources}){expect}.",
-            *self._bought_by_transfer(),
-            *draws.held_back,
-            *draws.cheapest,
-        ]
+    def _doubt(self) -> str:
+        """What to do if most draws do not show that anything can be learned: complete sentences."""
+        choice = self.choice
+        frequent = [percent(one.test_scores.over_seeds.mean) for one in choice.methods if one.name == MAJORITY_LABEL]
+        reaches = f"; the most frequent label reaches {frequent[0]} on the test texts" if frequent else ""
+        return (
+            f"{self.labels:,} labels do not show that anything can be learned: in {choice.unproven} of {len(choice.chosen)} draws "
+            f"they are predicted no better than permuted labels (5% level). If you must decide now, take "
+            f"{self.recommended.name}{reaches}. More labels will tell."
+        )
+
+    def _reached(self) -> str:
+        """The test score of what was chosen."""
+        best, score = self.recommended, self.score_of_recommended
+        if self.ranking.drawn:
+            user = self.of_one_user
+            expect = (
+                f"; a single user should expect {percent_range(user.low, user.high, digits=0)}%" if user.low < user.high else ""
+            )
+            return (
+                f"On test texts that no draw has seen, what the draws chose reaches {percent(score.mean)} on average (95% interval "
+                f"of that average {percent_range(score.low, score.high)}, over {self.sources}){expect}."
+            )
+        reached = percent_interval(score.mean, score.low, score.high)
+        found = f"On the test texts, {best.name} reaches {reached}, over {self.sources}, in {best.seconds:.1f} seconds per run."
+        if self.choice.scored:
+            return f"{found} Each seed scores the method that is best on the other seeds, so that being chosen does not flatter it."
+        chose = "This one seed chose the method on validation; other seeds would score lower on average."
+        return found if best.deterministic else f"{found} {chose}"
+
+    def _expected(self) -> list[str]:
+        """What the labels alone lead to expect."""
+        if not self.expected or self.recommended.name == MAJORITY_LABEL:
+            return []
+        several = f"{percent(float(np.mean([one.value for one in self.expected])))} on average"
+        figure = several if len(self.expected) > 1 else percent_interval(*self.expected[0])
+        luck = f"the luck of being the best of {len(self.choice.methods)} methods is taken off"
+        return [f"By the labels alone one would expect {figure}; {luck}."]
+
+    def _alike(self) -> list[str]:
+        """Which methods the labels cannot tell from the chosen one, and the cheapest and the smallest of them."""
+        choice, best = self.choice, self.recommended
+        if best.name == MAJORITY_LABEL:
+            return []
+        others = sum(one.name != MAJORITY_LABEL for one in choice.methods) - 1
+        several, level = len(choice.chosen) > 1, "(5% level, corrected for their number)"
+        who, where = "what a draw chose" if several else best.name, " in most draws" * several
+        if not choice.alike:
+            return [f"Every other method is significantly worse on the texts that choose{where} {level}."] if others else []
+        cheapest, seconds = "none of them is cheaper", f"{seconds_with_pretraining(best):.1f} seconds per run"
+        if one := choice.cheapest:
+            cheapest = f"the cheapest is {one.name}, with {seconds_with_pretraining(one):.1f} against {seconds}"
+        found = [f"The labels cannot tell {who} from {len(choice.alike)} of {others} other methods{where} {level}; {cheapest}."]
+        if smallest := choice.smallest:
+            size = f"{file_size(smallest.runs[0].disk)} per task beside the backbone, against {file_size(best.runs[0].disk)}"
+            found.append(f"The smallest network of these is {smallest.name}: {size}.")
+        return found
 
     def _labels_and_choice(self) -> list[str]:
-        """What the labels were for, and what choosing cost."""
+        """What the labels were for, whether few of them choose, and what choosing cost beside the runs."""
         spent = sum(one.search_seconds for one in self.ranking.methods)
-        return [*([self.budget] if self.budget else []), *choice_findings(self.selection, self.choosing, spent)]
+        verb = "label chooses" if self.choosing == 1 else "labels choose"
+        few = f"Only {self.choosing} {verb}, which is few." if self.choosing < FEW_TEXTS else ""
+        out_of_fold = "Predicting the texts out of fold with each network, to choose the method,"
+        did = out_of_fold if self.selection == "none" else "Choosing settings"
+        cost = f"{did} took {time_span(spent)} in all, beside the runs themselves." if spent else ""
+        return [*filter(None, [self.budget, few, cost])]
 
     def _bought_by_transfer(self) -> list[str]:
         """The chosen method with a pretrained backbone against the strongest without pretraining."""
-        gain = self.transfer
-        return [gain.sentence(bounded=metric_range(self.task.metric) == (0, 1))] if gain else []
-
-    def _beside_cheaper(self) -> str:
-        """What can be said of the cheaper methods if the best one is recommended."""
-        if not (cheaper := self.cheaper):
-            return "and no method is cheaper"
-        if all(row.significant for row in cheaper):
-            return "and every cheaper method is significantly worse there (5% level)"
-        rate = f": about {percent(ALONE_BY_CHANCE, 0)} of races of equal methods end so" if not self.resampled else ""
-        weak = f"which is weak evidence{rate}"
-        if self.ranking.seeds < 2:  # nothing was simulated without seeds
-            weak = "from which nothing follows with one seed" if self.ranking.seeds else "which is weak evidence"
-        return f"and every cheaper method falls short by more than one standard error, {weak}"
+        return [self.transfer.sentence(bounded=self.bounded)] if self.transfer else []
 
     def _better_on_test(self) -> list[str]:
-        """Methods that are better on the test texts than the best on validation, or than what the draws chose."""
-        findings = []
-        if self.ranking.drawn:
-            ahead = [row for row in self.differences if row.significant and row.difference.mean > 0]
-            return [
-                f"On the test texts, {one.name} in every draw is better than what the draws chose: "
-                f"{points_interval(gap.mean, gap.low, gap.high)}."
-                for one, gap, *_ in ahead
-            ]
-        for one, gap, *_ in [row for row in self.differences if row.significant and row.difference.mean > 0]:
-            lead = one.validation - self.best.validation
-            on_validation = f"also better: {points(lead)}" if lead > 0 else "not better"
-            findings.append(
-                f"On the test texts, {one.name} is better than {self.best.name}: "
-                f"{points_interval(gap.mean, gap.low, gap.high)}; on validation it was {on_validation}."
-            )
-        return findings
+        """Methods that are better on the test texts than what was chosen."""
+        drawn = self.ranking.drawn
+        return [
+            f"On the test texts, {one.name} {'in every draw ' * drawn}is better than "
+            f"{'what the draws chose' if drawn else self.recommended.name}: {points_interval(gap.mean, gap.low, gap.high)}."
+            for one, gap, *_ in [row for row in self.differences if row.significant and row.difference.mean > 0]
+        ]
 
     def _failed_runs(self) -> list[str]:
         """Runs that collapsed or diverged."""
@@ -381,7 +340,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The numbers behind the findings: ``methods`` with scores and costs, and the ``differences`` to the best method."""
+        """The numbers behind the findings: ``methods`` with scores and costs, and the ``differences`` to what was chosen."""
         return {"methods": plain_frame(self._method_rows()), "differences": plain_frame(self._difference_rows())}
 
     def to_dict(self) -> dict[str, Any]:
@@ -393,22 +352,21 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "resampled": self.resampled,
             "drawn": self.ranking.drawn,
             "budget": self.budget,
-            "chosen": [one.method.id for one in self.draws.chosen] if self.ranking.drawn else None,
-            "untested": [one.method.id for one in self.draws.untested] if self.ranking.drawn else None,
-            "no_signal": self.draws.no_signal,
+            "chosen": [one.method.id for one in self.choice.chosen],
+            "no_signal": self.choice.no_signal,
             "transfer": self.transfer.to_dict() if self.transfer else None,
-            "best": self.best.name,
-            "score_of_best": self.score_of_best.to_dict(),
-            "score_of_one_user": self.of_one_user.to_dict() if self.ranking.drawn else None,
             "recommended": self.recommended.name,
+            "recommended_id": self.recommended.method.id,
+            "alike": [one.method.id for one in self.choice.alike],
+            "expected": [one._asdict() for one in self.expected],
             "score_of_recommended": self.score_of_recommended.to_dict(),
-            "best_id": self.best.method.id,
+            "score_of_one_user": self.of_one_user.to_dict() if self.ranking.drawn else None,
             "findings": self.findings,
             "missing": [method.name for method in self.ranking.missing],
             "stopped": [method.name for method in self.ranking.stopped],
             "diverged": [method.name for method in self.ranking.diverged],
             "methods": self._method_rows(),
-            "against_best": self._difference_rows(),
+            "against_choice": self._difference_rows(),
             "test_split": self.ledger.to_dict(),
         }
 

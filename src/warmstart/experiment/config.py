@@ -105,7 +105,7 @@ class AdaptConfig(Config):
 
 
 class RaceConfig(Config):
-    """Run every way to adapt on one task, on the same splits and seeds, and recommend the cheapest within the noise of the best."""
+    """Run every way to adapt on one task, on the same splits and seeds, and recommend the best on texts that were left out."""
 
     task: Positional[TaskInput[str]]
     """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""

@@ -18,17 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from warmstart.data.scorings import LedgerSummary
-from warmstart.experiment.choice import (
-    TRANSFER,
-    WITHOUT_PRETRAINING,
-    TransferGain,
-    as_each_seed_sees,
-    best_of,
-    chooses_by_loss,
-    most_chosen,
-    scores_beside,
-    transfer_gain,
-)
+from warmstart.experiment.choose import TRANSFER, WITHOUT_PRETRAINING, as_each_seed_sees, best_of, most_chosen, scores_beside
+from warmstart.experiment.transfer import TransferGain, transfer_gain
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, limits_of
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked
@@ -97,9 +88,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
     def _best(self, methods: Sequence[Method]) -> Method:
         """Of these, the one that is best on validation, or in most draws, with the most labels."""
         last = [self.at(method, self.largest) for method in methods]
-        if not self.drawn:
-            return best_of(last).method
-        return most_chosen([best_of(seen, by_loss=self._by_loss) for seen in as_each_seed_sees(last, drawn=True)]).method
+        return most_chosen([*map(best_of, as_each_seed_sees(last, drawn=True) if self.drawn else [last])]).method
 
     @cached_property
     def others(self) -> tuple[Method, ...]:
@@ -110,12 +99,8 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
     def gains(self) -> dict[int, TransferGain]:
         """What transfer bought against the strongest rival without pretraining, by number of labels."""
         compared = {n: [self.at(method, n) for method in self.methods] for n in self.rankings}
-        found = {n: transfer_gain(methods, drawn=self.drawn, by_loss=self._by_loss) for n, methods in compared.items()}
+        found = {n: transfer_gain(methods, drawn=self.drawn) for n, methods in compared.items()}
         return {n: gain for n, gain in found.items() if gain}
-
-    @property
-    def _by_loss(self) -> bool:
-        return chooses_by_loss(self.task.metric, drawn=self.drawn)
 
     @cached_property
     def target(self) -> float:
@@ -239,8 +224,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
             return []
         rivals = ("the best pretrained method", "the strongest rival without pretraining")
         findings = self._verdicts(rivals, leads, significant, len(leads))
-        by = "by the lowest calibrated log loss" if all(one.by_loss for one in gains.values()) else "by the best score"
-        who = f"in each draw within its labels, {by} on texts not learned from" if self.drawn else "on validation"
+        who = "in each draw within its labels, by the best score on texts not learned from" if self.drawn else "on validation"
         pairs = {n: " against ".join(most_chosen(side).name for side in (one.transfer, one.rivals)) for n, one in gains.items()}
         groups = {pair: [n for n in pairs if pairs[n] == pair] for pair in dict.fromkeys(pairs.values())}
         places = "; ".join(f"{pair} with {list_sizes(group, [*gains])} labels" for pair, group in groups.items())

@@ -45,11 +45,10 @@ from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
 from warmstart.stack.rows import plain_texts, word_vectorizer
 from warmstart.stats.calibration import loss_gain
-from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import percent, points
 from warmstart.stats.permutation import p_of_no_signal
-from warmstart.stats.selected import out_of_reach
+from warmstart.stats.selected import out_of_reach, worse_out_of_fold
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions, score_test

@@ -21,7 +21,7 @@ from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
-from warmstart.experiment.fit_result import FitResult, OutOfFold, least_unlabelled
+from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult, OutOfFold, least_unlabelled
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import reads_pool, stack_of
 from warmstart.experiment.more_labels import more_labels
@@ -52,8 +52,6 @@ from warmstart.tasks.thresholds import (
     thresholds_of,
 )
 
-FROZEN_FOLDS = 20
-"""of methods that fit in milliseconds: what predicts a text that is left out has learned from nearly all others"""
 MOST_WRONG, CONFIDENCE = 0.05, 0.95
 """of the answers that a fit gives without a person, so many may be wrong; and how sure that is"""
 SHARE_OF_CURVE = 0.1

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING
-from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, WITHOUT_PRETRAINING
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after, terminal_lines
 from warmstart.runs.verdict import (
@@ -29,13 +28,12 @@ from warmstart.runs.verdict import (
     score_words,
     use_sentence,
 )
-from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import first_of, of_100, percent_value, sentence_case
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import paired_proportions, unseen_label_share
-from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1
+from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1, worse_out_of_fold
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
     from warmstart.stack.stack import Stack
     from warmstart.stats.abstention import Threshold
 
+FROZEN_FOLDS = 20
+"""of methods that fit in milliseconds: what predicts a text that is left out has learned from nearly all others"""
 MOST_LINES = 16
 """on a terminal"""
 ON_TERMINAL = ("serve", "try", "label", "fit")

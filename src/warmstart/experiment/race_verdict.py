@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from warmstart.config import Config
-from warmstart.experiment.choice import TRANSFER, WITHOUT_PRETRAINING, gains_of
+from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, TRANSFER, WITHOUT_PRETRAINING
 from warmstart.experiment.comparison import Comparison
-from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.ranking import RankedMethod
-from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
 from warmstart.runs.verdict import (
     NOT_CLEAR,
@@ -60,9 +58,8 @@ def headline_of(result: Comparison) -> str:
     """The recommendation with the score of that method; at most 25 words."""
     one = result.recommended
     if one.name == MAJORITY_LABEL:
-        significantly = "" if gains_of(result.ranking.methods) else "significantly "
-        return f"Label more texts first: no method is {significantly}better than the majority label."
-    if result.ranking.drawn and result.draws.doubtful:
+        return "Label more texts first: no method is better than the majority label."
+    if result.choice.doubtful:
         return f"{result.labels:,} labels do not show that anything can be learned; to decide now, take {one.name}."
     return use_sentence(one.name, result.task.metric, _score(result, one), f"{len(result.task.test):,} test texts")
 

@@ -12,9 +12,6 @@ from warmstart.experiment.trial import Method, SweepRuns, TrialResult
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import merged_notes
 
-EQUAL_SECONDS = 1.0
-"""below this, differences in measured seconds choose nothing"""
-
 
 @dataclass(frozen=True)
 class RankedMethod:

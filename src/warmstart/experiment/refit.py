@@ -19,10 +19,9 @@ import torch
 
 from warmstart.baselines.choice import fitted_baseline
 from warmstart.errors import ConfigError, ModelError, UncheckedWarning, suggest
-from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED
 from warmstart.experiment.execution import baseline_within, constant_of
 from warmstart.experiment.inputs import bundle_at, prepared, trial_budget
-from warmstart.experiment.recommendation import RECOMMENDED
 from warmstart.experiment.stack import trials_in
 from warmstart.experiment.store import SweepContext, TrialPredictions, read_predictions, trial_settings
 from warmstart.experiment.sweep import Sweep

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.experiment.fit_result import FitResult, OutOfFold, stack_among
 from warmstart.runs.verdict import MISTAKE_CHARACTERS, SHOWN_MISTAKES, Mistake, ScoreRow, row_of
 from warmstart.stats.formatting import first_of, of_100, percent_value

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from warmstart.experiment.draws import MAJORITY_LABEL
+from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.experiment.store import TrialPredictions
 from warmstart.experiment.trial import Trial, TrialResult
 from warmstart.seeding import rng

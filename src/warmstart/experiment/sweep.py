@@ -55,8 +55,8 @@ from warmstart.model.model import swap_head
 from warmstart.runs.record import read_record_of, write_record
 from warmstart.runs.run import Run
 from warmstart.runs.state import TRIALS
-from warmstart.stats.choice import worse_out_of_fold
 from warmstart.stats.differences import MethodScores
+from warmstart.stats.selected import worse_out_of_fold
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task

@@ -149,7 +149,7 @@ def loss_gain(probabilities: np.ndarray, labels: np.ndarray, known: np.ndarray) 
     texts that never choose, because no other has their class. If all choose, f is the best constant prediction in hindsight, so
     that a classifier that learned nothing gains less than nothing. All probabilities count, where accuracy sees the first places
     only; with few texts that varies less.
-    Simulation: tests/test_draws.py: ``test_few_draws_without_signal_choose_a_method``.
+    Simulation: tests/test_draws.py: ``test_few_draws_without_signal_claim_anything``.
 
     >>> sure, labels = np.array([[0.9, 0.1], [0.1, 0.9]] * 4), np.array([0, 1, 0, 1, 0, 1, 1, 0])  # as good as 0.75
     >>> round(loss_gain(sure, labels, labels)[0], 3)  # ln 2 - 0.562

@@ -170,12 +170,6 @@ def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: b
     return f"{small}A run of this size finds a lead of {_sizes(sizes)} in 4 of 5 cases{better}."
 
 
-def detection_limit(differences: Sequence[Difference], comparisons: int, *, bounded: bool) -> str:
-    """``"2.4 points would have been detected with 80% power"``; see ``limits_of``."""
-    sizes, seeds = [found.detectable(comparisons) for found in differences], differences[0].noise.seeds
-    return too_few_seeds(max(sizes), seeds, bounded=bounded) or detection_text(sizes)
-
-
 def too_few_seeds(detectable: float, seeds: int, *, bounded: bool, power: float = POWER) -> str:
     """``"2 seeds are too few to detect a difference under 50 points with 80% power"``; empty if that is not so.
 

@@ -278,26 +278,3 @@ def _around(mean: float, noise: Noise) -> Difference:
     """A difference with its noise."""
     half = noise.half_width()
     return Difference(mean, mean - half, mean + half, float(noise.error), float(noise.p(mean)), noise)
-
-
-def cheapest_within_noise(
-    methods: Sequence[MethodScores], best: MethodScores, costs: Sequence[float], equal_below: float = 0.0
-) -> MethodScores:
-    """Among the methods within the noise of ``best``, the one with the lowest cost; of equals, the better one, and then the first.
-
-    Costs are equal up to twice the lowest, and below ``equal_below``: measured again, they would be in another order.
-
-    A method is within the noise if it falls short by at most one standard error of the paired difference, over seeds and texts (the
-    one-standard-error rule of Breiman et al. 1984, section 3.4.3). A decision, not a claim: one that is truly k standard errors
-    worse is chosen with probability Phi(1 - k). Simulation: tests/test_stats_simulations.py:
-    ``test_a_cheaper_method_is_kept_if_it_is_hardly_worse``.
-
-    >>> table = {"big": (0.80, 0.84), "small": (0.79, 0.84)}
-    >>> one, other = (MethodScores(name, row, np.array([[score] * 2 for score in row])) for name, row in table.items())
-    >>> cheapest_within_noise([one, other], one, [10.0, 1.0]).name
-    'small'
-    """
-    differences = [paired_difference(method, best) for method in methods]
-    near = [i for i, found in enumerate(differences) if found.mean >= -found.error]
-    most = max(2 * min(costs[i] for i in near), equal_below)
-    return methods[max((i for i in near if costs[i] <= most), key=lambda i: (differences[i].mean, -i))]

@@ -1,17 +1,20 @@
-"""How good the method is that its own labels chose: its score out of fold, less the luck of having been chosen.
+"""The one rule of choosing: the method with the best score on texts that it did not learn from, and how good it will be.
 
-Nothing but the labels is needed: no test text, and no fit beyond those of the folds. Letters: M methods, N texts, C labels, K
-figures of a text that add up.
+That is its score less the luck of having been chosen. Nothing but the labels is needed: no test text, and no fit beyond those of
+the folds; a validation split is a fold that is left out once. Letters: M methods, N texts, C labels, K figures of a text that add
+up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from warmstart.seeding import rng
+from warmstart.stats.comparison import SIGNIFICANT
+from warmstart.stats.differences import MethodScores, paired_difference
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import wilson_interval
 
@@ -19,10 +22,12 @@ _RESAMPLES = 1000
 """resamples of the texts, in which the choice is made again"""
 WIDER = 1.6
 """by how much folds widen the interval, since they are fitted to overlapping texts"""
-AHEAD = 1.645
+LEAD = 1.645
 """standard errors by which a method must be ahead of the favourite: 5%, one-sided"""
 HARDLY = 0.01
 """the chance to be the best below which a method learns no further folds"""
+FOLD_VARIANCE = 2.0
+"""the variance of an out-of-fold score over draws without signal, at most, in multiples of the bootstrap's over texts"""
 
 
 @dataclass(frozen=True)
@@ -99,18 +104,53 @@ def out_of_reach(right: np.ndarray, rival: np.ndarray, units: np.ndarray) -> boo
     return float(np.mean(draws @ lead >= 0)) < HARDLY
 
 
+def selected_method(methods: Sequence[MethodScores], texts: int, favourite: int | None = None) -> SelectedScore:
+    """The same from scores on ``texts`` that were left out once, between 0 and 1 and on the same resamples for all methods.
+
+    Scores of several seeds on one split count with their mean, on each resample that of as many seeds drawn anew, which is all that
+    widens the interval (Tsamardinos, Greasidou and Borboudakis 2018). Simulation: tests/test_draws.py:
+    ``test_the_range_of_what_labels_choose_holds``.
+
+    >>> noise = np.random.default_rng(0).normal(0, 0.04, (2, 1, 1000))
+    >>> found = selected_method([MethodScores("", (mean,), mean + one) for mean, one in zip((0.5, 0.8), noise)], texts=100)
+    >>> found.index, found.optimism < 0.001, round(found.expected.low, 2), round(found.expected.high, 2)
+    (1, True, 0.68, 0.88)
+    """
+    chance, resampled = rng(0, "seeds of a selection"), []
+    for one in methods:
+        seeds, count = one.resampled.shape
+        drawn = chance.integers(seeds, size=(seeds, count))
+        resampled.append(one.resampled[drawn, np.arange(count)].mean(axis=0))
+    scores, several = np.array([np.mean(one.scores) for one in methods]), max(len(one.scores) for one in methods) > 1
+    return _corrected(scores, np.stack(resampled, axis=1), texts, favourite, 1.0 if several else WIDER)
+
+
+def worse_out_of_fold(one: MethodScores, other: MethodScores, *, comparisons: int = 1) -> bool:
+    """Whether ``one`` is significantly worse than ``other`` on the texts that choose, on the same resamples.
+
+    One-sided at the 5% level, as one of so many ``comparisons`` (Bonferroni), paired over texts and seeds, with twice the variance
+    of the bootstrap over texts: in cross-validation each text is predicted from others that are predicted from it, so that without
+    signal scores vary more than those of independent texts (Bengio and Grandvalet 2004): 2 is the factor if any two neighbours vote
+    for each other. Of M methods, those that are not worse than the best of the scores as one of M - 1 comparisons hold the truly
+    best one with 95% probability (subset selection, Gupta 1965). Simulation: tests/test_draws.py:
+    ``test_few_equal_pairs_are_called_worse_out_of_fold``, ``test_the_truly_best_method_is_among_those_alike``.
+
+    >>> noise = np.random.default_rng(0).normal(0, 0.05, 200)
+    >>> one, other = (MethodScores("", (mean,), mean + noise[None] * size) for mean, size in ((0.5, 1), (0.7, 0.5)))
+    >>> worse_out_of_fold(one, other), worse_out_of_fold(other, one)
+    (True, False)
+    """
+    gap = paired_difference(one, other)
+    noise = replace(gap.noise, of_texts=FOLD_VARIANCE * gap.noise.of_texts)
+    return gap.mean < 0 and bool(noise.error == 0 or noise.p(gap.mean) < 2 * SIGNIFICANT / comparisons)
+
+
 def _selected(
     figures: np.ndarray, score: Callable[[np.ndarray], np.ndarray], units: np.ndarray | None, favourite: int | None
 ) -> SelectedScore:
     """The best of M methods by a score between 0 and 1, and what to expect of it after fitting it to all N texts.
 
-    ``figures`` (M, N, K) are those of each text out of fold, and ``score`` makes (...) of their means (..., K) over texts. Another
-    than the favourite must be ahead of it by ``AHEAD`` standard errors of the difference, over resamples of the units. The optimism
-    is the mean of s*_b* less the mean s* of that method, where b* is what would be selected in a resample and s* its score there
-    (the bootstrap bias correction of Tsamardinos, Greasidou and Borboudakis 2018). The interval is that of Wilson 1927 around p,
-    the score less the optimism, with p (1 - p) / var(s*) texts, at most the number of units, divided by 1.6, because the folds are
-    fitted to overlapping texts. The luck of a single fit is not in it: a network whose fits differ by more than two points is less
-    certain.
+    ``figures`` (M, N, K) are those of each text out of fold, and ``score`` makes (...) of their means (..., K) over texts.
     """
     groups = np.arange(figures.shape[1]) if units is None else np.unique(units, return_inverse=True)[1]
     sizes = np.bincount(groups).astype(float)
@@ -118,13 +158,31 @@ def _selected(
     np.add.at(sums, groups, figures.swapaxes(0, 1))
     counts = rng(0, "optimism of a selection").multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), size=_RESAMPLES)
     resampled = score(np.einsum("rn,nmk->rmk", counts, sums, optimize=True) / (counts @ sizes)[:, None, None])
+    return _corrected(score(figures.mean(axis=1)), resampled, len(sizes), favourite)
+
+
+def needed_lead(resampled: np.ndarray, favourite: int | None) -> np.ndarray:
+    """(M,) by how much each of M methods must be ahead of the favourite, from scores on resamples (R, M); 0 without a favourite."""
     beside = resampled if favourite is None else resampled[:, [favourite]]
-    needed = AHEAD * (resampled - beside).std(axis=0)
-    scores = score(figures.mean(axis=1))
+    return np.asarray(LEAD * (resampled - beside).std(axis=0))
+
+
+def _corrected(
+    scores: np.ndarray, resampled: np.ndarray, texts: float, favourite: int | None, widening: float = WIDER
+) -> SelectedScore:
+    """The best of M methods by its score, and what to expect of it, from ``scores`` (M,), also on R resamples of the texts (R, M).
+
+    Another than the favourite must be ahead of it beyond chance (``needed_lead``). The optimism is the mean of s*_b* less the mean
+    s* of that method, over resamples, where b* is what would be selected in the resample and s* its score there (the bootstrap bias
+    correction of Tsamardinos, Greasidou and Borboudakis 2018). The interval is that of Wilson 1927 around p, the score less the
+    optimism, with p (1 - p) / var(s*) texts, at most ``texts``, divided by ``widening``, because the folds are fitted to
+    overlapping texts. The luck of a single fit is not in it: a network whose fits differ by more than two points is less certain.
+    """
+    needed = needed_lead(resampled, favourite)
     best, chosen = int((scores - needed).argmax()), (resampled - needed).argmax(axis=1)
-    optimism = float(np.mean(resampled[np.arange(_RESAMPLES), chosen] - resampled.mean(axis=0)[chosen]))
+    optimism = float(np.mean(resampled[np.arange(len(resampled)), chosen] - resampled.mean(axis=0)[chosen]))
     expected = min(1.0, max(0.0, float(scores[best]) - optimism))
     product, spread = expected * (1 - expected), float(resampled[:, best].var())
     known = min(product, spread) > 1e-12  # not if every text is right, or none
-    texts = min(len(sizes), max(1.0, product / spread)) if known else len(sizes)
-    return SelectedScore(best, float(scores[best]), optimism, wilson_interval(expected, texts / WIDER), resampled[:, best])
+    count = (min(texts, max(1.0, product / spread)) if known else texts) / widening
+    return SelectedScore(best, float(scores[best]), optimism, wilson_interval(expected, count), resampled[:, best])

@@ -11,8 +11,8 @@ import numpy as np
 
 from warmstart.config import Config
 from warmstart.experiment.adaptation_result import ENSEMBLE_HEADER, AdaptResult
+from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.experiment.confidence_result import THRESHOLD_HEADER, ConfidenceResult
-from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, curve_rows
 from warmstart.report.confidence_charts import reliability_chart, risk_chart

@@ -94,18 +94,16 @@ def fit(
     encoders: Sequence[str] = (),
     minutes: float = 3,
     metric: Metric | None = None,
-    random_sample: bool = False,
 ) -> FitResult:
     """The same for texts and labels in memory: the best model for them (``.model``), and how good it will be on new texts.
 
-    ``random_sample``: labels are as frequent among new texts. Nothing is kept on disk; ``ws.save_model`` writes the model. Raises
-    ``DataError`` for labels of which nothing can be learned.
+    Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
     """
     task = _with_metric(Task.from_lists(texts, labels, test=0, unlabelled=unlabelled), metric)
     names, _ = _encoders(encoders)
     with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, quietly():
         settings = _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run"))
-        return fit_task(task, settings, random_sample=random_sample)
+        return fit_task(task, settings)
 
 
 def _settings(task: str, encoders: Sequence[str], minutes: float, **how: Any) -> RaceConfig:

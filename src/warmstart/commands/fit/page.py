@@ -9,9 +9,8 @@ import numpy as np
 
 from warmstart.config import Config
 from warmstart.data.budget import FOLDS
-from warmstart.experiment.draws import LEARNABLE
-from warmstart.experiment.fit import FROZEN_FOLDS
-from warmstart.experiment.fit_result import FitResult
+from warmstart.experiment.choose import LEARNABLE
+from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult
 from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import comparison_chart

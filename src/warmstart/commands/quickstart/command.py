@@ -27,8 +27,8 @@ from warmstart.data.files import text_lines
 from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
+from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.experiment.config import QuickstartConfig, RaceConfig
-from warmstart.experiment.draws import MAJORITY_LABEL
 from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.sweep import check_sweep, open_sweep, run_sweep

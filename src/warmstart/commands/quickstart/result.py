@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from warmstart.experiment.choice import WITHOUT_PRETRAINING
+from warmstart.experiment.choose import WITHOUT_PRETRAINING
 from warmstart.notebook import Shown
 from warmstart.runs.verdict import ACCURACY, ScoreRow, row_of
 from warmstart.stats.formatting import of_100

@@ -60,7 +60,7 @@ def race_task(config: RaceConfig) -> Comparison:
         if curve:
             atomic_write(folder / CURVE_FILE, json.dumps(curve.to_dict(), indent=1).encode())
         atomic_write(folder / RACE_FILE, json.dumps(result.to_dict(), indent=1).encode())
-        write_record(folder, score=(result.best.name, result.score_of_best.mean))
+        write_record(folder, score=(result.recommended.name, result.score_of_recommended.mean))
         page = write_race_page(result, config, folder)
     console.print(f"all runs: {folder / 'runs.csv'}\nreport: {page}\n{headline_of(result)}")
     for line in terminal_lines(race_verdict(result, folder, config).steps):

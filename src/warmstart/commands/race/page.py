@@ -13,7 +13,6 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
-from warmstart.experiment.recommendation import ALONE_BY_CHANCE
 from warmstart.report.headline import headline
 from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
@@ -34,7 +33,6 @@ from warmstart.stats.formatting import (
     sentence_case,
     time_span,
 )
-from warmstart.stats.intervals import NO_SEEDS, ONE_SEED
 from warmstart.stats.power import POWER
 from warmstart.stats.scores import metric_range
 
@@ -44,20 +42,10 @@ if TYPE_CHECKING:
 PART_COLUMNS = ("method", "over seeds", "over test texts", "trained", "new")
 """the columns of a table of their own on the page, without which the ranking fits a screen"""
 RULE = (
-    "The recommendation is the cheapest method that falls short of the best by at most one standard error on validation. This rule "
-    "decides and proves nothing"
+    "The method with the best score on texts that it did not learn from is chosen, of equals the first in the order in which they "
+    "run; the majority label where no method predicts the labels better than their frequencies do."
 )
-ERRORS_OF_RULE = (
-    f": where methods are equal, no cheaper one is that near in about {percent(ALONE_BY_CHANCE, 0)} of races. The claim that every "
-    "cheaper method is significantly worse is then made in at most 5%"
-)
-"""for several seeds on one split: simulated in tests/test_choice.py"""
-RULE_OF_DRAWS = (
-    "Every seed drew its own labelled texts and stands for a user who has no others. It chooses the method that is best on these "
-    "texts without having learned from them: by log loss where the metric is accuracy, otherwise by score (of equals the first in "
-    "the order in which they run); but the majority label where no method predicts better than the label frequencies, or without "
-    "probabilities where none is significantly better (5% level, corrected for their number)."
-)
+RULE_OF_DRAWS = f"Every seed drew its own labelled texts and stands for a user who has no others. {RULE}"
 COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
     "time": ("seconds per run", lambda one: one.seconds),
     "parameters": ("trained parameters", lambda one: one.runs[0].trainable),
@@ -133,20 +121,13 @@ def _ranking_section(result: Comparison) -> Section:
         "Trained: parameters that train. New: parameters that the backbone does not have."
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
-    rule = RULE_OF_DRAWS if result.ranking.drawn else _rule(result)
+    rule = RULE_OF_DRAWS if result.ranking.drawn else RULE
     header = method_header(result)
     first = [name for name in header if name == "method" or name not in PART_COLUMNS]
     second = [name for name in header if name in PART_COLUMNS]
     tables = (Table(first, _columns(result, first)), Table(second, _columns(result, second)))
     title = f"Ranking with {result.labels:,} labels" if result.curve else "Ranking"
-    return Section(title, (*result.findings, rule, *filter(None, [result.draws.permuted]), explanation), (figure, *tables))
-
-
-def _rule(result: Comparison) -> str:
-    """What the rule of the recommendation may be trusted with; nothing was simulated for other splits."""
-    if result.ranking.seeds < 2:
-        return f"{RULE}. {ONE_SEED if result.ranking.seeds else NO_SEEDS}"
-    return f"{RULE}{'' if result.resampled else ERRORS_OF_RULE}."
+    return Section(title, (*result.findings, rule, *filter(None, [result.choice.permuted]), explanation), (figure, *tables))
 
 
 def _differences_section(result: Comparison) -> Section:
@@ -161,7 +142,7 @@ def _differences_section(result: Comparison) -> Section:
     elif result.resampled:
         paired = "paired by split and seed, with a correction for the overlap of the splits (Nadeau and Bengio 2003)"
     drawn = result.ranking.drawn
-    against = "what each draw chose within its labels" if drawn else f"{result.best.name}, the best on validation"
+    against = "what each draw chose within its labels" if drawn else f"{result.recommended.name}, the best on validation"
     primary = ", but for that of the one question, what transfer bought" * result.has_primary
     text = (
         f"Every method against {against}, in points on the test split: {paired}; p-values "

@@ -1,0 +1,235 @@
+"""What labels choose among the methods of a sweep: the one with the best score on texts that it did not learn from (``choose``).
+
+If every seed drew its own labelled texts, each draw stands for a user who sees the scores of that draw alone, and the figure is the
+mean test score of what they chose. Otherwise all seeds choose on one validation split, a fold that is left out once, and each seed
+scores what the others choose, so that being chosen flatters nothing. Test texts choose nothing. Needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from warmstart.experiment.ranking import RankedMethod
+from warmstart.stats.comparison import SIGNIFICANT
+from warmstart.stats.differences import Difference, MethodScores, difference_to_choice, paired_difference, picked, score_of_choice
+from warmstart.stats.intervals import Estimate, Interval
+from warmstart.stats.selected import needed_lead, selected_method, worse_out_of_fold
+
+TRANSFER = ("adapted", "frozen")
+"""families that start from a pretrained backbone"""
+WITHOUT_PRETRAINING = ("baseline", "scratch")
+"""families that know nothing but the task"""
+MAJORITY_LABEL = "majority"
+"""the baseline that learns nothing from the texts"""
+RECOMMENDED = "recommended"
+"""as ``--save`` names the recommended method"""
+LEARNABLE = "Permutation test of whether anything can be learned from the labels, from words, characters and vectors"
+EQUAL_SECONDS = 1.0
+"""below this, and up to twice the fewest, measured seconds do not make a method cheaper: the next time they would not"""
+
+
+def choose(methods: Sequence[RankedMethod]) -> RankedMethod:
+    """The best on the texts that choose; the majority label if no method gains anything over the label frequencies.
+
+    Any gain decides, and proves nothing: a false choice costs a point or two, a false majority label many.
+    """
+    constant = next((one for one in methods if one.name == MAJORITY_LABEL), None)
+    return constant if constant and gains_nothing(methods) else best_of(methods)
+
+
+def gains_nothing(methods: Sequence[RankedMethod]) -> bool:
+    """Whether all have a calibrated loss on the texts that choose, none below that of the label frequencies.
+
+    A stack is made of the others on these same texts, and so is no evidence of its own.
+    """
+    others = [one.gain for one in not_refused(methods) if not (one.method.combines or one.name == MAJORITY_LABEL)]
+    return all(gain is not None and gain <= 0 for gain in others)
+
+
+def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
+    """The best on the texts that choose, of those that are not refused; of equals, the first of the sweep's methods.
+
+    Another than the stack must be ahead of it beyond chance, as in a fit.
+    """
+    rows = not_refused(methods)
+    resampled = np.stack([one.validation_scores.resampled.mean(axis=0) for one in rows], axis=1)
+    needed = needed_lead(resampled, place_of_stack(rows)).tolist()
+    return min(zip(rows, needed, strict=True), key=lambda pair: (pair[1] - pair[0].validation, pair[0].place))[0]
+
+
+def place_of_stack(methods: Sequence[RankedMethod]) -> int | None:
+    """The place of the stack among methods; None if there is none."""
+    return next((place for place, one in enumerate(methods) if one.method.combines), None)
+
+
+def not_refused(methods: Sequence[RankedMethod]) -> list[RankedMethod]:
+    """Without those that texts without labels hurt on the texts that choose; all of them if they hurt all."""
+    return [one for one in methods if not one.refused] or [*methods]
+
+
+def doubt_of_best(methods: Sequence[RankedMethod]) -> float:
+    """How uncertain it is which method is best: the largest p-value, on validation, of another that could be it."""
+    best = best_of(methods)
+    others = [one for one in not_refused(methods) if one is not best]
+    return max((paired_difference(one.validation_scores, best.validation_scores).p for one in others), default=0.0)
+
+
+def as_each_seed_sees(methods: Sequence[RankedMethod], *, drawn: bool) -> list[tuple[RankedMethod, ...]]:
+    """For each seed the methods with the trials that choose for it: of its own draw, or of all other seeds; none with one seed."""
+    seeds = max((one.seeds for one in methods), key=len)
+    if not drawn and len(seeds) < 2:
+        return []
+    choosing = [{seed} if drawn else {*seeds} - {seed} for seed in seeds]
+    return [tuple(one.with_seeds(kept) if len(one.runs) > 1 else one for one in methods) for kept in choosing]
+
+
+def with_all_seeds(methods: Sequence[RankedMethod], one: RankedMethod) -> RankedMethod:
+    """The method of ``as_each_seed_sees`` with the trials of all seeds."""
+    return next(other for other in methods if other.method == one.method)
+
+
+def scores_beside(methods: Sequence[RankedMethod], compared: Sequence[RankedMethod]) -> list[MethodScores]:
+    """The test scores of all methods but those that are ``compared``, whose variance over seeds they support."""
+    used = {one.method for one in compared}
+    return [one.test_scores for one in methods if one.method not in used]
+
+
+def most_chosen(chosen: Sequence[RankedMethod]) -> RankedMethod:
+    """The one that most draws choose; of equals, the first of the sweep's methods."""
+    counts = Counter(one.method for one in chosen)
+    return min(chosen, key=lambda one: (-counts[one.method], one.place))
+
+
+def seconds_with_pretraining(one: RankedMethod) -> float:
+    """Seconds per run of a method, with those of its continued pretraining."""
+    return one.seconds + one.method.continued_pretraining_seconds
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is chosen among the methods of a sweep, by each draw of labels for itself or by all seeds together."""
+
+    methods: tuple[RankedMethod, ...]
+    texts: int
+    """that choose, in each draw or for all seeds"""
+    drawn: bool = False
+    """every seed drew its own labelled texts"""
+
+    @cached_property
+    def _seen(self) -> list[tuple[RankedMethod, ...]]:
+        return as_each_seed_sees(self.methods, drawn=True) if self.drawn else [self.methods]
+
+    @cached_property
+    def chosen(self) -> list[RankedMethod]:
+        """What each draw chose; a single method if all seeds chose together."""
+        return [with_all_seeds(self.methods, choose(seen)) for seen in self._seen]
+
+    @cached_property
+    def scored(self) -> list[RankedMethod]:
+        """What each seed scores: the choice of its own draw, or of the other seeds; none if there are no other seeds."""
+        if self.drawn:
+            return self.chosen
+        return [with_all_seeds(self.methods, choose(seen)) for seen in as_each_seed_sees(self.methods, drawn=False)]
+
+    @property
+    def recommended(self) -> RankedMethod:
+        """What was chosen, or what most draws chose."""
+        return most_chosen(self.chosen)
+
+    @cached_property
+    def scores(self) -> MethodScores:
+        """The test scores of what each draw chose."""
+        return picked([one.test_scores for one in self.scored]) if self.scored else self.recommended.test_scores
+
+    @property
+    def score(self) -> Interval:
+        """The test score of what was chosen, which no test text chose, nor the seed that is scored.
+
+        Simulation: tests/test_draws.py: ``test_the_score_of_what_draws_choose_is_not_flattered``; tests/test_choice.py:
+        ``test_the_score_of_the_choice_is_not_flattered``.
+        """
+        together = self.scored and not self.drawn
+        return score_of_choice([one.test_scores for one in self.scored]) if together else self.scores.over_both
+
+    def difference(self, one: RankedMethod) -> Difference:
+        """The test score of a method less that of what was chosen, whose place the best takes where a fold chose the method."""
+        if self.drawn:
+            return paired_difference(one.test_scores, self.scores, scores_beside(self.methods, [one, *self.chosen]))
+        best, table = self.recommended, [method.test_scores for method in self.methods]
+        if not self.scored:
+            return paired_difference(one.test_scores, best.test_scores, table)
+        folds = [((best if fold is one else one).test_scores, fold.test_scores) for fold in self.scored]
+        return difference_to_choice(one.test_scores, best.test_scores, folds, doubt_of_best(self.methods), table)
+
+    @cached_property
+    def expected(self) -> list[Estimate]:
+        """What each draw, or all seeds together, can expect of its choice by these labels alone, for scores between 0 and 1."""
+        found = []
+        for seen in self._seen:
+            rows = sorted(not_refused(seen), key=lambda one: one.place)
+            rows = [one for one in rows if choose(seen).name != MAJORITY_LABEL or one.name == MAJORITY_LABEL]
+            found.append(selected_method([one.validation_scores for one in rows], self.texts, place_of_stack(rows)).expected)
+        return found
+
+    @cached_property
+    def alike(self) -> list[RankedMethod]:
+        """The other methods that the labels, or those of most draws, cannot tell from the best; without the majority label.
+
+        Significance is corrected for the number of methods, so that the truly best one is among them and the best.
+        """
+        counts = Counter[str]()
+        for seen in self._seen:
+            best, rows = choose(seen).validation_scores, not_refused(seen)
+            compared = max(1, len(rows) - 1)
+            counts.update(one.method.id for one in rows if not worse_out_of_fold(one.validation_scores, best, comparisons=compared))
+        others = [one for one in self.methods if one.method != self.recommended.method and one.name != MAJORITY_LABEL]
+        return [one for one in others if 2 * counts[one.method.id] > len(self._seen)]
+
+    @property
+    def cheapest(self) -> RankedMethod | None:
+        """Of those alike the one with the fewest seconds per run, if they are fewer; of equal ones the better."""
+        costs = [*map(seconds_with_pretraining, [self.recommended, *self.alike])]
+        most = max(2 * min(costs), EQUAL_SECONDS)
+        near = [one for one in self.alike if seconds_with_pretraining(one) <= most < costs[0]]
+        return best_of(near) if near else None
+
+    @property
+    def smallest(self) -> RankedMethod | None:
+        """Of networks alike that all learned the one with the fewest bytes per task, if the chosen method has more."""
+        networks = [one for one in self.alike if one.method.fine_tunes and not one.collapsed]
+        found = min(networks, key=lambda one: one.runs[0].disk, default=self.recommended)
+        return found if 0 < found.runs[0].disk < self.recommended.runs[0].disk else None
+
+    @cached_property
+    def no_signal(self) -> list[float]:
+        """For each stack, the p-value against the hypothesis that nothing can be learned from its labels."""
+        return [run.no_signal for one in self.methods for run in one.runs if run.no_signal is not None]
+
+    @property
+    def unproven(self) -> int:
+        """In how many draws that is not rejected at the 5% level."""
+        return sum(p >= SIGNIFICANT for p in self.no_signal)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether that is so in most draws."""
+        return self.drawn and 2 * self.unproven > len(self.chosen)
+
+    @property
+    def permuted(self) -> str:
+        """What the test says of each draw, as a complete sentence; empty without stacks."""
+        p_values = ", ".join(f"{p:.3f}" for p in self.no_signal)
+        return f"{LEARNABLE}, p by draw: {p_values}." if p_values else ""
+
+    @property
+    def labels_of_choice(self) -> str:
+        """Whose labels chose the recommended method, as a complete sentence; empty unless several draws did."""
+        if len(self.chosen) == 1:
+            return ""
+        draws = len(self.chosen)
+        return f"The method is what most of {draws} draws chose, so that the labels of all of them had a part in its choice."
