@@ -93,6 +93,10 @@ class Batch:
     target_places: torch.Tensor | None = None
     """(N,) int64: where among all B T the targets are that count, for a device whose answer would have to be waited for; None: not
     looked up"""
+    states: torch.Tensor | None = None
+    """(B, T, D): what block ``from_block`` reads, computed before; None: the backbone begins with the ids"""
+    from_block: int = 0
+    """the first block that runs, if there are ``states``"""
 
     @classmethod
     def of(cls, batch: Batch, **changes: Any) -> Self:

@@ -38,8 +38,8 @@ class Unfreezing:
     def schedule(self, part: str, level: int, depth: int, head_factor: float) -> Schedule:
         """A factor of a part's learning rate over the run; while it is 0 the part is frozen.
 
-        ``part`` is ``head``, ``backbone`` or the kind of an adapter, ``depth`` the number of blocks, and ``head_factor`` what the
-        head's learning rate is multiplied by already.
+        ``part`` is ``head``, ``backbone``, ``upper`` or the kind of an adapter, ``depth`` the number of blocks, and ``head_factor``
+        what the head's learning rate is multiplied by already.
         """
         return constant
 
@@ -78,7 +78,8 @@ class Scheme:
     adapters: tuple[AdapterConfig, ...] = ()
     """modules that are inserted into the backbone, and train"""
     rate_factors: Mapping[str, float] = field(default_factory=dict)
-    """learning rate of ``backbone``, ``head`` and each kind of adapter, times that of the run; 1 if not named"""
+    """learning rate of ``backbone``, ``head`` and each kind of adapter, times that of the run; 1 if not named; ``upper``: of the
+    backbone where its lowest blocks are frozen, if that is more"""
     unfreezing: Unfreezing = ALL_AT_ONCE
     """when each part begins to train"""
     layer_decay: float = 1.0
@@ -118,7 +119,9 @@ def apply_scheme(model: Model, scheme: Scheme, seed: int = 0) -> list[ParameterG
     """
     old = {name for name, _ in model.named_parameters()}
     parts = {name: "head" for name in old if not name.startswith("backbone.")}
-    parts |= {name: "backbone" for select in scheme.trains for name in select(model)}
+    trained = {name for select in scheme.trains for name in select(model)}
+    part = "upper" if trained and min(_level(name, model) for name in trained) > 1 else "backbone"
+    parts |= dict.fromkeys(trained, part)
     for config in scheme.adapters:
         insert_adapter(model.backbone, config, seed)
     for path, module in model.named_modules():
@@ -147,9 +150,10 @@ def _level(name: str, model: Model) -> int:
 
 def _group(part: str, level: int, depth: int, scheme: Scheme, parameters: dict[str, nn.Parameter]) -> ParameterGroup:
     factors = scheme.rate_factors
-    rate_factor = factors.get(part, 1.0) * scheme.layer_decay ** (depth + 1 - level)
+    factor = factors.get(part, 1.0) if part != "upper" else max(factors.get(part, 0.0), factors.get("backbone", 1.0))
+    rate_factor = factor * scheme.layer_decay ** (depth + 1 - level)
     schedule = scheme.unfreezing.schedule(part, level, depth, factors.get("head", 1.0))
-    return ParameterGroup(parameters, rate_factor, schedule, muon=part == "backbone")
+    return ParameterGroup(parameters, rate_factor, schedule, muon=part in ("backbone", "upper"))
 
 
 # Training only those rows of the token embedding that a run reads.
