@@ -88,6 +88,7 @@ def test_kept_states_give_the_same_loss_and_gradients(switches: dict[str, Any], 
             assert isinstance(total, torch.Tensor)
             total.backward()
             found.append((total.detach(), [p.grad for p in model.parameters()]))
+            assert all((p.grad is not None) == p.requires_grad for p in model.parameters())
         torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-4)
 
 

@@ -120,6 +120,13 @@ def sorted_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool) 
         start = end
 
 
+def similar_lengths(lengths: np.ndarray) -> list[np.ndarray]:
+    """The indices of rows of these lengths (B,) in groups that cost least to read, if each is padded to its own longest."""
+    ranked, ones = np.argsort(lengths, kind="stable"), np.ones_like(lengths)
+    cuts = _cheapest_cuts(lengths[ranked], ones, len(lengths) * int(lengths.max()))
+    return np.split(ranked, cuts[:-1])
+
+
 def _cheapest_cuts(lengths: np.ndarray, rows: np.ndarray, tokens: int) -> list[int]:
     """Where batches of examples end, sorted by length, that hold fewest tokens with padding, each batch as ``BATCH_COST`` more."""
     before = np.concatenate([[0], np.cumsum(rows)])
