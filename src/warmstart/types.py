@@ -122,8 +122,8 @@ class Batch:
     def rows(self, indices: torch.Tensor) -> Batch:
         """The rows at these indices, without the columns at the end that are padding in all of them; targets stay as they are."""
         width = int(self.lengths[indices].max())
-        values = {name: getattr(self, name) for name in ("ids", "attention_mask", "token_type_ids", "states")}
-        return replace(self, **{name: None if one is None else one[indices, :width] for name, one in values.items()})
+        values: dict[str, Any] = {name: getattr(self, name) for name in ("ids", "attention_mask", "token_type_ids", "states")}
+        return replace(self, **{name: one[indices, :width] for name, one in values.items() if one is not None})
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device; for one that is not the CPU the places of its targets are looked up first."""

@@ -120,8 +120,8 @@ def apply_scheme(model: Model, scheme: Scheme, seed: int = 0) -> list[ParameterG
     old = {name for name, _ in model.named_parameters()}
     parts = {name: "head" for name in old if not name.startswith("backbone.")}
     trained = {name for select in scheme.trains for name in select(model)}
-    part = "upper" if trained and min(_level(name, model) for name in trained) > 1 else "backbone"
-    parts |= dict.fromkeys(trained, part)
+    lowest = min((_level(name, model) for name in trained), default=0)
+    parts |= dict.fromkeys(trained, "upper" if lowest > 1 else "backbone")
     for config in scheme.adapters:
         insert_adapter(model.backbone, config, seed)
     for path, module in model.named_modules():
