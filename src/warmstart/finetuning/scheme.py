@@ -38,8 +38,8 @@ class Unfreezing:
     def schedule(self, part: str, level: int, depth: int, head_factor: float) -> Schedule:
         """A factor of a part's learning rate over the run; while it is 0 the part is frozen.
 
-        ``part`` is ``head``, ``backbone``, ``upper`` or the kind of an adapter, ``depth`` the number of blocks, and ``head_factor``
-        what the head's learning rate is multiplied by already.
+        ``part`` is ``head``, ``backbone`` or the kind of an adapter, ``depth`` the number of blocks, and ``head_factor`` what the
+        head's learning rate is multiplied by already.
         """
         return constant
 
@@ -78,8 +78,7 @@ class Scheme:
     adapters: tuple[AdapterConfig, ...] = ()
     """modules that are inserted into the backbone, and train"""
     rate_factors: Mapping[str, float] = field(default_factory=dict)
-    """learning rate of ``backbone``, ``head`` and each kind of adapter, times that of the run; 1 if not named; ``upper``: of the
-    backbone where its lowest blocks are frozen, if that is more"""
+    """learning rate of ``backbone``, ``head`` and each kind of adapter, times that of the run; 1 if not named"""
     unfreezing: Unfreezing = ALL_AT_ONCE
     """when each part begins to train"""
     layer_decay: float = 1.0
@@ -119,9 +118,7 @@ def apply_scheme(model: Model, scheme: Scheme, seed: int = 0) -> list[ParameterG
     """
     old = {name for name, _ in model.named_parameters()}
     parts = {name: "head" for name in old if not name.startswith("backbone.")}
-    trained = {name for select in scheme.trains for name in select(model)}
-    lowest = min((_level(name, model) for name in trained), default=0)
-    parts |= dict.fromkeys(trained, "upper" if lowest > 1 else "backbone")
+    parts |= {name: "backbone" for select in scheme.trains for name in select(model)}
     for config in scheme.adapters:
         insert_adapter(model.backbone, config, seed)
     for path, module in model.named_modules():
@@ -150,10 +147,9 @@ def _level(name: str, model: Model) -> int:
 
 def _group(part: str, level: int, depth: int, scheme: Scheme, parameters: dict[str, nn.Parameter]) -> ParameterGroup:
     factors = scheme.rate_factors
-    factor = factors.get(part, 1.0) if part != "upper" else max(factors.get(part, 0.0), factors.get("backbone", 1.0))
-    rate_factor = factor * scheme.layer_decay ** (depth + 1 - level)
+    rate_factor = factors.get(part, 1.0) * scheme.layer_decay ** (depth + 1 - level)
     schedule = scheme.unfreezing.schedule(part, level, depth, factors.get("head", 1.0))
-    return ParameterGroup(parameters, rate_factor, schedule, muon=part in ("backbone", "upper"))
+    return ParameterGroup(parameters, rate_factor, schedule, muon=part == "backbone")
 
 
 # Training only those rows of the token embedding that a run reads.

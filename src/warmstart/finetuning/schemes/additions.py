@@ -53,12 +53,9 @@ def lora(options: LoraOptions) -> Scheme:
 
 
 def contrast(options: ContrastOptions) -> Scheme:
-    """Draw texts of one label together, and push others away, from where the class means already are: at a low rate.
-
-    Blocks above frozen ones do as well as all at four times the rate.
-    """
+    """Draw texts of one label together, and push others away, from where the class means already are: at a low rate."""
     loss = Contrast(options.contrast_weight, options.contrast_temperature)
-    return Scheme(contrast=loss, rate_factors={"backbone": 0.25, "upper": 1.0, "head": 50.0})
+    return Scheme(contrast=loss, rate_factors={"backbone": 0.25, "head": 50.0})
 
 
 # A language-model loss beside the task's (Radford et al. 2018, equation 5); ``finetuning/losses.py`` computes it.
