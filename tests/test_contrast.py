@@ -19,6 +19,7 @@ from helpers.bundles import finetune_config, language_bundle, make_task
 from helpers.models import SENTENCES, VOCABULARY, make_backbone, make_language_model
 from warmstart.cli import main
 from warmstart.data.batches import class_pairs
+from warmstart.data.encode import collate
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
@@ -104,6 +105,28 @@ def test_several_batches_equal_a_large_one() -> None:
         assert split == pytest.approx(whole, rel=1e-5), sizes
         for one, other in zip(gradients, others, strict=True):
             torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-4)
+
+
+def test_texts_of_similar_length_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without dropout and windows, in groups with less padding: loss and gradients are those of the whole batch."""
+    draw, lengths = rng(0, "lengths"), np.array([3, 30, 4, 3, 29, 3, 31, 5, 30, 3])
+    rows = [draw.integers(5, 60, length) for length in lengths]
+    batch = collate(rows, draw.integers(3, size=10), 0, causal=False)
+    model, loss = contrastive()
+    model.drops = False
+    model.train()
+    found, gradients = step(model, loss, [batch])
+    read = list[tuple[int, ...]]()
+    forward = model.backbone.forward
+    monkeypatch.setattr(model.backbone, "forward", lambda ids, **given: [read.append(tuple(ids.shape)), forward(ids, **given)][1])
+    step(model, loss, [batch])
+    assert read == [(6, 5), (4, 31)]
+    model.drops = True
+    whole, others = step(model.train(), loss, [batch])
+    assert read[2:] == [(10, 31)]
+    assert found == pytest.approx(whole, rel=1e-5)
+    for one, other in zip(gradients, others, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
 def test_dropout_is_the_same_when_a_batch_is_read_again() -> None:

@@ -43,7 +43,7 @@ from warmstart.training.config import TrainConfig
 from warmstart.training.loop import TrainingJob, train
 from warmstart.types import SelectionName
 
-EVERYTHING = {"full", "lp-ft", "gradual", "discriminative", "lm-loss", "contrast", "dapt"}
+EVERYTHING = {"full", "upper-half", "lp-ft", "gradual", "discriminative", "lm-loss", "contrast", "dapt"}
 MOVES = {"houlsby": r"\.norm(_1|_2)?\.|\.adapter\.", "lora": r"\.lora_[qv]\.", "scalar-mix": r"\.scalar_mix\."}
 """which weights each scheme may change beside the head's; written by hand, not read from the schemes"""
 

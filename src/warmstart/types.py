@@ -93,6 +93,10 @@ class Batch:
     target_places: torch.Tensor | None = None
     """(N,) int64: where among all B T the targets are that count, for a device whose answer would have to be waited for; None: not
     looked up"""
+    states: torch.Tensor | None = None
+    """(B, T, D): what block ``from_block`` reads, computed before; None: the backbone begins with the ids"""
+    from_block: int = 0
+    """the first block that runs, if there are ``states``"""
 
     @classmethod
     def of(cls, batch: Batch, **changes: Any) -> Self:
@@ -114,6 +118,12 @@ class Batch:
         if real is None:
             return torch.full((len(self.ids),), width)
         return (real * torch.arange(1, width + 1, device=real.device)).amax(dim=1)
+
+    def rows(self, indices: torch.Tensor) -> Batch:
+        """The rows at these indices, without the columns at the end that are padding in all of them; targets stay as they are."""
+        width = int(self.lengths[indices].max())
+        values: dict[str, Any] = {name: getattr(self, name) for name in ("ids", "attention_mask", "token_type_ids", "states")}
+        return replace(self, **{name: one[indices, :width] for name, one in values.items() if one is not None})
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device; for one that is not the CPU the places of its targets are looked up first."""

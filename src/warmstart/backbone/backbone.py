@@ -24,6 +24,8 @@ from warmstart.types import Batch
 
 EMBEDDING_MODULES = ("embedding", "token_types", "positions", "embedding_norm")
 """the backbone's modules below its blocks"""
+Views = tuple[tuple[AttentionMask, tuple[Tensor, Tensor] | None], ...]
+"""what blocks with global attention, and those with local attention, read beside the states"""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class BackboneOutput:
     """What a backbone returns, always in this form."""
 
     hidden_states: tuple[Tensor, ...]
-    """L + 1 tensors (B, T, D): the embedding, then the output of each block, before the final norm"""
+    """L + 1 tensors (B, T, D): the embedding, then the output of each block, before the final norm; fewer if only some blocks ran:
+    what the first of these read, then the output of each"""
     last_hidden_state: Tensor
     """(B, T, D): the last of them after the final norm, if the backbone has one; what heads read"""
     attention_weights: tuple[Tensor, ...] = ()
@@ -77,18 +80,12 @@ class Backbone(nn.Module):
         mask = AttentionMask(causal, ids.shape[1], ids.device, attention_mask, past)
         position_ids = _position_ids(ids, attention_mask, past)
         x = self._embed(ids, position_ids, token_type_ids)  # (B, T, D)
-        views = self._views(mask, position_ids)
-        hidden_states, attention_weights = [x], []
-        for i, block in enumerate(self.blocks):
-            layer_cache = kv_cache.layers[i] if kv_cache else None
-            x, weights = block(x, *views[self.config.is_local(i)], layer_cache, need_weights=need_weights)  # (B, T, D)
-            hidden_states.append(x)
-            if weights is not None:
-                attention_weights.append(weights)  # (B, H, T, S)
-        return BackboneOutput(tuple(hidden_states), self.norm(x), tuple(attention_weights))
+        return self._through(range(len(self.blocks)), x, self._views(mask, position_ids), kv_cache, need_weights=need_weights)
 
     def forward_batch(self, batch: Batch, *, causal: bool | None = None, need_weights: bool = False) -> BackboneOutput:
-        """Hidden states of a batch's tokens, (B, T, D) each; ``causal`` None: as in the batch."""
+        """Hidden states of a batch's tokens, (B, T, D) each, from its ``states`` on; ``causal`` None: as in the batch."""
+        if batch.states is not None:
+            return self.forward_part(batch, range(batch.from_block, len(self.blocks)), causal=causal, need_weights=need_weights)
         return self(
             batch.ids,
             attention_mask=batch.attention_mask,
@@ -96,6 +93,30 @@ class Backbone(nn.Module):
             need_weights=need_weights,
             token_type_ids=batch.token_type_ids,
         )
+
+    def forward_part(
+        self, batch: Batch, blocks: range, *, causal: bool | None = None, need_weights: bool = False
+    ) -> BackboneOutput:
+        """The same of only these ``blocks``, from ``batch.states`` (B, T, D) or from the embedding on; a scalar mix has no part."""
+        ids, causal = batch.ids, batch.causal if causal is None else causal
+        self._check(ids, 0)
+        position_ids = _position_ids(ids, batch.attention_mask, 0)
+        x = self._embed(ids, position_ids, batch.token_type_ids) if batch.states is None else batch.states  # (B, T, D)
+        mask = AttentionMask(causal, ids.shape[1], ids.device, batch.attention_mask)
+        return self._through(blocks, x, self._views(mask, position_ids), need_weights=need_weights)
+
+    def _through(
+        self, blocks: range, x: Tensor, views: Views, kv_cache: KVCache | None = None, *, need_weights: bool
+    ) -> BackboneOutput:
+        """What ``blocks`` make of ``x`` (B, T, D)."""
+        hidden_states, attention_weights = [x], []
+        for i in blocks:
+            layer_cache = kv_cache.layers[i] if kv_cache else None
+            x, weights = self.blocks[i](x, *views[self.config.is_local(i)], layer_cache, need_weights=need_weights)  # (B, T, D)
+            hidden_states.append(x)
+            if weights is not None:
+                attention_weights.append(weights)  # (B, H, T, S)
+        return BackboneOutput(tuple(hidden_states), self.norm(x), tuple(attention_weights))
 
     def _embed(self, ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
         """(B, T, D): the sum of the embeddings of tokens, token types and positions (unless rotary)."""
@@ -110,7 +131,7 @@ class Backbone(nn.Module):
             x = x + self.positions(position_ids + self.config.position_offset if self.config.position_offset else position_ids)
         return self.dropout(self.embedding_norm(x))
 
-    def _views(self, mask: AttentionMask, position_ids: Tensor) -> tuple[tuple[AttentionMask, tuple[Tensor, Tensor] | None], ...]:
+    def _views(self, mask: AttentionMask, position_ids: Tensor) -> Views:
         """The mask and the rotary (cos, sin) for blocks with global attention, then for those with local attention, if any."""
         cos_sin = self.positions(position_ids) if isinstance(self.positions, Rotary) and self.config.depth else None
         if self.config.window is None:

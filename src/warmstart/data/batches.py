@@ -20,6 +20,8 @@ BUCKET = 50
 """number of batches that are shuffled together and then sorted by length"""
 BATCH_COST = 40
 """as many tokens are read in the time that a batch takes besides, for a BERT of 22 million parameters on one core"""
+TRAINING_COST = 100
+"""the same for a batch that trains, with its gradients"""
 
 
 def labelled_batches(
@@ -120,15 +122,22 @@ def sorted_batches(encoded: Encoded, tokens: int, pad_id: int, *, causal: bool) 
         start = end
 
 
-def _cheapest_cuts(lengths: np.ndarray, rows: np.ndarray, tokens: int) -> list[int]:
-    """Where batches of examples end, sorted by length, that hold fewest tokens with padding, each batch as ``BATCH_COST`` more."""
+def similar_lengths(lengths: np.ndarray) -> list[np.ndarray]:
+    """The indices of rows of these lengths (B,) in groups that cost least in training, if each is padded to its own longest."""
+    ranked, ones = np.argsort(lengths, kind="stable"), np.ones_like(lengths)
+    cuts = _cheapest_cuts(lengths[ranked], ones, len(lengths) * int(lengths.max()), TRAINING_COST)
+    return np.split(ranked, cuts[:-1])
+
+
+def _cheapest_cuts(lengths: np.ndarray, rows: np.ndarray, tokens: int, cost: int = BATCH_COST) -> list[int]:
+    """Where batches of examples end, sorted by length, that hold fewest tokens with padding, each batch as ``cost`` more."""
     before = np.concatenate([[0], np.cumsum(rows)])
     costs, begins = np.zeros(len(lengths) + 1), np.zeros(len(lengths) + 1, int)
     for end, longest in enumerate(np.maximum(lengths, 1), 1):
         first = min(int(np.searchsorted(before, before[end] - tokens // longest)), end - 1)
         found = costs[first:end] + (before[end] - before[first:end]) * longest
         best = int(found.argmin())
-        costs[end], begins[end] = found[best] + BATCH_COST, first + best
+        costs[end], begins[end] = found[best] + cost, first + best
     ends = [len(lengths)] if len(lengths) else []
     while ends and begins[ends[-1]]:
         ends.append(int(begins[ends[-1]]))

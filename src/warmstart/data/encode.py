@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
@@ -40,6 +41,9 @@ class Encoded:
     """for each row of a pair, the index at which its second text begins; None for models without token types"""
     windows: np.ndarray | None = None
     """(N,) rows of each example, if some are windows of longer texts; None: every example has one"""
+    states: tuple[torch.Tensor, ...] = ()
+    """for each row the (T, D) that block ``from_block`` of a model reads; empty: they are not known"""
+    from_block: int = 0
 
     def __len__(self) -> int:
         return len(self.rows if self.windows is None else self.windows)
@@ -50,7 +54,8 @@ class Encoded:
         piece_starts = tuple(self.piece_starts[row] for row in rows) if self.piece_starts else ()
         second_starts = None if self.second_starts is None else self.second_starts[rows]
         taken = tuple(self.rows[row] for row in rows)
-        return Encoded(taken, self.cut[rows], piece_starts, second_starts, self.windows_of(indices))
+        states = tuple(self.states[row] for row in rows) if self.states else ()
+        return Encoded(taken, self.cut[rows], piece_starts, second_starts, self.windows_of(indices), states, self.from_block)
 
     def batch(self, indices: np.ndarray, labels: np.ndarray | None, pad_id: int, *, causal: bool) -> Batch:
         """The examples at ``indices`` in one batch; ``labels`` (B,) are their targets."""
@@ -63,6 +68,9 @@ class Encoded:
         if self.second_starts is not None:
             second = torch.arange(batch.ids.shape[1]) >= torch.from_numpy(self.second_starts[rows])[:, None]
             batch = replace(batch, token_type_ids=second.long())
+        if self.states:
+            states = pad_sequence([self.states[row] for row in rows], batch_first=True)
+            batch = replace(batch, states=states, from_block=self.from_block)
         return batch
 
     def rows_of(self, indices: np.ndarray) -> np.ndarray:

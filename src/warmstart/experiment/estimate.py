@@ -229,11 +229,11 @@ class Estimator:
         with torch.random.fork_rng():
             model = task_model(self.bundle, self._sample.task, config, 0, scratch=False).to(pick_device())
             groups = FineTuning(self._sample, config, 0, "", language).prepare(model)
-            model.drops = scheme.contrast is None
+            sample = self._sample.with_lower_states(model)
             if scheme.contrast or config.head_start == "class-means":
-                set_class_means(model, self._sample, 0)
-            groups = EmbeddingRows(model.backbone, groups, None if scheme.language_weight else self._sample.training_ids()).groups
-            inputs, starts = training_inputs(model, self._sample, config, scheme, (0, language)), list[float]()
+                set_class_means(model, sample, 0)
+            groups = EmbeddingRows(model.backbone, groups, None if scheme.language_weight else sample.training_ids()).groups
+            inputs, starts = training_inputs(model, sample, config, scheme, (0, language)), list[float]()
 
             def batches(step: int) -> list[Batch]:
                 starts.append(time.perf_counter())

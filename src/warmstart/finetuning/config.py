@@ -22,8 +22,8 @@ class FineTuneConfig(WindowSettings):
     """How a model is fine-tuned on labelled texts."""
 
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
-    """what trains, and when: full, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss, contrast, dapt; a+b
-    combines two"""
+    """what trains, and when: full, upper-half, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss, contrast,
+    dapt; a+b combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
     pooling: Advanced[PoolingName] = "mean"
     """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""

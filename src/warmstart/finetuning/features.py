@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -79,7 +79,7 @@ class FeatureCache:
 
     def read_before(self, model: Model, splits: Sequence[Encoded], threads: int) -> str:
         """One sentence if texts of these splits are in the store, for a process with so many threads; empty if none is."""
-        keys = list({key for encoded in splits for key in _row_keys(encoded)})
+        keys = list({key for encoded in splits for key in row_keys(encoded)})
         found, noun = self.store.count(self._digest_of(model, threads), keys), "texts" if _whole(splits) else "windows of texts"
         return f"{found:,} of {len(keys):,} {noun} had been read before, and are not read again" if found else ""
 
@@ -95,7 +95,7 @@ class FeatureCache:
         shape = (model.backbone.config.depth + 1, model.backbone.config.width)
         if not len(encoded):
             return torch.empty(0, *shape)
-        known, keys = self.by_backbone.setdefault(digest, {}), _row_keys(encoded)
+        known, keys = self.by_backbone.setdefault(digest, {}), row_keys(encoded)
         places = {key: index for index, key in enumerate(keys) if key not in known}
         kept = self.store.read(digest, list(places), shape[0] * shape[1])
         known |= {key: (torch.from_numpy(one.values).view(shape), one.seconds) for key, one in kept.items()}
@@ -115,7 +115,7 @@ class FeatureCache:
         return torch.stack([known[key][0] for key in keys]).to(next(model.parameters()).device)
 
 
-def _row_keys(encoded: Encoded) -> list[bytes]:
+def row_keys(encoded: Encoded) -> list[bytes]:
     """What identifies each row for a backbone: its tokens, and where the second text of a pair begins."""
     seconds = [b""] * len(encoded.rows) if encoded.second_starts is None else [one.tobytes() for one in encoded.second_starts]
     return [hashlib.sha256(row.tobytes() + second).digest()[:16] for row, second in zip(encoded.rows, seconds, strict=True)]
@@ -130,7 +130,11 @@ def backbone_digest(model: Model, threads: int = 0) -> str:
 
     And what rounds their last digits, with so many threads of a CPU; 0: those of this process.
     """
-    settings, tensors = _identifying(model, threads)
+    return tensors_digest(*_identifying(model, threads))
+
+
+def tensors_digest(settings: str, tensors: Mapping[str, Tensor]) -> str:
+    """A hash of settings, and of tensors by name."""
     digest = hashlib.sha256(settings.encode())
     for name, tensor in tensors.items():
         digest.update(name.encode())
@@ -154,13 +158,16 @@ def _processor() -> tuple[str, str]:
 
 
 def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
-    """(R, L + 1, D) on the CPU: each row's hidden states of every layer, as a scalar mix reads them, pooled."""
+    """(R, L + 1, D) on the CPU: each row's hidden states of every layer, as a scalar mix reads them, pooled.
+
+    Of texts with states: those, and the layers above them.
+    """
     pool = POOLINGS[_pooling(model)]
     training, encoded = model.training, encoded.by_row
-    out = torch.empty(len(encoded), model.backbone.config.depth + 1, model.backbone.config.width)
+    out = torch.empty(len(encoded), model.backbone.config.depth + 1 - encoded.from_block, model.backbone.config.width)
 
     def pooled(batch: Batch, _: np.ndarray) -> Tensor:
-        batch = _padded(batch, min(LEAST_TOKENS, model.backbone.config.max_length), pad_id)
+        batch = steady(batch, model, pad_id)
         output = model.backbone.forward_batch(batch, causal=model.causal)
         layers = normalized_layers(replace(output, last_hidden_state=last_hidden_state_without_mix(model.backbone, output)))
         return torch.stack([pool(layer, batch.attention_mask) for layer in layers], dim=1)  # (B, L + 1, D)
@@ -171,12 +178,14 @@ def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
     return out
 
 
-def _padded(batch: Batch, least: int, pad_id: int) -> Batch:
-    """The same batch with an attention mask, and with rows of at least so many tokens."""
-    more = (0, max(0, least - batch.ids.shape[1]))
+def steady(batch: Batch, model: Model, pad_id: int) -> Batch:
+    """The same batch with an attention mask, and with rows of enough tokens, so that a text has the same bits in any batch."""
+    more = (0, max(0, min(LEAST_TOKENS, model.backbone.config.max_length) - batch.ids.shape[1]))
     real = torch.ones_like(batch.ids, dtype=torch.bool) if batch.attention_mask is None else batch.attention_mask
     typed = None if batch.token_type_ids is None else F.pad(batch.token_type_ids, more)
-    return replace(batch, ids=F.pad(batch.ids, more, value=pad_id), attention_mask=F.pad(real, more), token_type_ids=typed)
+    states = None if batch.states is None else F.pad(batch.states, (0, 0, *more))
+    ids, mask = F.pad(batch.ids, more, value=pad_id), F.pad(real, more)
+    return replace(batch, ids=ids, attention_mask=mask, token_type_ids=typed, states=states)
 
 
 def _pooling(model: Model) -> str:

@@ -123,17 +123,18 @@ class FineTuning:
 
     def prepare(self, model: Model) -> list[ParameterGroup]:
         """Insert what the scheme adds, freeze what does not train, and return the parameters that do."""
+        model.drops = self.scheme.contrast is None
         if self.scheme.language_weight:
             require_language_head(self.language).attach(model)
         return apply_scheme(model, self.scheme, self.seed)
 
     def run(self, model: Model) -> FineTuneResult:
         """Train ``model`` (with its task head) in place; see ``fine_tune``."""
-        encoded, config = self.encoded, self.config
-        _check_settings(encoded.task, config)
+        config, scheme = self.config, self.scheme
+        _check_settings(self.encoded.task, config)
         model.to(pick_device())
-        scheme, groups = self.scheme, self.prepare(model)
-        model.drops = scheme.contrast is None
+        groups = self.prepare(model)
+        encoded = self.encoded.with_lower_states(model)
         if scheme.contrast or config.head_start == "class-means":
             set_class_means(model, encoded, self.seed)
         trainable = sum(p.numel() for group in groups for name, p in group.parameters.items() if not name.startswith("language."))

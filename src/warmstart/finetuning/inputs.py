@@ -34,6 +34,7 @@ from warmstart.finetuning.losses import (
     task_loss,
     with_language_batches,
 )
+from warmstart.finetuning.lower_states import LowerStates
 from warmstart.heads.per_text import ClassificationHead
 from warmstart.model.model import Model
 from warmstart.seeding import rng
@@ -55,6 +56,8 @@ class EncodedTask:
     pad_id: int
     features: FeatureCache = field(default_factory=FeatureCache)
     """features of frozen backbones, shared by all runs on these texts"""
+    lower: LowerStates = field(default_factory=LowerStates)
+    """states below the blocks that train, shared likewise"""
 
     @classmethod
     def of(cls, task: Task, model: Model, tokenizer: Tokenizer) -> EncodedTask:
@@ -67,6 +70,11 @@ class EncodedTask:
         """The texts of the last model of a budget of this task, and the test texts."""
         chosen = self.train.take(budget.train), self.validation.take(budget.validation)
         return replace(self, task=budget.task, train=chosen[0], validation=chosen[1])
+
+    def with_lower_states(self, model: Model) -> EncodedTask:
+        """The same for a run that begins with ``model``: what is frozen below the blocks that train has read the texts already."""
+        train, validation = self.lower.added(model, (self.train, self.validation), self.pad_id)
+        return replace(self, train=train, validation=validation)
 
     def training_ids(self) -> np.ndarray:
         """(R,), ascending: the ids of all tokens in batches of the training split, padding included."""

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from warmstart.adapters.scalar_mix import last_hidden_state_without_mix
+from warmstart.data.batches import similar_lengths
 from warmstart.data.encode import collate
 from warmstart.errors import ModelError
 from warmstart.heads.language_modeling import LMHead
@@ -90,7 +91,18 @@ class ContrastiveLoss:
         return self.contrast.weight * contrast + self.label_loss(logits, _labels(batch))
 
     def _vectors(self, batch: Batch) -> Tensor:
-        """(B, D): the pooled states of a batch's texts."""
+        """(B, D): the pooled states of a batch's texts.
+
+        On a CPU, and without dropout, those of similar length are read together: pairs of a class differ in length, and a third of
+        their batch is padding.
+        """
+        whole = self.model.backbone.training or batch.windows is not None or batch.attention_mask is None
+        if whole or batch.ids.device.type != "cpu":
+            return self._pooled(batch)
+        groups = [torch.from_numpy(group) for group in similar_lengths(batch.lengths.numpy())]
+        return torch.cat([self._pooled(batch.rows(group)) for group in groups])[torch.cat(groups).argsort()]
+
+    def _pooled(self, batch: Batch) -> Tensor:
         return self.head.pooled(self.model.backbone.forward_batch(batch).last_hidden_state, batch.attention_mask, batch.windows)
 
 

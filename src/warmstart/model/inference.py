@@ -122,7 +122,7 @@ def run_in_batches(
     with nullcontext() if plain else inference_weights(model), autocast(precision, device):
         for indices, batch in sorted_batches(encoded, tokens, pad_id, causal=model.causal):
             batch = batch.to(device)
-            output = forward(batch, indices) if forward else model(batch.ids, batch.attention_mask, batch.token_type_ids)
+            output = forward(batch, indices) if forward else model.read(batch)
             outputs.append((indices, output.float().cpu()))
     return outputs
 

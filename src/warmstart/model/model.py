@@ -55,6 +55,11 @@ class Model(nn.Module):
         output = self.backbone(ids, attention_mask=attention_mask, causal=self.causal, token_type_ids=token_type_ids)
         return self._outputs(output.last_hidden_state, attention_mask, windows)
 
+    def read(self, batch: Batch) -> Tensor:
+        """The same for a batch."""
+        states = self.backbone.forward_batch(batch, causal=self.causal).last_hidden_state
+        return self._outputs(states, batch.attention_mask, batch.windows)
+
     def _outputs(self, states: Tensor, attention_mask: Tensor | None, windows: Tensor | None) -> Tensor:
         """Only heads that pool take windows."""
         return self.head(states, attention_mask) if windows is None else self.head(states, attention_mask, windows)

@@ -23,7 +23,7 @@ from warmstart.dropout import BatchShare, RowRange, drawing_for
 from warmstart.training.distributed import World
 from warmstart.types import Batch
 
-BY_ROW = ("ids", "attention_mask", "token_type_ids")
+BY_ROW = ("ids", "attention_mask", "token_type_ids", "states")
 """fields of a batch that hold rows; other tensors hold texts"""
 
 

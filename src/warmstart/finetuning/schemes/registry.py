@@ -31,7 +31,7 @@ class NamedScheme:
     """how much of the backbone the scheme trains; empty: it leaves that to the scheme it is combined with"""
     needs: Literal["part", ""] = ""
     """part: at least a part of the backbone must train, for the scheme to have any effect"""
-    alone: Literal["full", "probe"] = "full"
+    alone: Literal["full", "upper-half", "probe"] = "full"
     """the scheme it is combined with if no other says how much of the backbone trains"""
 
     def make(self, options: Any) -> Scheme:
@@ -45,6 +45,7 @@ SCHEMES: Registry[NamedScheme] = Registry(
     "scheme",
     {
         "full": NamedScheme("which parameters train", "weights.full", backbone="all"),
+        "upper-half": NamedScheme("which parameters train", "weights.upper_half", backbone="part"),
         "probe": NamedScheme("which parameters train", "weights.probe", backbone="none"),
         "scalar-mix": NamedScheme("which layers the head reads", "additions.scalar_mix", alone="probe"),
         "lp-ft": NamedScheme("when parameters are unfrozen", "weights.lp_ft", needs="part"),
@@ -54,7 +55,7 @@ SCHEMES: Registry[NamedScheme] = Registry(
         "lora": NamedScheme("low-rank changes", "additions.lora", backbone="part"),
         "dapt": NamedScheme("continued pretraining", "additions.dapt"),
         "lm-loss": NamedScheme("the language-model loss", "additions.lm_loss", needs="part"),
-        "contrast": NamedScheme("the contrastive loss", "additions.contrast", needs="part"),
+        "contrast": NamedScheme("the contrastive loss", "additions.contrast", needs="part", alone="upper-half"),
     },
 )
 """every name; ``+`` combines them"""
@@ -141,8 +142,9 @@ TRAINS = {"all": "trains the whole backbone", "part": "trains only a part of the
 def make_scheme(names: str, options: SchemeOptions | None = None) -> Scheme:
     """The scheme of one name, or of several: ``make_scheme("lora+scalar-mix")``.
 
-    Names that do not say how much of the backbone trains are combined with ``full``; ``scalar-mix`` alone with ``probe``. Raises
-    ``ConfigError`` for an unknown name, a name that is given twice, and names that contradict each other.
+    Names that do not say how much of the backbone trains are combined with ``full``; ``contrast`` with ``upper-half``, and
+    ``scalar-mix`` alone with ``probe``. Raises ``ConfigError`` for an unknown name, a name that is given twice, and names that
+    contradict each other.
     """
     from warmstart.finetuning.scheme import Scheme
 
@@ -184,4 +186,7 @@ def _implied(chosen: list[str]) -> list[str]:
     rows = [SCHEMES[name] for name in chosen]
     if any(row.backbone for row in rows):
         return []
-    return ["probe"] if not any(row.needs for row in rows) and any(row.alone == "probe" for row in rows) else ["full"]
+    alone = {row.alone for row in rows}
+    if "upper-half" in alone:
+        return ["upper-half"]
+    return ["probe"] if "probe" in alone and not any(row.needs for row in rows) else ["full"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warmstart.backbone.backbone import EMBEDDING_MODULES
 from warmstart.config import Config
 from warmstart.finetuning.scheme import Scheme, Unfreezing, frozen_until
 from warmstart.finetuning.schemes.registry import DiscriminativeOptions, LpFtOptions
@@ -21,6 +22,27 @@ def all_parameters(model: Model) -> set[str]:
 def full(options: Config) -> Scheme:
     """Everything trains, at the learning rate of the run."""
     return Scheme(trains=(all_parameters,))
+
+
+# The last half of the blocks trains. What is below gives general features, and is the half that costs most to train: gradients end
+# above it, and without dropout each text is read by it once (``finetuning/lower_states.py``).
+
+DEEP = 4
+"""blocks of a backbone from which on half of them is enough to train"""
+
+
+def upper_parameters(model: Model) -> set[str]:
+    """The names of the parameters of the last half of the blocks, and of what is above; of all in a backbone of fewer than four."""
+    depth = model.backbone.config.depth
+    if depth < DEEP:
+        return all_parameters(model)
+    below = (*(f"backbone.{name}." for name in EMBEDDING_MODULES), *(f"backbone.blocks.{n}." for n in range(depth // 2)))
+    return {name for name in all_parameters(model) if not name.startswith(below)}
+
+
+def upper_half(options: Config) -> Scheme:
+    """The blocks of the last half train, at the learning rate of the run."""
+    return Scheme(trains=(upper_parameters,))
 
 
 # A probe: a linear head on frozen features, at a learning rate that suits its few weights.
