@@ -100,10 +100,11 @@ def library_errors(what: str) -> Iterator[None]:
 
 
 def _guarded(text: str, sentinels: int) -> tuple[Backend, SpecialTokens, dict[str, Any]]:
-    spec = parse_json(text.encode(), TOKENIZER_VALUES)
+    spec = parse_json(text.encode(), TOKENIZER_VALUES, once=True)  # so that the library reads what is checked here
     check_tokenizer(spec)
-    # the library reads what was checked, and not the text, in which a name may stand twice
-    backend = Backend.from_str(json.dumps({**spec, "truncation": None, "padding": None}, ensure_ascii=False))
+    backend = Backend.from_str(text)
+    backend.no_truncation()
+    backend.no_padding()
     first, last = added_special_tokens(spec.get("post_processor"))
     names = _name_roles(backend, spec["model"], sentinels, last)
     backend.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in names.values()])
