@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -204,10 +203,8 @@ def load_bundle(folder: str | Path, *, selftest: bool = True) -> Bundle:
 
 def _load(folder: Path, manifest: dict[str, Any], selftest: bool) -> Bundle:
     contents = {name: _read_file(folder, name, manifest["files"].get(name)) for name in FILES}
-    with ThreadPoolExecutor(1) as beside:  # each of the two may take a second, and hashes leave the interpreter free
-        reading = beside.submit(Tokenizer.from_json, contents["tokenizer.json"].decode())
-        tensors = _read_tensors(folder, contents["weights.safetensors"], manifest["tensors"])
-        tokenizer = reading.result()
+    tensors = _read_tensors(folder, contents["weights.safetensors"], manifest["tensors"])
+    tokenizer = Tokenizer.from_json(contents["tokenizer.json"].decode())
     try:
         model = rebuilt(manifest, tensors)
     except BundleError as error:
