@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from helpers.bundles import language_bundle
+from helpers.bundles import language_bundle, unread_model
 from helpers.models import SENTENCES, make_language_model
 from helpers.tasks import tune, write_task
 from warmstart.cli import main
@@ -210,7 +210,7 @@ def trained(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> P
         out.weight[:, :8] = 0
     history = (PretrainRecord(objective=ObjectiveConfig(name="causal"), generates=True),)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        patch.setattr("warmstart.model.files._fresh_reader", unread_model)
         return save(Bundle(model.eval(), tokenizer, history=history), tmp_path_factory.mktemp("trained") / "lm")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from warmstart.data.pool import Pool
 from warmstart.data.source import Source
 from warmstart.data.task import Task, resplit
 from warmstart.errors import ConfigError
+from warmstart.experiment import adaptation
 from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
 from warmstart.experiment.config import AdaptConfig
+from warmstart.experiment.control import most_seconds, share_within
 from warmstart.experiment.sweep import open_sweep
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.ensemble import STACKABLE, Averaged
@@ -90,6 +93,41 @@ def test_a_holdout_is_part_of_the_budget(place: Path) -> None:
     assert result.label_findings == ["24 labels: 19 to learn, 5 to choose."]
     assert result.saved.endswith("because a choice among draws would look at the labels of all of them.")
     assert record_of(result, place).task.validation == 5
+
+
+def test_a_control_may_take_a_share_of_its_steps_that_keeps_within_its_time() -> None:
+    """Three times a pretrained run, and at least a minute; shares are halves of halves, so that they seldom vary."""
+    assert (most_seconds(6, 3), most_seconds(100, 3), most_seconds(100, 0)) == (60, 300, math.inf)
+    assert [share_within(seconds, 60) for seconds in (0, 60, 61, 165, 1000)] == [1, 1, 1 / 2, 1 / 4, 1 / 32]
+
+
+def test_a_control_with_fewer_steps_is_said_wherever_the_gain_is(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that goes on has the steps that it began with, whatever a step takes by then."""
+    given = {"model": str(place / "lm"), "task": str(place / "task"), "out": str(place / "run"), "seeds": 2, "selection": "none"}
+    save_task(cats(), place / "task")
+    config = AdaptConfig.build(given | {"tune": tune("probe", epochs=None, steps=8)})
+    with monkeypatch.context() as patch:
+        patch.setattr(adaptation, "share_within", lambda _seconds, _most: 0.25)
+        patch.setattr(adaptation._Trials, "add_baselines", lambda _trials: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            adapt(config)
+    result = adapt(config)
+    assert [run.final.training.steps for run in result.runs["from scratch"]] == [2, 2]
+    assert [run.final.training.steps for run in result.runs["pretrained"]] == [8, 8]
+    sentence = "The control from scratch had time for 2 of 8 steps, so the gain over it is an upper bound; with --scratch-time 0 it"
+    assert any(one.startswith(sentence) for one in result.findings)
+    assert sentence in (place / "run" / "report.html").read_text()
+    comparison = load_bundle(place / "run" / "bundle").history[-1].comparison
+    assert any(one.startswith(sentence) for one in comparison.findings)
+    assert {row.name: row.note for row in comparison.methods}["from scratch"].endswith("2 of 8 steps")
+
+
+def test_a_control_without_a_limit_takes_all_steps(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no step is measured for one seed."""
+    monkeypatch.setattr(adaptation, "estimate_sweep", lambda *_: pytest.fail("measured"))
+    result = run(place, scratch=True, scratch_time=0, seeds=1, selection="none", tune=tune("probe", epochs=None, steps=8))
+    assert [run.final.training.steps for run in result.runs["from scratch"]] == [8]
+    assert result.control is None
 
 
 def test_without_selection_the_first_seed_is_saved(place: Path) -> None:

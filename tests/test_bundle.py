@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ from warmstart.model.history import OtherRecord
 from warmstart.model.model import parameter_counts, swap_head
 from warmstart.serve.served import ServedModel
 from warmstart.system.console import console
+from warmstart.system.processes import started_python
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -107,9 +110,27 @@ def test_a_model_that_cannot_be_checked_is_kept_and_named(saved: Path, tmp_path:
     def no_process(*_arguments: str) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("warmstart.system.processes.run_python", no_process)
+    monkeypatch.setattr("warmstart.system.processes.started_python", no_process)
     with pytest.warns(UncheckedWarning, match="no process could be started"):
         save(load_bundle(saved), tmp_path / "again")
+
+
+def test_the_fresh_process_ends_with_a_save_that_fails(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts before the model is written, so that no time is lost; what is not written it does not wait for."""
+    started, bundle = list[subprocess.Popen[str]](), load_bundle(saved)
+
+    @contextmanager
+    def noted(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+        with started_python(*arguments) as process:
+            started.append(process)
+            yield process
+
+    monkeypatch.setattr("warmstart.system.processes.started_python", noted)
+    with torch.no_grad():
+        bundle.model.backbone.embedding.weight[0] = torch.nan
+    with pytest.raises(BundleError, match="a model must be sound to be saved"):
+        save(bundle, tmp_path / "again")
+    assert [process.poll() is not None for process in started] == [True]
 
 
 def test_a_command_that_saved_an_unchecked_model_ends_its_work_with_code_1(

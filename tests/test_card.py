@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.bundles import classifier, language_bundle
+from helpers.bundles import classifier, language_bundle, unread_model
 from helpers.models import make_language_model
 from helpers.multitask import write_inputs
 from helpers.tasks import cats, tune, write_task
@@ -307,7 +307,7 @@ def test_test_texts_that_were_learned_are_counted(place: Path, capsys: pytest.Ca
 
 def test_a_stack_knows_its_texts(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As its networks do."""
-    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)
+    monkeypatch.setattr(stack_files, "_fresh_reader", unread_model)
     adapted(place, "--seeds", "2", "--ensemble", "--selection", "none")
     stack = load_stack(place / "run" / "bundle")
     assert known_texts(stack, cats().train.texts).number == 60

@@ -15,7 +15,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import warmstart as ws
-from helpers.bundles import HEAD_CASES, bundle_with, language_bundle, make_task
+from helpers.bundles import HEAD_CASES, bundle_with, language_bundle, make_task, unread_model
 from helpers.foreign import CASES, folder_of
 from helpers.models import BACKBONE_CASES, SENTENCES, make_backbone
 from helpers.mutants import HARMLESS, IN_CODE, IN_FILES, IN_TRAINING, RELOAD, bases, edit
@@ -58,7 +58,7 @@ def saved(sound: dict[str, Bundle], tmp_path_factory: pytest.TempPathFactory) ->
     """The same, each in a folder."""
     place = tmp_path_factory.mktemp("sound")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        patch.setattr("warmstart.model.files._fresh_reader", unread_model)
         for name, bundle in sound.items():
             save(bundle, place / name)
     return place

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 import warmstart
-from helpers.bundles import classifier, language_bundle
+from helpers.bundles import classifier, language_bundle, unread_model
 from helpers.models import SENTENCES, make_backbone
 from helpers.pages import PAGES, ROOT
 from helpers.tasks import cats
@@ -106,7 +106,7 @@ def inputs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
     save_task(cats(), place / "task")
     shutil.copytree(place / "task", place, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda _: None)
+        patch.setattr("warmstart.model.files._fresh_reader", unread_model)
         save(language_bundle(tokenizer), place / "runs" / "lm" / "bundle")
         (place / "runs" / "lm" / "config.yaml").write_text("text: [books/]")
         save(generating_bundle(tokenizer), place / "runs" / "writer" / "bundle")

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from helpers.browser import IN_A_BROWSER, readable, watched_page
+from helpers.bundles import unread_model
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import bases
 from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded
@@ -254,7 +255,7 @@ def hostile(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> P
         labelled(tokenizer, labels=labels), history=(raced,), calibration=Calibration(temperature=1.5, held_out=held_out)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        patch.setattr("warmstart.model.files._fresh_reader", unread_model)
         save(bundle, place / "cups" / "bundle")
     write_model_page(bundle, str(place / "cups"), f"cups {HOSTILE}", place / "cups.html")
     return place / "cups.html"

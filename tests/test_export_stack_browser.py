@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.browser import IN_A_BROWSER, watched_page
+from helpers.bundles import unread_model
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS
 from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded
@@ -181,7 +182,7 @@ def test_the_page_of_a_stack_is_used_like_that_of_a_network(
     page: Any, found: dict[str, Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``export`` writes it, the panel labels texts, says why, and ``doctor`` finds the weights of the stack in it."""
-    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda folder: None)
+    monkeypatch.setattr(stack_files, "_fresh_reader", unread_model)
     members = (found["TF-IDF + logistic regression"], found["frozen vectors"])
     stack = Stack(members, "classification", LABELS, calibration=Calibration(temperature=1.3, held_out=((0.9, True),) * 20))
     folder, file = save_stack(stack, tmp_path / "run" / "bundle").parent, tmp_path / "drinks.html"

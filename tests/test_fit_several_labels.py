@@ -10,6 +10,7 @@ import polars
 import pytest
 
 import warmstart as ws
+from helpers.bundles import unread_model
 from warmstart.cli import main
 from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.errors import ConfigError, DataError
@@ -44,7 +45,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory, few_baselines: None) -> tup
     place = tmp_path_factory.mktemp("several")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.commands.fit.command.encoders_at_hand", lambda: ())
-        patch.setattr("warmstart.stack.files._verify_stack_in_fresh_process", lambda _: None)
+        patch.setattr("warmstart.stack.files._fresh_reader", unread_model)
         found = fit_data(FitConfig(data=str(table(place)), minutes=30, out=str(place / "run")))
     return place, found
 

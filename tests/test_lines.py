@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
-from helpers.bundles import language_bundle
+from helpers.bundles import language_bundle, unread_model
 from helpers.models import SENTENCES
 from helpers.settings import in_file
 from helpers.tasks import cats
@@ -114,7 +114,7 @@ def test_a_pretraining_run(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_pages")
 def test_a_race(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files, the ledger of its test split, and a model that is no network."""
-    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)
+    monkeypatch.setattr(stack_files, "_fresh_reader", unread_model)
     manifest = save_task(cats(), tmp_path / "task")
     save(language_bundle(tokenizer), tmp_path / "lm")
     words = ["race", str(manifest), "--backbones", str(tmp_path / "lm"), "--schemes", "full", "--learning-rates", "0.01"]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.bundles import classifier, language_bundle
+from helpers.bundles import classifier, language_bundle, unread_model
 from helpers.models import make_backbone, make_language_model
 from helpers.refusals import refused
 from helpers.tasks import tune, write_task
@@ -242,7 +242,7 @@ def made(tokenizer: Tokenizer, slope: float = 1.0) -> Stack:
 @pytest.mark.journeys
 def test_a_stack_goes_out(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the command, from the folder of a run; with networks and words, and without warmstart."""
-    monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda _: None)
+    monkeypatch.setattr(stack_files, "_fresh_reader", unread_model)
     stack = made(tokenizer)
     save_stack(stack, tmp_path / "run" / "bundle")
     out = tmp_path / "out"

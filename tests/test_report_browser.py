@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.browser import IN_A_BROWSER, readable
-from helpers.bundles import language_bundle
+from helpers.bundles import language_bundle, unread_model
 from helpers.fits import quickstart_result
 from helpers.models import SENTENCES
 from helpers.races import full_race
@@ -54,7 +54,7 @@ def pages(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dic
     """The address of a report of each kind."""
     place = tmp_path_factory.mktemp("reports")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        patch.setattr("warmstart.model.files._fresh_reader", unread_model)
         save(language_bundle(tokenizer), place / "lm")
         save_task(cats(), place / "task")
         given = {"model": str(place / "lm"), "task": str(place / "task"), "out": str(place / "adapt"), "seeds": 2, "labels": 30}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 
 from helpers.bundles import language_bundle
@@ -25,7 +27,7 @@ from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop.load import load, load_model
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.checks import faults
-from warmstart.model.files import load_bundle, saved_as
+from warmstart.model.files import bundle_contents, load_bundle, saved_as, write_files
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
 from warmstart.model.selftest import SELFTEST_TEXTS
@@ -53,13 +55,20 @@ UNSAVED = {"commonest tag of each word": "most frequent tag", "words and their n
 def checked_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fresh process for each save costs seconds; a journey holds that it is really started."""
     if not request.node.get_closest_marker("journeys"):
-        monkeypatch.setattr(stack_files, "_verify_stack_in_fresh_process", lambda place: load_stack(place) and None)
+        monkeypatch.setattr(stack_files, "_fresh_reader", lambda: nullcontext(lambda place: load_stack(place) and None))
 
 
 def vectors_of(tokenizer: Tokenizer) -> Bundle:
     """A tiny encoder."""
     bundle = language_bundle(tokenizer)
     return Bundle(swap_head(bundle.model, EmbeddingHeadConfig(normalize=False), 0), tokenizer)
+
+
+def write_bundle(bundle: Bundle, folder: Path) -> Path:
+    """A bundle on disk, without the check of a fresh process."""
+    folder.mkdir()
+    write_files(folder, bundle_contents(bundle))
+    return folder
 
 
 def make_stack(*readouts: float) -> Stack:
@@ -148,6 +157,52 @@ def test_an_encoder_that_several_members_read_is_saved_once_and_reads_a_text_onc
     np.testing.assert_allclose(raw_predictions(loaded, ["a cat", "a dog"]), expected, atol=1e-9)
     assert read == [2]
     assert {result.part for result in run_stack_checks(loaded, folder)} >= {"reader 1, reader 2"}
+
+
+def reader_of(encoder: Bundle) -> Stack:
+    """A stack of one baseline that reads the vectors of an encoder."""
+    rows = VectorRows(BackboneVectors(encoder), np.zeros(16), np.ones(16))
+    member = Member("reader", FittedBaseline(rows, LinearReadout(np.eye(16)[:, :2], np.zeros(2))))
+    return Stack((member,), "classification", ("cat", "dog"))
+
+
+def test_an_encoder_is_saved_with_a_stack_as_the_files_that_it_was_read_from(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are proved already, byte by byte, so nothing is made again; those of one that was trained since are made."""
+    encoder = load_bundle(write_bundle(vectors_of(tokenizer), tmp_path / "encoder"))
+    with monkeypatch.context() as patch:
+        patch.setattr(stack_files, "bundle_contents", lambda _bundle: pytest.fail("made again"))
+        folder = save_stack(reader_of(encoder), tmp_path / "stack")
+    for file in (tmp_path / "encoder").iterdir():
+        assert file.read_bytes() == (folder / "backbones/1" / file.name).read_bytes(), file.name
+    with torch.no_grad():
+        encoder.model.backbone.embedding.weight += 0.01
+    trained = reader_of(encoder)
+    saved = load_stack(save_stack(trained, tmp_path / "trained"))
+    np.testing.assert_allclose(raw_predictions(saved, ["a cat"]), raw_predictions(trained, ["a cat"]), atol=1e-9)
+
+
+@pytest.mark.parametrize("damaged", ["bundle.json", "tokenizer.json", "selftest.safetensors", "weights.safetensors"])
+def test_files_of_an_encoder_that_were_damaged_since_it_was_read_are_not_taken(
+    damaged: str, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    """What is in memory is sound, and is saved."""
+    file = write_bundle(vectors_of(tokenizer), tmp_path / "encoder") / damaged
+    encoder = load_bundle(file.parent)
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 1
+    file.write_bytes(content)
+    assert load_stack(save_stack(reader_of(encoder), tmp_path / "stack"))
+
+
+def test_an_encoder_that_reads_otherwise_than_its_files_is_not_saved(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Its weights are those of its files, but not what it does with them: the reload gives it away."""
+    encoder = load_bundle(write_bundle(vectors_of(tokenizer), tmp_path / "encoder"))
+    encoder.model.backbone.blocks[0].norm_first = not encoder.model.backbone.blocks[0].norm_first
+    with pytest.raises(BundleError, match=r"members/1 fails its self-test"):
+        save_stack(reader_of(encoder), tmp_path / "stack")
+    assert not (tmp_path / "stack").exists()
 
 
 def test_members_must_predict_the_same_labels(tokenizer: Tokenizer) -> None:

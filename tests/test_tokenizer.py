@@ -257,6 +257,8 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
     assert guard(["<pad>", "<eos>", "[X]"], "BPE")["pattern"] == {"Regex": r"<(?=(?:eos>|pad>))|\[(?=(?:X\]))"}
     single = foreign(pad="_").to_str()
     refused(TokenizerError, r"at least two characters.* but one is '_'", Tokenizer.from_json, single)
+    twice = trained("bytes").to_json().replace('"normalizer":', '"model": null, "normalizer":', 1)
+    refused(TokenizerError, "each name must stand once in a group, but 'model' stands twice", Tokenizer.from_json, twice)
     refused(TokenizerError, "write encode", trained("bytes").encode, "one text")
     refused(TokenizerError, "lone surrogate", trained("bytes").encode, ["\ud800"])
     (tmp_path / "file").touch()

@@ -82,6 +82,7 @@ def test_a_model_that_loses_is_not_recommended(tmp_path: Path) -> None:
         comparison=table,
         method="pretrained",
         transfer=table.compared()[0],
+        control=None,
         labels=160,
         test_predictions=None,
         audit=audit(task),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -95,14 +95,20 @@ def bundle_with(tokenizer: Tokenizer, head: HeadConfig, *, causal: bool = False,
     return Bundle(model, tokenizer, tuple("abc"[: getattr(head, "classes", 0)]))
 
 
+def unread_model() -> AbstractContextManager[Callable[[Path], None]]:
+    """In place of a fresh process: nothing reads what was saved."""
+    return nullcontext(lambda _folder: None)
+
+
+def read_here() -> AbstractContextManager[Callable[[Path], None]]:
+    """In place of a fresh process: this one reads the bundle that was saved."""
+    return nullcontext(lambda folder: load_bundle(folder) and None)
+
+
 @contextmanager
 def checked_here() -> Iterator[None]:
     """A fresh process for each save costs seconds: models are checked in this one, and stacks where they are loaded."""
-
-    def verify(place: Path) -> None:
-        load_bundle(place)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.model.files._verify_in_fresh_process", verify)
-        patch.setattr("warmstart.stack.files._verify_stack_in_fresh_process", lambda place: None)
+        patch.setattr("warmstart.model.files._fresh_reader", read_here)
+        patch.setattr("warmstart.stack.files._fresh_reader", unread_model)
         yield

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import warmstart as ws
+from helpers.bundles import unread_model
 from helpers.curves import curve_of, race_with
 from helpers.fits import fit_result, quickstart_result
 from helpers.models import SENTENCES, make_language_model
@@ -49,7 +50,7 @@ def every_result(place: Path, tokenizer: Tokenizer) -> Everything:
     """Run or make up one of each."""
     found = Everything(place)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        patch.setattr("warmstart.model.files._fresh_reader", unread_model)
         write_inputs(place, tokenizer)
         makers = commands_of(place, found.results) | studies_of(place, tokenizer) | made_up(place, found.results)
         for name, make in makers.items():

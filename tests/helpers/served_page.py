@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from helpers.browser import watched_page
+from helpers.bundles import unread_model
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
 from helpers.restarts import adapt_record
@@ -61,7 +62,7 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
         "causal": found["causal"],
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.model.files._verify_in_fresh_process", lambda folder: None)
+        patch.setattr("warmstart.model.files._fresh_reader", unread_model)
         (place / "text.txt").write_text("\n\n".join(SENTENCES), encoding="utf-8")
         corpus = Corpus(str(place / "text.txt"))
         found_at = {name: save(bundle, place / name / "bundle").parent for name, bundle in wanted.items()}

@@ -22,7 +22,8 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
 from warmstart.experiment.config import AdaptConfig
-from warmstart.experiment.estimate import cost_sentence, estimate_sweep
+from warmstart.experiment.control import ControlBudget, most_seconds, share_within
+from warmstart.experiment.estimate import SweepEstimate, cost_sentence, estimate_sweep
 from warmstart.experiment.execution import baseline_within, score_trial
 from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
@@ -33,9 +34,10 @@ from warmstart.finetuning.ensemble import (
     check_ensemble,
     seconds_per_text,
 )
-from warmstart.finetuning.finetune import check_patience, head_config_for
+from warmstart.finetuning.finetune import check_patience, head_config_for, run_length
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.finetuning.selection import BudgetedRun, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
@@ -105,6 +107,7 @@ def compare_methods(
         selection=config.chosen_selection,
         ledger=read_ledger(task),
         ensemble=ensemble,
+        control=trials.control,
     )
 
 
@@ -123,6 +126,7 @@ class _Trials:
         self.scored = dict[str, tuple[ScoredPredictions, ...]]()
         self._methods = dict[str, Method]()
         self._notes = dict[str, list[str]]()
+        self.control: ControlBudget | None = None
 
     def add_networks(self, encoded: EncodedTask) -> None:
         """Of each seed the pretrained one, and one from scratch: a frozen backbone would stay random there."""
@@ -133,13 +137,42 @@ class _Trials:
         if self.config.scratch:
             self._methods[SCRATCH] = given.model_copy(update={"name": SCRATCH, "family": "scratch", "scheme": ""})
         planned = [self._trial(method, seed) for method in self._methods.values() for seed in self.budgets]
-        if len(self.budgets) > 1:
-            of = estimate_sweep(planned, self.config.tune, 1, self.task.name, lambda _: (self.bundle, encoded))
-            console.print(cost_sentence(f"{len(planned)} runs", of.seconds, of.trained))
+        estimate = None
+        if len(self.budgets) > 1 or self._limited:
+            estimate = estimate_sweep(planned, self.config.tune, 1, self.task.name, lambda _: (self.bundle, encoded))
+        if estimate and len(self.budgets) > 1:
+            console.print(cost_sentence(f"{len(planned)} runs", self._expected_seconds(estimate), estimate.trained))
         kept = {"run": self.run, "events": events_folder(self.config.out, wanted=self.config.tensorboard)}
         for name in self._methods:
+            if estimate and name == SCRATCH and self._limited:
+                self.control = self._control(estimate)
             found = [self._trained(name, seed, kept) for seed in self.budgets]
             self.runs[name], self.scored[name] = zip(*found, strict=True)
+
+    @property
+    def _limited(self) -> bool:
+        """Whether the time of the runs from scratch is limited."""
+        return self.config.scratch and self.config.scratch_time > 0
+
+    def _expected_seconds(self, estimate: SweepEstimate) -> float:
+        """Of all runs, those from scratch within their limit."""
+        pretrained, *scratch = (estimate.seconds_of(method) or 0.0 for method in self._methods.values())
+        most = most_seconds(pretrained, self.config.scratch_time)
+        return estimate.seconds - len(self.budgets) * sum(max(0.0, one - most) for one in scratch)
+
+    def _control(self, estimate: SweepEstimate) -> ControlBudget | None:
+        """The steps of a run from scratch, if these are not all; a run that goes on has those that it began with."""
+
+        def measured(_step: Run) -> dict[str, float]:
+            pretrained = float(np.mean([run.seconds for run in self.runs[PRETRAINED]]))
+            most = most_seconds(pretrained, self.config.scratch_time)
+            return {"share": share_within(estimate.seconds_of(self._methods[SCRATCH]) or 0.0, most)}
+
+        share = self.run.step("share of the steps from scratch", measured)["share"]
+        settings = trial_settings(self._trial(self._methods[SCRATCH], self.config.seed), self.context)
+        scheme = make_scheme(settings.scheme, settings.options)
+        planned, _ = run_length(self.encoded.within(self.first), settings.train, scheme)
+        return ControlBudget(max(1, round(share * planned)), planned) if planned and share < 1 else None
 
     def add_baselines(self) -> None:
         """What needs no network."""
@@ -186,6 +219,9 @@ class _Trials:
         method, title = self._methods[name], f"{name}, seed {seed}"
         trial, scratch = self._trial(method, seed), method.family == "scratch"
         choice, settings = replace(selection_settings(trial), title=title, **kept), trial_settings(trial, self.context)
+        if scratch and self.control:
+            train = settings.train.model_copy(update={"steps": self.control.steps, "tokens": None, "epochs": None})
+            settings = settings.model_copy(update={"train": train})
         run = fine_tune_within(self.bundle, self.encoded, self.budgets[seed], settings, choice, scratch=scratch)
         test = self._scored(trial, run.final.test_predictions, run.choosing)
         console.print(f"{title}: {self.task.metric} {percent(test.score)} in {run.seconds:.0f} s")
@@ -208,6 +244,7 @@ class _Trials:
         scored, runs = self.scored[name], self.runs.get(name, ())
         lost = sum(collapsed(self.task, one.scores) for one in scored) if runs else 0
         notes = [f"{lost} of {len(runs)} runs collapsed"] if lost else merged_notes(self._notes.get(name, []))
+        notes = [*notes, *([self.control.note] if self.control and name == SCRATCH else [])]
         return MethodResult(
             name,
             tuple(one.score for one in scored),
@@ -237,7 +274,7 @@ def adapted_bundle(
         validation=result.validation_scores,
         chosen=bool(result.caution_of_choice),
         budget=(*result.label_findings, *result.ensemble_findings),
-        comparison=ComparisonRecord.of(result.comparison, [*result.one_split_caution, *result.ledger.findings]),
+        comparison=ComparisonRecord.of(result.comparison, [*result.cautions, *result.ledger.findings]),
         provenance=provenance(),
     )
     kept = result.averaged

@@ -12,6 +12,7 @@ import numpy as np
 from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.scorings import LedgerSummary
 from warmstart.experiment.confidence_result import CONFIDENCE_LEVEL, ConfidenceResult
+from warmstart.experiment.control import ControlBudget
 from warmstart.finetuning.runs import PRETRAINED, best_run
 from warmstart.notebook import Shown
 from warmstart.stats.abstention import smallest_guarantee
@@ -56,6 +57,8 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     """how often the test split was scored"""
     ensemble: EnsembleResult | None = None
     """all seeds as one model, if that was wanted"""
+    control: ControlBudget | None = None
+    """the steps of the runs from scratch, if these are not all"""
 
     @property
     def best(self) -> BudgetedRun:
@@ -167,9 +170,14 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
         return [ONE_SPLIT] if self.one_split else []
 
     @property
+    def cautions(self) -> list[str]:
+        """What a reader of the differences should know: whether the control had all its steps, and what the intervals leave out."""
+        return [*([self.control.sentence] if self.control else []), *self.one_split_caution]
+
+    @property
     def notes(self) -> list[str]:
-        """What the intervals leave out, what the labels were for, the ensemble, and how often the test split was scored."""
-        return [*self.one_split_caution, *self.label_findings, *self.ensemble_findings, *self.ledger.findings]
+        """The ``cautions``, what the labels were for, the ensemble, and how often the test split was scored."""
+        return [*self.cautions, *self.label_findings, *self.ensemble_findings, *self.ledger.findings]
 
     @property
     def findings(self) -> list[str]:

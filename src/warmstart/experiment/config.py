@@ -71,6 +71,9 @@ class AdaptConfig(Config):
     """the first seed"""
     scratch: bool = True
     """also train the same network from scratch"""
+    scratch_time: Advanced[float] = Field(3, ge=0, allow_inf_nan=False)
+    """how many times as long as a pretrained run one from scratch may take, but no less than a minute: by a measured step it takes
+    a half, a quarter and so on of its steps if all would take longer; 0: no limit"""
     baselines: bool = True
     """also run the majority label and TF-IDF + logistic regression"""
     labels: int | None = Field(None, gt=0)

@@ -23,6 +23,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import write_files
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.stack.files import member_contents, member_entry
+from warmstart.stack.selftest import member_columns
 from warmstart.stack.stack import Stack
 from warmstart.system.outputs import free_folder
 from warmstart.system.processes import run_python
@@ -47,14 +48,14 @@ def stack_to_onnx(stack: Stack, folder: str | Path) -> float:
     Raises ``ModelError``, and writes nothing, if it exceeds ``TOLERANCE`` or the script fails.
     """
     with atomic_folder(free_folder(folder)) as aside:
-        members = []
+        members, columns = [], member_columns(stack)
         for number, member in enumerate(stack.members, 1):
             place = aside / "members" / str(number)
             if isinstance(member.model, Bundle):
                 to_onnx(member.model, place)
             else:
                 place.mkdir(parents=True)
-                write_files(place, member_contents(member))
+                write_files(place, member_contents(member, columns[number - 1]))
             members.append(member_entry(member) | {"backbone": stack.backbone_of(member)})
         for number, backbone in enumerate(stack.backbones, 1):
             to_onnx(backbone, aside / "backbones" / str(number))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -46,6 +47,8 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
     """how it was made, oldest first: one record for each command"""
     calibration: Calibration | None = None
     """how far its confidence can be trusted, if it was measured"""
+    origin: Path | None = field(default=None, repr=False, compare=False)
+    """the folder from which it was read; it may have changed since"""
 
     def __post_init__(self) -> None:
         tokens, rows = self.tokenizer.vocab_size, self.model.backbone.vocab_size

@@ -212,7 +212,13 @@ def _stored_length(subject: Subject) -> float:
 def _finite(subject: Subject) -> float:
     """How many numbers of all tensors are nan, infinite or not float32."""
     weights = subject.bundle.model.weights().values()
-    return float(sum(int((~one.isfinite()).sum()) if one.dtype is torch.float32 else one.numel() for one in weights))
+    return float(sum(_not_finite(one) if one.dtype is torch.float32 else one.numel() for one in weights))
+
+
+def _not_finite(tensor: Tensor) -> int:
+    """How many numbers are nan or infinite; they are counted only if the smallest or the largest is."""
+    sound = not tensor.numel() or bool(torch.stack(tensor.aminmax()).isfinite().all())
+    return 0 if sound else int((~tensor.isfinite()).sum())
 
 
 def _dead(subject: Subject) -> float:

@@ -16,11 +16,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 import torch
 from safetensors.torch import load as parse_tensors
@@ -74,9 +78,11 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
     for one), the bundle is kept with an ``UncheckedWarning``, and the command line exits with code 1.
     """
     target = free_for_model(folder)
-    with atomic_folder(target) as aside:
-        write_files(aside, bundle_contents(bundle))
-        unchecked = _verify_in_fresh_process(aside)
+    with _fresh_reader() as reads:
+        contents = bundle_contents(bundle)
+        with atomic_folder(target) as aside:
+            write_files(aside, contents)
+            unchecked = reads(aside)
     if unchecked:
         warn_unchecked(target, unchecked)
     return target
@@ -114,10 +120,44 @@ def bundle_contents(bundle: Bundle) -> dict[str, bytes]:
         "tokenizer.json": bundle.tokenizer.to_json().encode(),
         "selftest.safetensors": serialise(make_selftest(bundle)),
     }
-    manifest = _manifest(bundle, tensors) | {"files": {name: sha256(data) for name, data in contents.items()}}
+    manifest = _manifest(bundle, tensors) | {"files": {name: sha256(contents[name]) for name in FILES[1:]}}
     contents["README.md"] = written_card(lambda: card(bundle))
     contents["bundle.json"] = manifest_bytes(manifest)
     return contents
+
+
+def unchanged_contents(bundle: Bundle) -> dict[str, bytes] | None:
+    """The files from which a bundle was read, by name, if they still hold what it is now; else None.
+
+    They were proved when they were saved. Whoever saves them again has to compare what the model does with what it does when it is
+    read again, since here only its settings, its weights and its tokenizer are compared.
+    """
+    if bundle.origin is None:
+        return None
+    try:
+        manifest = _read_manifest(bundle.origin)
+        contents = {name: read_model_file(bundle.origin, name, free_memory()) for name in ("README.md", "bundle.json", *FILES)}
+    except BundleError:
+        return None
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.weights().items()}
+    same = (
+        _described(bundle).items() <= manifest.items()
+        and bundle.tokenizer.to_json().encode() == contents["tokenizer.json"]
+        and all(sha256(contents[name]) == manifest["files"].get(name) for name in FILES[1:])
+        and _holds(contents["weights.safetensors"], weights)
+    )
+    return contents if same else None
+
+
+def _holds(data: bytes, tensors: dict[str, Tensor]) -> bool:
+    """Whether the bytes of a safetensors file, which was read before, are those of these tensors; nothing is copied."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = {name: one for name, one in json.loads(data[8:start]).items() if name != "__metadata__"}
+    if header.keys() != tensors.keys() or any(tensor.dtype is not torch.float32 for tensor in tensors.values()):
+        return False
+    stored = np.frombuffer(data, dtype=np.int32, offset=start)  # bits: nan is like itself, and 0 is not like -0
+    places = ((tensors[name], slice(*(end // 4 for end in one["data_offsets"]))) for name, one in header.items())
+    return all(np.array_equal(stored[place], tensor.flatten().view(torch.int32).numpy()) for tensor, place in places)
 
 
 def written_card(card: Callable[[], str]) -> bytes:
@@ -171,7 +211,7 @@ def _load(folder: Path, manifest: dict[str, Any], selftest: bool) -> Bundle:
         raise BundleError(f"{folder}: {error}") from None
     calibration = Calibration.build(manifest["calibration"], "calibration") if manifest["calibration"] else None
     history = tuple(map(read_record, manifest["history"]))
-    bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), history, calibration)
+    bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), history, calibration, folder)
     if selftest and (found := faults(run_checks(bundle, _stored(contents["selftest.safetensors"]), moment="load"))):
         raise BundleError(f"{folder} fails its self-test: {'; '.join(found)}; {DIFFERS}")
     return bundle
@@ -183,14 +223,17 @@ def read_selftest(folder: Path) -> dict[str, Tensor]:
 
 
 def _manifest(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    hashes = {name: [list(tensor.shape), _hash(tensor)] for name, tensor in tensors.items()}
+    return {"format": FORMAT, "warmstart": __version__, **_described(bundle), "tensors": hashes}
+
+
+def _described(bundle: Bundle) -> dict[str, Any]:
+    """What ``bundle.json`` says of a bundle, but not of its files."""
     return {
-        "format": FORMAT,
-        "warmstart": __version__,
         **model_settings(bundle.model),
         "labels": list(bundle.labels),
         "calibration": bundle.calibration.to_dict() if bundle.calibration else None,
         "history": [record.to_dict() for record in bundle.history],
-        "tensors": {name: [list(tensor.shape), _hash(tensor)] for name, tensor in tensors.items()},
     }
 
 
@@ -275,42 +318,56 @@ def _stored(data: bytes) -> dict[str, Tensor]:
     return stored
 
 
-def _verify_in_fresh_process(folder: Path) -> str | None:
-    return verify_in_fresh_process(folder, "warmstart.model.files", "load_bundle")
+def _fresh_reader() -> AbstractContextManager[Callable[[Path], str | None]]:
+    return fresh_reader("warmstart.model.files", "load_bundle")
 
 
-def verify_in_fresh_process(folder: Path, module: str, function: str) -> str | None:
-    """Load a saved model in a fresh process, by this function.
+@contextmanager
+def fresh_reader(module: str, function: str) -> Iterator[Callable[[Path], str | None]]:
+    """A fresh process that gets ready to load a saved model by this function, while the model is still being written.
 
-    Returns the reason if that was not possible; raises ``BundleError`` if it fails.
+    It has seen no model before. What comes lets it load a folder, and returns the reason if that was not possible; it raises
+    ``BundleError`` if the model cannot be loaded, or does something else than it did.
     """
-    from warmstart.system.processes import run_python
+    from warmstart.system.processes import started_python
 
-    try:
-        run = run_python(_VERIFY, str(folder.resolve()), module, function)
-    except OSError as error:
-        return f"no process could be started ({error.strerror or error})"
-    if run.returncode == 0:
+    with ExitStack() as ended:
+        try:
+            process = ended.enter_context(started_python(_READER, module, function))
+        except OSError as error:
+            reason = f"no process could be started ({error.strerror or error})"
+            yield lambda _folder: reason
+        else:
+            yield partial(_read_afresh, process)
+
+
+def _read_afresh(process: subprocess.Popen[str], folder: Path) -> str | None:
+    _, errors = process.communicate(str(folder.resolve()))
+    if process.returncode == 0:
         return None
-    reason = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else f"exit code {run.returncode}"
-    if run.returncode == EXIT_BUNDLE_WRONG:
+    reason = errors.strip().splitlines()[-1] if errors.strip() else f"exit code {process.returncode}"
+    if process.returncode == EXIT_BUNDLE_WRONG:
         raise BundleError(f"the saved model does not reproduce itself in a fresh process: {reason}")
     return reason
 
 
 EXIT_BUNDLE_WRONG = 3
 """exit code of the fresh process if the bundle itself is wrong"""
-_VERIFY = f"""
+_READER = f"""
 import importlib
-load = getattr(importlib.import_module(sys.argv[2]), sys.argv[3])
+load = getattr(importlib.import_module(sys.argv[1]), sys.argv[2])
+folder = sys.stdin.read()
+if not folder:
+    sys.exit()
 try:
-    load(sys.argv[1])
+    load(folder)
 except MemoryError:
     raise
 except Exception as error:
     print(f"{{type(error).__name__}}: {{error}}", file=sys.stderr)
     sys.exit({EXIT_BUNDLE_WRONG})
 """
+"""a folder comes on its standard input, once the model is written; nothing comes if it is not"""
 
 
 def find_bundle(path: str | Path) -> Path:

@@ -144,12 +144,15 @@ def rebuilt(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model
     return model.eval()
 
 
+_DRAWING = ("normal_", "uniform_", "kaiming_uniform_")
+
+
 class _AnyWeights(TorchFunctionMode):
     """Inside, no weights are drawn: those of a saved model follow. On the device ``meta`` drawing would load torch's compiler."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        return (args or [*given.values()])[0] if func.__name__ in ("normal_", "uniform_") else func(*args, **given)
+        return (args or [*given.values()])[0] if func.__name__ in _DRAWING else func(*args, **given)
 
 
 def _made(settings: Mapping[str, Any], config: BackboneConfig) -> Model:

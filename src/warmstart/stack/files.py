@@ -6,13 +6,15 @@
     backbones/1/           a bundle whose vectors baselines read, once for all of them
     README.md              the card, for people
 
-Loading checks sizes before it reads, then hashes, names, shapes and numbers. Saving ends with a reload in a fresh process, like
-that of a bundle.
+Loading checks sizes before it reads, then hashes, names, shapes and numbers, and what every baseline and all members together
+predict for a few texts, which each backbone reads once. Saving ends with a reload in a fresh process, like that of a bundle.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,20 +34,20 @@ from warmstart.model.files import (
     bundle_contents,
     checked_manifest,
     free_for_model,
+    fresh_reader,
     load_bundle,
     manifest_bytes,
     read_model_file,
     save,
-    verify_in_fresh_process,
+    unchanged_contents,
     warn_unchecked,
     write_files,
     written_card,
 )
 from warmstart.model.history import read_record
-from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.stack.card import stack_card
 from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unpacked
-from warmstart.stack.selftest import outputs_gap, predictions_gap, stack_predictions
+from warmstart.stack.selftest import ByName, member_columns, outputs_gap, predictions_gap, stack_predictions
 from warmstart.stack.stack import Member, Stack
 from warmstart.system.limits import MANIFEST_BYTES, TOKENIZER_VALUES, check_tensor_header, parse_json, refused_if_malformed
 from warmstart.system.storage import FORMAT, atomic_folder, sha256
@@ -89,14 +91,28 @@ def save_stack(stack: Stack, folder: str | Path) -> Path:
 
     Raises as ``save`` does for a bundle; either way the previous contents of ``folder`` stay.
     """
-    target, contents, members = free_for_model(folder), dict[str, bytes](), []
+    target = free_for_model(folder)
+    with _fresh_reader() as reads:
+        contents = _contents(stack)
+        with atomic_folder(target) as aside:
+            write_files(aside, contents)
+            unchecked = reads(aside)
+    if unchecked:
+        warn_unchecked(target, unchecked)
+    return target
+
+
+def _contents(stack: Stack) -> dict[str, bytes]:
+    """The files of a stack, by name."""
+    contents, members, columns = dict[str, bytes](), [], member_columns(stack)
     for number, member in enumerate(stack.members, 1):
-        files, entry = member_contents(member), member_entry(member)
+        files, entry = member_contents(member, columns[number - 1]), member_entry(member)
         contents |= {f"members/{number}/{name}": data for name, data in files.items()}
         checked = {name: (len(files[name]), sha256(files[name])) for name in CHECKED[entry["kind"]]}
         members.append(entry | {"backbone": stack.backbone_of(member), "files": checked})
     for number, backbone in enumerate(stack.backbones, 1):
-        contents |= {f"backbones/{number}/{name}": data for name, data in bundle_contents(backbone).items()}
+        files = unchanged_contents(backbone) or bundle_contents(backbone)
+        contents |= {f"backbones/{number}/{name}": data for name, data in files.items()}
     manifest = StackManifest.build(
         {
             "format": FORMAT,
@@ -106,18 +122,13 @@ def save_stack(stack: Stack, folder: str | Path) -> Path:
             "members": members,
             "calibration": stack.calibration.to_dict() if stack.calibration else None,
             "history": [record.to_dict() for record in stack.history],
-            "predictions": stack_predictions(stack),
+            "predictions": stack_predictions(stack, columns),
         },
         STACK_MANIFEST,
     ).to_dict()
     contents["README.md"] = written_card(lambda: stack_card(stack))
     contents[STACK_MANIFEST] = manifest_bytes(manifest)
-    with atomic_folder(target) as aside:
-        write_files(aside, contents)
-        unchecked = _verify_stack_in_fresh_process(aside)
-    if unchecked:
-        warn_unchecked(target, unchecked)
-    return target
+    return contents
 
 
 def save_model(model: Bundle | Stack, folder: str | Path) -> Path:
@@ -128,26 +139,36 @@ def save_model(model: Bundle | Stack, folder: str | Path) -> Path:
 def load_stack(folder: str | Path, *, selftest: bool = True) -> Stack:
     """The stack in a folder. Raises ``BundleError`` that names a missing, damaged or exchanged file.
 
-    Every member must also reproduce its stored outputs, and all together theirs, unless ``selftest`` is false.
+    Every member must also reproduce its stored outputs, and all together theirs, unless ``selftest`` is false. Backbones take part
+    in those of their baselines; ``warmstart doctor`` checks them by themselves too.
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
     sound = f"{folder} must hold a sound stack"
     with refused_if_malformed(BundleError, sound, "do not use it, or copy it again", also=(ConfigError, ModelError)):
-        backbones = _Backbones(folder, selftest)
-        models = [_load_model(folder, i, one, backbones, selftest) for i, one in enumerate(manifest.members, 1)]
+        backbones = _Backbones(folder)
+        loaded = [_load_model(folder, i, one, backbones, selftest) for i, one in enumerate(manifest.members, 1)]
         members = (
-            Member(one.name, model, one.temperature, one.weight) for one, model in zip(manifest.members, models, strict=True)
+            Member(one.name, model, one.temperature, one.weight) for one, (model, _) in zip(manifest.members, loaded, strict=True)
         )
         history = tuple(map(read_record, manifest.history))
         stack = Stack(tuple(members), manifest.type, manifest.labels, history, manifest.calibration)
-    if selftest:
-        _require_small(predictions_gap(stack_predictions(stack), manifest.predictions), folder)
+        if selftest:
+            _require_reproduced(stack, [stored for _, stored in loaded], manifest.predictions, folder)
     return stack
 
 
-def _verify_stack_in_fresh_process(folder: Path) -> str | None:
-    return verify_in_fresh_process(folder, "warmstart.stack.files", "load_stack")
+def _require_reproduced(stack: Stack, outputs: Sequence[np.ndarray | None], predictions: ByName, folder: Path) -> None:
+    """Raises ``BundleError`` unless every baseline has its stored ``outputs``, and all members together their ``predictions``."""
+    columns = member_columns(stack)
+    for number, (member, found, stored) in enumerate(zip(stack.members, columns, outputs, strict=True), 1):
+        if isinstance(member.model, FittedBaseline):
+            _require_small(outputs_gap(found, stored), folder / f"members/{number}")
+    _require_small(predictions_gap(stack_predictions(stack, columns), predictions), folder)
+
+
+def _fresh_reader() -> AbstractContextManager[Callable[[Path], str | None]]:
+    return fresh_reader("warmstart.stack.files", "load_stack")
 
 
 def member_entry(member: Member) -> dict[str, Any]:
@@ -156,12 +177,12 @@ def member_entry(member: Member) -> dict[str, Any]:
     return {"name": member.name, "kind": kind, "temperature": member.temperature, "weight": member.weight}
 
 
-def member_contents(member: Member) -> dict[str, bytes]:
-    """The files of a member; those of its backbone are not among them."""
+def member_contents(member: Member, outputs: np.ndarray) -> dict[str, bytes]:
+    """The files of a member; those of its backbone are not among them. ``outputs`` (4, C) are those for ``SELFTEST_TEXTS``."""
     if isinstance(member.model, Bundle):
         return bundle_contents(member.model)
     settings, arrays = packed(member.model)
-    arrays[SELFTEST] = member.model.predict(SELFTEST_TEXTS)
+    arrays[SELFTEST] = outputs
     return {
         "baseline.json": json.dumps(settings.to_dict(), indent=1, ensure_ascii=False).encode(),
         "arrays.safetensors": serialise({name: np.ascontiguousarray(one, dtype=np.float64) for name, one in arrays.items()}),
@@ -171,14 +192,14 @@ def member_contents(member: Member) -> dict[str, bytes]:
 class _Backbones:
     """The bundles of a stack that give vectors, each read once."""
 
-    def __init__(self, stack: Path, selftest: bool) -> None:
-        self.stack, self.selftest, self.loaded = stack, selftest, dict[str, Bundle]()
+    def __init__(self, stack: Path) -> None:
+        self.stack, self.loaded = stack, dict[str, Bundle]()
 
     def at(self, place: str) -> Bundle:
         """The one in a folder of the stack."""
         if place not in self.loaded:
             read_model_file(self.stack, f"{place}/bundle.json", MANIFEST_BYTES)  # no part of the way to it is a link
-            self.loaded[place] = load_bundle(self.stack / place, selftest=self.selftest)
+            self.loaded[place] = load_bundle(self.stack / place, selftest=False)  # the baselines that read it have outputs of it
         return self.loaded[place]
 
 
@@ -196,14 +217,15 @@ def backbone_places(folder: Path) -> list[Path]:
 
 def _load_model(
     stack: Path, number: int, manifest: MemberManifest, backbones: _Backbones, selftest: bool
-) -> Bundle | FittedBaseline:
+) -> tuple[Bundle | FittedBaseline, np.ndarray | None]:
+    """A member, and what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved."""
     member = f"members/{number}"
     folder = stack / member
     contents = {
         name: _read_checked(stack, f"{member}/{name}", *manifest.files.get(name, (0, ""))) for name in CHECKED[manifest.kind]
     }
     if manifest.kind == "bundle":
-        return load_bundle(folder, selftest=selftest)
+        return load_bundle(folder, selftest=selftest), None
     try:
         settings = BaselineSettings.build(parse_json(contents["baseline.json"], TOKENIZER_VALUES), "baseline.json")
         check_tensor_header(contents["arrays.safetensors"])
@@ -212,10 +234,7 @@ def _load_model(
         raise BundleError(f"{folder} is damaged: {error}; copy it again") from None
     stored = arrays.pop(SELFTEST, None)
     backbone = backbones.at(_backbone_place(number, manifest.backbone)) if settings.rows == "vectors" else None
-    baseline = unpacked(settings, arrays, backbone)
-    if selftest:
-        _require_small(outputs_gap(baseline.predict(SELFTEST_TEXTS), stored), folder)
-    return baseline
+    return unpacked(settings, arrays, backbone), stored
 
 
 def _require_small(gap: float, folder: Path) -> None:

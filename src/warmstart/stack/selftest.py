@@ -12,18 +12,28 @@ import numpy as np
 from warmstart.model.bundle import Bundle
 from warmstart.model.selftest import SELFTEST_TEXTS, named_predictions
 from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.rows import BackboneVectors
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 
 ByName = Mapping[str, Sequence[float]]
 
 
-def stack_predictions(stack: Stack) -> dict[str, tuple[float, ...]]:
+def member_columns(stack: Stack) -> list[np.ndarray]:
+    """(N, C) what each member predicts for ``SELFTEST_TEXTS``, before its temperature; every backbone reads them once.
+
+    (N, 0) for a network whose context is too short for text.
+    """
+    vectors = {id(backbone): BackboneVectors(backbone)(SELFTEST_TEXTS) for backbone in stack.backbones}
+    return [_columns(member.model, vectors) for member in stack.members]
+
+
+def stack_predictions(stack: Stack, columns: Sequence[np.ndarray] | None = None) -> dict[str, tuple[float, ...]]:
     """By label name, or as ``number``, what all members together predict for each of ``SELFTEST_TEXTS``, calibrated.
 
-    Empty if a member's context is too short for text.
+    ``columns`` are its ``member_columns``, if they are known. Empty if a member's context is too short for text.
     """
-    columns = [_columns(member.model) for member in stack.members]
+    columns = member_columns(stack) if columns is None else columns
     if not all(one.size for one in columns):
         return {}
     several, pairs = stack.several_labels, zip(columns, stack.members, strict=True)
@@ -48,9 +58,8 @@ def outputs_gap(found: np.ndarray, stored: np.ndarray | None) -> float:
     return float(np.abs(found - stored).max() / max(1.0, np.abs(found).max()))
 
 
-def _columns(model: Bundle | FittedBaseline) -> np.ndarray:
-    """(N, C), before its temperature."""
+def _columns(model: Bundle | FittedBaseline, vectors: Mapping[int, np.ndarray]) -> np.ndarray:
     if isinstance(model, FittedBaseline):
-        return model.predict(SELFTEST_TEXTS)
+        return model.predict_and_compare(SELFTEST_TEXTS, vectors.get(id(model.backbone)))[0]
     columns = [column.double().numpy() for column in named_predictions(model).values()]
     return np.stack(columns, axis=1) if columns else np.empty((len(SELFTEST_TEXTS), 0))

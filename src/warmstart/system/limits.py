@@ -8,6 +8,7 @@ Manifests of tasks, recipes and settings are the user's own: they may name any f
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,14 +50,25 @@ def refused_if_malformed(
         raise error(f"{what}, but does not ({type(found).__name__}: {found}); {cure}") from found
 
 
-def parse_json(data: bytes, values: int = MANIFEST_VALUES) -> Any:
-    """The content of a JSON file. Raises ``ValueError`` if it is none, is nested too deeply, or has more values."""
+def parse_json(data: bytes, values: int = MANIFEST_VALUES, *, once: bool = False) -> Any:
+    """The content of a JSON file. Raises ``ValueError`` if it is none, is nested too deeply, or has more values.
+
+    With ``once`` also if a name stands twice in one group, of which another reader may take the other value.
+    """
     if (count := sum(map(data.count, (b",", b"[", b"{")))) > values:
         raise ValueError(f"it must hold at most {values:,} values, but holds about {count:,}")
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=_named_once if once else None)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"each name must stand once in a group, but {twice!r} stands twice")
+    return found
 
 
 def check_tensor_header(start: bytes) -> None:

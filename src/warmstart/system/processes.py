@@ -31,15 +31,29 @@ def run_python(code: str, *arguments: str, text: str = "", seconds: float | None
     Returns the finished process with its output as text; a failure does not raise. After ``seconds`` it is killed, and its exit
     code is ``KILLED``.
     """
-    command = [sys.executable, "-X", "utf8", "-c", _PREAMBLE + code, str(_PACKAGE), *arguments]
-    with tempfile.TemporaryDirectory() as empty, isolated_children():
+    with started_python(code, *arguments) as process:
         try:
-            return subprocess.run(
-                command, input=text, capture_output=True, encoding="utf-8", check=False, cwd=empty, timeout=seconds,
+            output, errors = process.communicate(text, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(process.args, KILLED, "", "")
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+@contextmanager
+def started_python(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The same while it runs: its standard input, output and errors are pipes. It is killed where the context ends."""
+    command = [sys.executable, "-X", "utf8", "-c", _PREAMBLE + code, str(_PACKAGE), *arguments]
+    with tempfile.TemporaryDirectory() as empty:
+        with isolated_children():
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", cwd=empty,
                 env=os.environ | {"PYTHONIOENCODING": "utf-8"},
             )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(command, KILLED, "", "")
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()  # nothing, if it has ended
 
 
 @contextmanager

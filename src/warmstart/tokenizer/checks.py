@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from warmstart.errors import TokenizerError
@@ -48,11 +49,19 @@ def check_tokenizer(spec: Any) -> None:
             )
 
 
+def highest_id(spec: dict[str, Any]) -> int:
+    """The highest id of a token, in the content of a ``tokenizer.json``."""
+    return _highest(spec["model"], spec.get("added_tokens") or [])
+
+
+def _highest(model: dict[str, Any], added: list[Any]) -> int:
+    vocabulary = model.get("vocab") or ()
+    ids = vocabulary.values() if isinstance(vocabulary, dict) else (len(vocabulary) - 1,)
+    return max(chain(ids, (token.get("id", 0) for token in added)), default=0)
+
+
 def _check_model(model: dict[str, Any], added: list[Any]) -> None:
-    vocabulary = model.get("vocab")
-    ids = [*vocabulary.values()] if isinstance(vocabulary, dict) else [len(vocabulary or ())]
-    ids += [token.get("id", 0) for token in added]
-    if (highest := max(ids, default=0)) >= TOKENIZER_VALUES:
+    if (highest := _highest(model, added)) >= TOKENIZER_VALUES:
         raise TokenizerError(f"ids of tokens must be below {TOKENIZER_VALUES:,}, but one is {highest:,}; use another tokenizer")
     if (longest := model.get("max_input_chars_per_word") or 0) > MOST_INSERTED:
         raise TokenizerError(f"max_input_chars_per_word must be at most {MOST_INSERTED:,}, but is {longest:,}; correct the file")

@@ -82,7 +82,7 @@ def guarded_backend(text: str, sentinels: int = 0) -> tuple[Backend, SpecialToke
     ``TokenizerError`` if the text is not a tokenizer's JSON.
     """
     with library_errors("a tokenizer must be the JSON of the tokenizers library, but reading it failed"):
-        return _guarded(parse_json(text.encode(), TOKENIZER_VALUES), sentinels)
+        return _guarded(text, sentinels)
 
 
 @contextmanager
@@ -99,13 +99,17 @@ def library_errors(what: str) -> Iterator[None]:
         raise TokenizerError(f"{what}: {error}") from None
 
 
-def _guarded(spec: dict[str, Any], sentinels: int) -> tuple[Backend, SpecialTokens, dict[str, Any]]:
+def _guarded(text: str, sentinels: int) -> tuple[Backend, SpecialTokens, dict[str, Any]]:
+    spec = parse_json(text.encode(), TOKENIZER_VALUES, once=True)  # so that the library reads what is checked here
     check_tokenizer(spec)
-    backend = Backend.from_str(json.dumps({**spec, "truncation": None, "padding": None}))
+    backend = Backend.from_str(text)
+    backend.no_truncation()
+    backend.no_padding()
     first, last = added_special_tokens(spec.get("post_processor"))
-    names = _name_roles(backend.get_vocab(with_added_tokens=True), spec["model"], sentinels, last)
+    names = _name_roles(backend, spec["model"], sentinels, last)
     backend.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in names.values()])
-    backend, spec = _with_guard(backend)
+    written = backend.to_str()
+    backend, spec = _with_guard(backend, spec if written == text else json.loads(written))
     backend.encode_special_tokens = True  # not stored in the JSON, so set at every load
     ids: dict[str, Any] = {role: backend.token_to_id(name) for role, name in names.items()}
     roles = {role: ids.pop(role) for role in _KNOWN_SPELLINGS}
@@ -165,7 +169,7 @@ def types_pairs(post: dict[str, Any] | None) -> bool:
     return len({*kinds}) != 1 and (post or {}).get("type") != "RobertaProcessing"
 
 
-def _name_roles(vocabulary: dict[str, int], model: dict[str, Any], sentinels: int, last: str | None = None) -> dict[str, str]:
+def _name_roles(backend: Backend, model: dict[str, Any], sentinels: int, last: str | None = None) -> dict[str, str]:
     """The spelling of each special token, in the order in which missing ones are added; no two share a spelling.
 
     ``last`` is the token with which the tokenizer itself ends a text.
@@ -175,15 +179,19 @@ def _name_roles(vocabulary: dict[str, int], model: dict[str, Any], sentinels: in
     for role, known in _KNOWN_SPELLINGS.items():
         preferred = {"unk": own, "eos": last}.get(role)
         choices = (preferred, *known) if preferred else known
-        free = [name for name in choices if name in vocabulary and name not in spelling.values()]
+        free = [name for name in choices if _has(backend, name) and name not in spelling.values()]
         spelling[role] = free[0] if free else known[0]
     order = ("pad", "unk", "eos", "mask", "cls")
     names = {role: spelling[role] for role in order}
     number = 0
-    while present := [s.format(number) for s in _SENTINEL_SPELLINGS if s.format(number) in vocabulary]:
+    while present := [s.format(number) for s in _SENTINEL_SPELLINGS if _has(backend, s.format(number))]:
         names[f"sentinel {number}"] = present[0]
         number += 1
     return names | {f"sentinel {i}": _SENTINEL_SPELLINGS[0].format(i) for i in range(number, sentinels)}
+
+
+def _has(backend: Backend, name: str) -> bool:
+    return backend.token_to_id(name) is not None
 
 
 def _model_unk(model: dict[str, Any]) -> str | None:
@@ -193,9 +201,8 @@ def _model_unk(model: dict[str, Any]) -> str | None:
     return model.get("unk_token") or None
 
 
-def _with_guard(backend: Backend) -> tuple[Backend, dict[str, Any]]:
-    """The same tokenizer with the guard as its last pre-tokenization step, and its JSON, parsed: of large ones once."""
-    spec = json.loads(backend.to_str())
+def _with_guard(backend: Backend, spec: dict[str, Any]) -> tuple[Backend, dict[str, Any]]:
+    """The same tokenizer, whose parsed JSON is ``spec``, with the guard as its last pre-tokenization step; and the JSON of that."""
     names = [token["content"] for token in spec["added_tokens"] if token["special"]]
     last = guard(names, spec["model"]["type"])
     before = spec["pre_tokenizer"]

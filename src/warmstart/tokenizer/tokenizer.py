@@ -24,6 +24,7 @@ import numpy as np
 
 from warmstart.errors import TokenizerError
 from warmstart.system.storage import atomic_write, sha256
+from warmstart.tokenizer.checks import highest_id
 from warmstart.tokenizer.pieces import piece_to_text, starts_word, text_to_piece, tokenizer_type
 from warmstart.tokenizer.specials import doubles_separator, guarded_backend, library_errors, prefix_of
 from warmstart.types import Vocabulary
@@ -41,6 +42,9 @@ class Tokenizer:
     def __init__(self, text: str, sentinels: int = 0) -> None:
         self._backend, self.specials, spec = guarded_backend(text, sentinels)
         self.type = tokenizer_type(spec)
+        self.vocab_size = 1 + highest_id(spec)
+        """V, the number of rows that an embedding needs: the highest id plus one, special tokens included"""
+
         self._special_ids = self.specials.all()
         self.prefix = prefix_of(spec["post_processor"], self.vocab_size)
         """tokens of the words that precede every text ("query: "), where a model was trained with such words"""
@@ -52,11 +56,6 @@ class Tokenizer:
     def opening(self) -> tuple[int, ...]:
         """The tokens that every row begins with: the token for the beginning, then the words that precede every text."""
         return self.specials.begin, *self.prefix
-
-    @cached_property
-    def vocab_size(self) -> int:
-        """V, the number of rows that an embedding needs: the highest id plus one, special tokens included."""
-        return 1 + max(self._backend.get_vocab(with_added_tokens=True).values())
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without special tokens: ``encode(["a b"])`` -> ``[[64, 275]]``, say.

@@ -14,7 +14,7 @@ from warmstart.experiment.adaptation_result import ENSEMBLE_HEADER, AdaptResult
 from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.experiment.confidence_result import THRESHOLD_HEADER, ConfidenceResult
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
-from warmstart.finetuning.runs import PRETRAINED, curve_rows
+from warmstart.finetuning.runs import PRETRAINED, SCRATCH, curve_rows
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.headline import headline
 from warmstart.report.page import write_report
@@ -103,12 +103,17 @@ def adapt_verdict(result: AdaptResult, folder: Path | None = None, config: Confi
         headline,
         tuple(row_of(shown[name], metric, scores[name], "best rival" * (name == rival)) for name in names),
         len(scores) - len(names),
-        (NOT_CLEAR,) if gain and not gain.significant else (),
+        (*((NOT_CLEAR,) if gain and not gain.significant else ()), *_of_control(result, rival)),
         mistakes,
         fails,
         _steps(result, folder, config, loses=loses),
         result.audit.warnings,
     )
+
+
+def _of_control(result: AdaptResult, rival: str) -> tuple[str, ...]:
+    """That the control had fewer steps, if it is the strongest rival."""
+    return (result.control.sentence,) if result.control and rival == SCRATCH else ()
 
 
 def _steps(result: AdaptResult, folder: Path | None, config: Config | None, *, loses: bool) -> tuple[NextStep, ...]:
@@ -145,7 +150,8 @@ def _labels_section(result: AdaptResult) -> Section:
 def comparison_sections(result: AdaptResult, *, findings: bool = True) -> Iterator[Section]:
     """The comparison, with its ``findings`` or without, validation scores during fine-tuning, scores of each label, confusions."""
     metric, task = result.task.metric, result.task
-    yield scores_section(result.comparison, f"{metric} on the test split", metric, findings=findings)
+    compared = scores_section(result.comparison, f"{metric} on the test split", metric, findings=findings)
+    yield replace(compared, text=(*compared.text, *([result.control.sentence] if result.control else [])))
     if rows := curve_rows(result.runs):
         where = "on the validation split at each evaluation; the weights of the best one are kept."
         if result.selection == "cross-validation":
