@@ -101,8 +101,9 @@ def _is_late(context: SweepContext) -> bool:
 
 
 def _deadline(context: SweepContext) -> float:
-    found = context.limits.deadline if context.limits else context.deadline
-    return math.inf if found is None else float(found)
+    limits = context.limits
+    found, reserved = (limits.deadline, limits.refits) if limits else (context.deadline, 0.0)
+    return math.inf if found is None else float(found) - reserved
 
 
 def outcome(result: TrialResult) -> str:
@@ -265,6 +266,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
     last = done.final.training
     if not choice.last:
         seconds = last.seconds + done.selection_seconds
+        context.limits.refits += last.seconds
     made = TrialPredictions(test[:0] if done.choosing is None else done.choosing, test)
     result = TrialResult(
         **_scored(budget, made, trial, context, done.learning_rate),
@@ -284,7 +286,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
 def _go_on(trial: Trial, budget: LabelBudget, context: SweepContext, predictions: Sequence[Any], seconds: float) -> None:
     """After each fold: raise ``TimeoutError`` if the others would not end in time, or if the method can hardly win any more."""
     done, limits = len(predictions), context.limits
-    if time.time() + seconds / done * (len(budget.folds) - done) > _deadline(context):
+    if time.time() + seconds / done * (len(budget.folds) - done + 1) > _deadline(context):
         raise TimeoutError
     if limits.right is None or not budget.task.single_label:
         return

@@ -7,13 +7,16 @@ or texts without labels are read. These predictions choose, and say how good the
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from warmstart.baselines.vectors import VECTOR_POOL_LIMIT
 from warmstart.config import Config
 from warmstart.data.pool import task_pool
 from warmstart.data.scorings import ScoringRun
@@ -83,7 +86,7 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     if len(pool) < least_unlabelled(task):
         sweep = replace(sweep, methods=tuple(one for one in sweep.methods if not reads_pool(one)))
     kind = partial(SeveralLabelsResult if several else FitResult, task, len(pool))
-    sweep, runs, missing = _Queue(sweep, kind).run()
+    sweep, runs, missing = _Queue(sweep, pool.texts, kind).run()
     tests = (one.no_signal for one in runs.results.values() if one.no_signal is not None)
     found = kind(out_of_fold(sweep, runs), budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
     if not found.learned:
@@ -160,16 +163,20 @@ class _Queue:
     """The methods in the order in which they run, until the time is over: what is cheap and good comes first.
 
     Words and the smallest encoder come first, whatever the time, as does each encoder that reads the labelled texts in seconds;
-    then larger ones. Networks that train follow, the cheapest first: one that would not end in time, or that can hardly win any
-    more, is left after a fold. Last, where labels are few, networks read the texts without labels.
+    then larger ones. Networks that train follow, on the encoder first whose vectors are best: one that would not end in time, or
+    that can hardly win any more, is left after a fold. Last, where labels are few, networks read the texts without labels.
     """
 
-    def __init__(self, sweep: Sweep, result: Callable[..., FitResult]) -> None:
+    def __init__(self, sweep: Sweep, pool: Sequence[str], result: Callable[..., FitResult]) -> None:
         few = len(sweep.budget(None)) < FEW_LABELS
         alone = (one for one in sweep.methods if not one.combines and (few or not _reads_much(one)))
         self.methods = sorted(alone, key=lambda one: (one.fine_tunes, _reads_much(one)))
-        self.until, self.limits, self.result = sweep.context.deadline, Limits(), result
+        self.until, self.limits, self.result = sweep.context.deadline or math.inf, Limits(), result
         self.sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": None, "limits": self.limits}))
+        self.words = _words(sweep.task.train.texts)
+        self.pool_words = _words(pool) * min(1.0, VECTOR_POOL_LIMIT / max(1, len(pool)))
+        self.frozen = dict[str, OutOfFold]()
+        """by backbone, what its vectors reach"""
 
     def run(self) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
         """The sweep of the methods that had their time, their trials, and the names of those that had none.
@@ -196,18 +203,25 @@ class _Queue:
 
     def _turns(self) -> Iterator[tuple[Sequence[Method], float | None]]:
         """What runs next, and until when; None: in any time."""
-        until, frozen = self.until, [one for one in self.methods if one.family == "frozen"]
-        smallest = min((one.backbone_parameters for one in frozen), default=0)
-        tokens = TOKENS_PER_WORD * sum(len(str(text).split()) for text in self.sweep.task.train.texts)
         ready = [one for one in self.methods if not one.fine_tunes and not _reads_much(one)]
+        smallest = min((one.backbone_parameters for one in ready if one.family == "frozen"), default=0)
+        operations = {one: 2 * one.backbone_parameters * TOKENS_PER_WORD * self.words for one in ready}
         small = [one for one in ready if one.family == "frozen" and one.backbone_parameters <= smallest]
-        soon = [one for one in ready if 2 * one.backbone_parameters * tokens < SOON and one not in small]
-        yield small, None if 2 * smallest * tokens < SOON else until
+        soon = [one for one in ready if operations[one] < SOON and one not in small]
+        yield small, None if small and operations[small[0]] < SOON else self.until
         yield soon, None
-        yield [one for one in ready if one not in small and one not in soon], until
-        for method in sorted((one for one in self.methods if one.fine_tunes), key=lambda one: one.backbone_parameters):
-            yield [method], until
-        yield [one for one in self.methods if _reads_much(one)], until
+        yield [one for one in ready if one not in small and one not in soon], self.until
+        self._best_so_far()
+        for method in sorted((one for one in self.methods if one.fine_tunes), key=self._promise):
+            yield [method], self.until
+        for method in filter(_reads_much, self.methods):
+            reading = self.frozen[method.backbone].seconds if method.backbone in self.frozen else math.inf
+            if time.time() + reading * self.pool_words / max(1, self.words) < self.until - self.limits.refits:
+                yield [method], self.until
+
+    def _promise(self, method: Method) -> tuple[float, int]:
+        """The order of networks that train: by the vectors of their encoders, then by size."""
+        return -self.frozen[method.backbone].score if method.backbone in self.frozen else 0.0, method.backbone_parameters
 
     def _take(self, methods: Sequence[Method], deadline: float | None) -> None:
         """Run some methods; say what runs now, and how good the best so far is likely to be."""
@@ -222,8 +236,14 @@ class _Queue:
         """The best method that has run, in words; networks must still be able to beat it."""
         split = self.sweep.budget(None).choosing
         found = self.result(out_of_fold(self.sweep, self._finished(self.methods)), split, self.sweep.audit)
+        backbones = {one.name: one.backbone for one in self.methods if one.family == "frozen" and not _reads_much(one)}
+        self.frozen = {backbones[one.name]: one for one in found.candidates if one.name in backbones}
         self.limits.right, self.limits.units = found.best.right, split.units
         return f"so far {score_words(found.task.metric, found.expected.value)} with {found.best.name}; " if found.told else ""
+
+
+def _words(texts: Sequence[Any]) -> int:
+    return sum(len(str(text).split()) for text in texts)
 
 
 def _reads_much(method: Method) -> bool:

@@ -305,17 +305,17 @@ def _context(config: RaceConfig, task: Task, scoring: ScoringRun) -> SweepContex
     return context.model_copy(update={"scoring": scoring, "pool": config.pool, "pool_digest": pool_digest(task, config.pool)})
 
 
-def run_sweep(sweep: Sweep, labels: int | None, *, racing: bool = False) -> SweepRuns:
+def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     """Run the trials that have no result yet, the cheap methods first, seed after seed.
 
-    So all methods have the same number of seeds whenever the budget runs out. If it is too short for all, or with ``racing``,
+    So all methods have the same number of seeds whenever the budget runs out. If it is too short for all,
     networks that the first seed leaves significantly behind on the texts that choose are not run with the others (Maron and Moore
     1994).
     """
     trials, seeds = _first_trials(sweep.config, sweep.methods, labels)
     results = run_trials(trials, sweep.context, sweep.estimate, first=True)
     deadline = sweep.context.deadline
-    stopped = _cannot_win(results) if racing or (deadline and time.time() + sweep.estimate.seconds > deadline) else ()
+    stopped = _cannot_win(results) if deadline and time.time() + sweep.estimate.seconds > deadline else ()
     alive = [(trial, found) for trial, found in results.items() if labels is not None or not found.diverged]
     sweep.estimate.drop(_at_seed(trial, seed, None) for seed in seeds for trial, _ in alive if trial.method in stopped)
     alive = [(trial, found) for trial, found in alive if trial.method not in stopped]

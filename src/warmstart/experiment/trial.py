@@ -119,6 +119,8 @@ class Limits:
 
     deadline: float | None = None
     """moment (seconds since 1970) after which no trial starts"""
+    refits: float = 0.0
+    """seconds before it that fitting the networks that have run to all labels takes"""
     right: np.ndarray | None = None
     """(N,) whether the best method so far predicts each text when that is left out"""
     units: np.ndarray | None = None

@@ -35,8 +35,8 @@ from warmstart.tasks.guess import Guess, guess_task
 from warmstart.tasks.load import load_task, read_descriptions, read_spec
 
 FIT_FILE = "fit.json"
-SHARE_OF_TRIALS = 0.7
-"""of the minutes: no method starts after that, so that the best can still be fitted to all labels"""
+SHARE_OF_TRIALS, LAST_SECONDS = 0.9, 20
+"""of the minutes, and less so many seconds: no method starts after that, since a process also starts and a model is saved"""
 
 
 MOST_WITHOUT = 0.5
@@ -106,9 +106,14 @@ def fit(
         return fit_task(task, settings)
 
 
+def time_for_trials(minutes: float) -> str:
+    """What of the minutes methods have, as a duration."""
+    return f"{max(0.0, 60 * SHARE_OF_TRIALS * minutes - LAST_SECONDS):.1f}s"
+
+
 def _settings(task: str, encoders: Sequence[str], minutes: float, **how: Any) -> RaceConfig:
     """Those of the race within the labels."""
-    return RaceConfig(task=task, backbones=encoders, scratch=False, budget=f"{60 * SHARE_OF_TRIALS * minutes:.0f}s", **how)
+    return RaceConfig(task=task, backbones=encoders, scratch=False, budget=time_for_trials(minutes), **how)
 
 
 def _encoders(named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.fit.command import SHARE_OF_TRIALS, keep_fit
+from warmstart.commands.fit.command import keep_fit, time_for_trials
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.pretrain.command import pretrain_on, tokenized
 from warmstart.commands.pretrain.result import PretrainResult
@@ -66,8 +66,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
     console.print(f"Read {read:,} tokens of {passages:,} passages; comparing methods on {labels} labelled ones takes as long.")
     with quietly():
         how = {"task": f"{config.out}/task", "out": config.out, "seed": config.seed, "methods": METHODS, "backbones": backbones}
-        seconds = 60 * SHARE_OF_TRIALS * config.minutes
-        settings = RaceConfig.build(how | {"schemes": (), "scratch": False, "budget": f"{seconds:.0f}s"})
+        settings = RaceConfig.build(how | {"schemes": (), "scratch": False, "budget": time_for_trials(config.minutes)})
         found = fit_task(few, settings, config, random_sample=True)
         result = QuickstartResult(pretraining, found, _by_labels(task, found, settings, config))
     saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder, quickstart_view(result, folder)))
