@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from benchmarks.few_label_tasks import SETS, prepare
 
 from warmstart.data.task import Task
 from warmstart.experiment.config import RaceConfig
-from warmstart.experiment.fit import REPETITIONS, out_of_fold
-from warmstart.experiment.fit_result import FitResult
+from warmstart.experiment.fit import out_of_fold
+from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult
 from warmstart.experiment.sweep import open_sweep, run_sweep
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent, percent_value
@@ -41,10 +42,9 @@ def cell(name: str, draw: int, labels: int, encoders: Sequence[str], runs: Path)
     names = [[task.labels[label] for label in part.labels] for part in (mine, others)]
     data = Task.from_lists([*mine.texts], names[0], test=([*others.texts], names[1]), unlabelled=[*map(str, rest.texts)])
     with tempfile.TemporaryDirectory() as folder:
-        config = RaceConfig(
-            task=data.name, backbones=encoders, scratch=False, schemes=(), selection="none", seeds=REPETITIONS, out=folder
-        )
+        config = RaceConfig(task=data.name, backbones=encoders, scratch=False, schemes=(), selection="none", seeds=1, out=folder)
         sweep = open_sweep(config, data)
+        sweep = replace(sweep, context=sweep.context.model_copy(update={"parts": FROZEN_FOLDS}))
         results = run_sweep(sweep, None)
         found = FitResult(data, UNLABELLED, out_of_fold(sweep, results), sweep.budget(None).choosing, sweep.audit)
         true = {one.name: results.results[results.of(one)[0]].score for one in sweep.methods}

@@ -20,7 +20,7 @@ from benchmarks.table import paragraph
 from warmstart.baselines import BASELINES
 from warmstart.baselines.baseline import Readable
 from warmstart.baselines.choice import run_baseline
-from warmstart.baselines.vectors import centred, nearest_prototype
+from warmstart.baselines.vectors import nearest_prototype, with_names
 from warmstart.data.budget import label_budget
 from warmstart.data.pool import task_pool
 from warmstart.data.task import Task
@@ -59,7 +59,7 @@ def run(runs: Path = Path("runs")) -> str:
             for count in LABELS
             if count >= 2 * len(few.labels)
         }
-        reading = centred(Readable(few, few.train.texts, vectors=vectors))
+        reading = with_names(Readable(few, few.train.texts, vectors=vectors))
         alone = percent(_accuracy(nearest_prototype(reading.names)(reading.rows(few.test.texts)), few))
         rows.append((f"{name}, 0 labels", alone, *["-"] * (1 + len(VECTORS) + len(WORDS))))
         for count, drawn in budgets.items():

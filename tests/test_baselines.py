@@ -32,12 +32,12 @@ from warmstart.baselines.vectors import (
     PRIOR_TEXTS,
     REGRESSION_STRENGTH,
     SCALE,
-    centred,
     class_sums,
     held_out_scale,
     means_and_regression,
     means_and_regression_em,
     nearest_prototype,
+    with_names,
 )
 from warmstart.cli import main
 from warmstart.data.budget import LabelBudget, label_budget
@@ -119,7 +119,7 @@ def test_contract(life: str) -> None:
             assert predictions.shape == (len(split), 3), name
             assert predictions.sum(axis=1) == pytest.approx(np.ones(len(split))), name
             assert predictions.min() >= 0, name
-            assert baseline.read is centred or (predictions[:, unseen] == 0).all(), name
+            assert baseline.read is with_names or (predictions[:, unseen] == 0).all(), name
         assert np.array_equal(result.test, again.test), name
         assert np.array_equal(result.choosing, again.choosing), name
         assert result.note == again.note != "", name
@@ -425,11 +425,11 @@ def test_the_words_of_a_name_are_what_a_label_means() -> None:
 def test_names_without_words_say_nothing() -> None:
     """Of numbers, and of a single name, which has nothing to be compared with; names are centred among themselves."""
     names = {
-        count: centred(Readable(grain_or_oil(count), ("wheat", "crude"), vectors=word_counts)).names
+        count: with_names(Readable(grain_or_oil(count), ("wheat", "crude"), vectors=word_counts)).names
         for count in (("0", "1"), ("0", "oil"))
     }
     assert not any(one.any() for one in names.values())
-    two = centred(Readable(grain_or_oil(), ("wheat", "crude"), vectors=word_counts)).names
+    two = with_names(Readable(grain_or_oil(), ("wheat", "crude"), vectors=word_counts)).names
     np.testing.assert_allclose(two[0], -two[1], atol=1e-12)
     run = run_baseline(BASELINES["frozen vectors"], label_budget(grain_or_oil(("0", "1")), 8, "none", 0), (), word_counts)
     assert (run.test.argmax(axis=1) == grain_or_oil().test.labels).all()

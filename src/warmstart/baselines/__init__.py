@@ -20,10 +20,10 @@ from warmstart.baselines.vectors import (
     VECTOR_PENALTIES,
     VECTOR_POOL_LIMIT,
     VECTOR_STRENGTHS,
-    centred,
     means_and_regression,
     means_and_regression_em,
     standardised,
+    with_names,
 )
 from warmstart.baselines.words import (
     latent_semantic_analysis,
@@ -64,7 +64,7 @@ BASELINES: Registry[Baseline] = Registry(
             reads_pool=True,
         ),
         "frozen vectors": Baseline(
-            centred,
+            with_names,
             means_and_regression,
             ("classification",),
             note="nearest class means, with label names, and logistic regression",
@@ -73,7 +73,7 @@ BASELINES: Registry[Baseline] = Registry(
             needs_vectors=True,
         ),
         "frozen vectors + EM": Baseline(
-            centred,
+            with_names,
             means_and_regression_em,
             ("classification",),
             "pool weight",

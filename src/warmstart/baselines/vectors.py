@@ -18,7 +18,7 @@ from warmstart.stack.rows import VectorRows
 from warmstart.stats.calibration import fit_temperature
 
 # One classifier for each backbone: the geometric mean of two that err on other texts, ahead of the better of them on every set of
-# development (docs/explanation/baselines.md). Rows x are centred on the texts that learn, and of length 1.
+# development (docs/explanation/baselines.md). Rows x are standardised, and of length 1.
 #
 #     p(c | x) = softmax over c of (scale cos(x, m_c) + w_c x + b_c) / 2
 #
@@ -44,20 +44,15 @@ VECTOR_POOL_LIMIT = 3000
 """texts of the pool that are read at most: each is read by a network"""
 
 
-def centred(readable: Readable) -> Reading:
-    """Rows are (N, D) vectors less the mean of the texts that learn; and there is one for what each label means.
-
-    It is of zeros where the task does not say that in words.
-    """
-    assert readable.vectors is not None, "a baseline that needs vectors is run with a function that gives them"
-    readable.words_of()
-    mean = np.asarray(readable.vectors(readable.inputs), dtype=np.float64).mean(axis=0)
-    rows = VectorRows(readable.vectors, mean, np.ones_like(mean))
-    meanings = readable.task.label_meanings
-    said, names = np.flatnonzero([*map(bool, meanings)]), np.zeros((len(meanings), len(mean)))
+def with_names(readable: Readable) -> Reading:
+    """Rows as ``standardised`` has them; and there is one for what each label means, of zeros if it does not say that in words."""
+    reading = standardised(readable)
+    rows, meanings = reading.rows, readable.task.label_meanings
+    assert isinstance(rows, VectorRows), "what is standardised has the scale of each dimension"
+    said, names = np.flatnonzero([*map(bool, meanings)]), np.zeros((len(meanings), len(rows.scale)))
     if len(said) > 1:
-        vectors = of_unit_length(np.asarray(readable.vectors([meanings[i] for i in said]), dtype=np.float64))
-        names[said] = of_unit_length(vectors - vectors.mean(axis=0))
+        vectors = of_unit_length(np.asarray(rows.vectors([meanings[i] for i in said]), dtype=np.float64))
+        names[said] = of_unit_length((vectors - vectors.mean(axis=0)) / rows.scale)
     return Reading(rows, rows(readable.pool) if readable.pool else None, rows, names)
 
 
@@ -133,8 +128,7 @@ def held_out_scale(rows: np.ndarray, labels: np.ndarray, sums: np.ndarray) -> fl
     return SCALE / fit_temperature(softmax(SCALE * cosines[among][:, known], axis=1), dense)
 
 
-# Classifiers of several labels per text, and of numbers, from scikit-learn. Each dimension is standardised: otherwise the few
-# dimensions that are large in most Transformers would hide all others.
+# Each dimension is standardised: otherwise the few dimensions that are large in most Transformers would hide all others.
 
 VECTOR_STRENGTHS = (0.01, 0.001, 0.1, 1.0)
 """values of C of a logistic regression"""
