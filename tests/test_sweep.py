@@ -372,10 +372,14 @@ def test_a_stack_holds_what_lowers_the_loss_of_the_mean() -> None:
     _, stacked = combine([one, one], labels)
     assert stacked.test.max() == pytest.approx(0.75, abs=1e-3), "right for three of four texts"
     assert stacked.choosing.sum(axis=1) == pytest.approx(1)
-    trials = [Trial(method=Method(name=name, family="frozen"), seed=0) for name in "abcde"]
+    trials = [Trial(method=Method(name=name, family="frozen", backbone_digest=name), seed=0) for name in "abcde"]
     gains = ((0.1, 0.1), (0.3, 0.1), None, (0.2, 0.1), (0.0, 0.1))
     results = {trial: replace(result(0.5, 0.5), gain=gain) for trial, gain in zip(trials, gains, strict=True)}
     assert [trial.method.name for trial in stackable_trials(results)] == ["b", "d", "a", "e"]
+    kinds = {"b": "baseline", "a": "baseline", "d": "frozen", "e": "frozen"}
+    results = {one.model_copy(update={"method": Method(name=one.method.name, family=kinds.get(one.method.name, "frozen"))}): found
+               for one, found in results.items()}  # fmt: skip
+    assert [trial.method.name for trial in stackable_trials(results)] == ["b", "d"], "the best of words, and of each encoder"
     other = TrialPredictions(np.roll(wrong_at_times, 2, axis=0), right)
     noise, wrong = (TrialPredictions(rows, right) for rows in (np.full((100, 2), 0.5), right[:, ::-1]))
     weights = {share.member: share.weight for share in combine([one, other, noise, wrong], labels)[0]}

@@ -91,8 +91,8 @@ class EncodedTask:
 #
 #     w_c = scale m_c / |x|,    so that the logits of a text of mean length |x| are scaled cosines with the class means m_c
 #
-# Mean and cosine are those of the baseline ``frozen vectors``, but vectors are not standardised, so that where training begins is close
-# to where that baseline ends (class means as prototypes: Snell et al. 2017, equation 1).
+# Mean and cosine are those of the baseline ``frozen vectors``, but vectors are not standardised, so that training begins close to
+# where that baseline ends (class means as prototypes: Snell et al. 2017, equation 1).
 #
 # It wants a lower learning rate. On sets of development (60 words, 100 labels, full fine-tuning of minilm) at 2e-4, the default,
 # 20newsgroups-train gains, from 40.6% to 44.0% (3 draws), emotion hardly, from 67.5% to 67.8%, and log losses get worse, so that
