@@ -243,6 +243,10 @@ def test_an_encoder_is_fine_tuned_once_if_there_is_time(
     monkeypatch.setattr("warmstart.experiment.execution.time.time", lambda: time.monotonic() + 1e9 * bool(folds))
     named = fit_data(config.model_copy(update={"schemes": ("full",), "out": str(tmp_path / "slow")}))
     assert (named.missing, len(folds)) == (("full",), 1)
+    folds.clear()
+    monkeypatch.setattr("warmstart.experiment.fit.FIRST_FOLD", 1e9)
+    never = fit_data(config.model_copy(update={"schemes": ("full",), "out": str(tmp_path / "never")}))
+    assert (never.missing, len(folds)) == (("full",), 0), "nor is one begun whose first fold would not end"
 
 
 def test_a_network_that_can_hardly_win_learns_no_further_folds(

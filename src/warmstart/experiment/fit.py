@@ -59,6 +59,8 @@ MOST_WRONG, CONFIDENCE = 0.05, 0.95
 """of the answers that a fit gives without a person, so many may be wrong; and how sure that is"""
 SHARE_OF_CURVE = 0.1
 """of the time for trials: what more labels would bring is not said if it takes longer"""
+FIRST_FOLD = 12
+"""readings of the labelled texts: what the first fold of a network that trains costs, about"""
 SOON, TOKENS_PER_WORD = 1e12, 1.4
 """operations of an encoder that take some 15 seconds on two cores: so many are spent however short the time is"""
 MANY_DIFFERENT, MANY_NAMED = 0.5, 0.9
@@ -213,11 +215,16 @@ class _Queue:
         yield [one for one in ready if one not in small and one not in soon], self.until
         self._best_so_far()
         for method in sorted((one for one in self.methods if one.fine_tunes), key=self._promise):
-            yield [method], self.until
-        for method in filter(_reads_much, self.methods):
-            reading = self.frozen[method.backbone].seconds if method.backbone in self.frozen else math.inf
-            if time.time() + reading * self.pool_words / max(1, self.words) < self.until - self.limits.refits:
+            if self._ends_in_time(method, FIRST_FOLD):
                 yield [method], self.until
+        for method in filter(_reads_much, self.methods):
+            if self._ends_in_time(method, self.pool_words / max(1, self.words)):
+                yield [method], self.until
+
+    def _ends_in_time(self, method: Method, readings: float) -> bool:
+        """Whether a network can read so many times what it took for the vectors of the labelled texts."""
+        seconds = self.frozen[method.backbone].seconds if method.backbone in self.frozen else math.inf
+        return time.time() + readings * seconds < self.until - self.limits.refits
 
     def _promise(self, method: Method) -> tuple[float, int]:
         """The order of networks that train: by the vectors of their encoders, then by size."""

@@ -39,6 +39,7 @@ from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.thresholds import thresholds_of
+from warmstart.types import Batch
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 TOLERANCE = 1e-4
@@ -96,6 +97,10 @@ class OnnxModel(nn.Module):
         given = (ids, mask, torch.zeros_like(ids) if types is None else types)[: len(self.inputs)]
         first, *_ = self.session.run(None, {name: one.numpy() for name, one in zip(self.inputs, given, strict=True)})
         return torch.from_numpy(first)
+
+    def read(self, batch: Batch) -> Tensor:
+        """The same for a batch."""
+        return self(batch.ids, batch.attention_mask, batch.token_type_ids)
 
 
 def inputs_of(model: Model) -> tuple[str, ...]:

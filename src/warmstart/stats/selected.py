@@ -57,7 +57,7 @@ def selected_accuracy(right: np.ndarray, units: np.ndarray | None = None, favour
     >>> right = np.array([[1.0] * 80 + [0.0] * 20, [1.0] * 50 + [0.0] * 50])
     >>> found = selected_accuracy(right)
     >>> found.index, found.out_of_fold, round(found.expected.low, 2), round(found.expected.high, 2)
-    (0, 0.8, 0.7, 0.87)
+    (0, 0.8, 0.68, 0.88)
     """
     return _selected(right[:, :, None], lambda means: means[..., 0], units, favourite)
 
