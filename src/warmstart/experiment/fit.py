@@ -18,6 +18,7 @@ import numpy as np
 
 from warmstart.baselines.vectors import VECTOR_POOL_LIMIT
 from warmstart.config import Config
+from warmstart.data.budget import FOLDS
 from warmstart.data.pool import task_pool
 from warmstart.data.scorings import ScoringRun
 from warmstart.data.splits import NO_TEXTS
@@ -59,6 +60,8 @@ MOST_WRONG, CONFIDENCE = 0.05, 0.95
 """of the answers that a fit gives without a person, so many may be wrong; and how sure that is"""
 SHARE_OF_CURVE = 0.1
 """of the time for trials: what more labels would bring is not said if it takes longer"""
+FEW_ENOUGH = 500
+"""labels: with more a fit takes tenths of seconds, and there are fewer folds"""
 FIRST_FOLD = 12
 """readings of the labelled texts: what the first fold of a network that trains costs, about"""
 SOON, TOKENS_PER_WORD = 1e12, 1.4
@@ -81,9 +84,10 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     alone = replace(task, test=task.test.take(NO_TEXTS))
     config = config.model_copy(update={"selection": "none", "seeds": 1, "labels": ()})
     sweep = open_sweep(config, alone, command, measured=False)
-    how = {"parts": FROZEN_FOLDS, "equal_classes": not (random_sample or several)}
-    sweep = replace(sweep, context=sweep.context.model_copy(update=how))
     budget = sweep.budget(None)
+    parts = FROZEN_FOLDS if len(budget) <= FEW_ENOUGH else FOLDS
+    how = {"parts": parts, "equal_classes": not (random_sample or several)}
+    sweep = replace(sweep, context=sweep.context.model_copy(update=how))
     pool = task_pool(alone, config.pool).without(budget)
     if len(pool) < least_unlabelled(task):
         sweep = replace(sweep, methods=tuple(one for one in sweep.methods if not reads_pool(one)))
