@@ -344,6 +344,20 @@ def test_macro_f1_chooses_where_it_is_asked_for(tested: tuple[Path, FitResult]) 
     assert all("macro-F1 0." in row.score or "macro-F1 1." in row.score for row in found.rows)
 
 
+def test_frequent_labels_are_likelier_only_in_a_random_sample(tmp_path: Path) -> None:
+    """Of a text that says nothing, by the model that was saved; else every label is about as likely."""
+    labels = ["cat"] * 27 + ["dog"] * 9
+    rows = [(f"{'She has' if label == 'cat' else 'He sees'} a {label} {number}.", label) for number, label in enumerate(labels)]
+    polars.DataFrame(rows, schema=["text", "label"], orient="row").write_csv(tmp_path / "texts.csv")
+    likely = dict[bool, float]()
+    for drawn in (True, False):
+        out = str(tmp_path / f"run-{drawn}")
+        fit_data(FitConfig(data=str(tmp_path / "texts.csv"), random_sample=drawn, out=out))
+        likely[drawn] = ws.predict(ws.load(out), ["zebra"])[0]["probabilities"]["cat"]
+    assert likely[True] > 0.6
+    assert abs(likely[False] - 0.5) < 0.15
+
+
 def test_rows_without_a_text_and_copies_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A row without a text is left out, a copy is kept."""
     words = "label,text\n" + "cat,She has a cat.\ndog,He sees a dog.\n" * 3 + "cat,\n"

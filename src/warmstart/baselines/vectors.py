@@ -17,8 +17,8 @@ from warmstart.stack.readout import ConstantReadout, LinearReadout, Readout, of_
 from warmstart.stack.rows import VectorRows
 from warmstart.stats.calibration import fit_temperature
 
-# One classifier for each backbone: the geometric mean of two that err on other texts, ahead of the better of them on every set of
-# development (docs/explanation/baselines.md). Rows x are standardised, and of length 1.
+# One classifier for each backbone: the geometric mean of two that err on other texts, ahead of either in the mean over the sets of
+# development. Rows x are standardised, and of length 1.
 #
 #     p(c | x) = softmax over c of (scale cos(x, m_c) + w_c x + b_c) / 2
 #

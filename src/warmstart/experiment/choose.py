@@ -171,8 +171,8 @@ class Choice:
         """What each draw, or all seeds together, can expect of its choice by these labels alone, for scores between 0 and 1."""
         found = []
         for seen in self._seen:
-            rows = sorted(not_refused(seen), key=lambda one: one.place)
-            rows = [one for one in rows if choose(seen).name != MAJORITY_LABEL or one.name == MAJORITY_LABEL]
+            rows, nothing = sorted(not_refused(seen), key=lambda one: one.place), choose(seen).name == MAJORITY_LABEL
+            rows = [one for one in rows if not nothing or one.name == MAJORITY_LABEL]
             found.append(selected_method([one.validation_scores for one in rows], self.texts, place_of_stack(rows)).expected)
         return found
 

@@ -181,8 +181,7 @@ class _Queue:
         self.sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": None, "limits": self.limits}))
         self.words = _words(sweep.task.train.texts)
         self.pool_words = _words(pool) * min(1.0, VECTOR_POOL_LIMIT / max(1, len(pool)))
-        self.frozen = dict[str, OutOfFold]()
-        """by backbone, what its vectors reach"""
+        self.so_far, self.frozen = "", dict[str, OutOfFold]()  # by backbone, what its vectors reach
 
     def run(self) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
         """The sweep of the methods that had their time, their trials, and the names of those that had none.
@@ -217,7 +216,7 @@ class _Queue:
         yield small, None if small and operations[small[0]] < SOON else self.until
         yield soon, None
         yield [one for one in ready if one not in small and one not in soon], self.until
-        self._best_so_far()
+        self.so_far = self._best_so_far()
         for method in sorted((one for one in self.methods if one.fine_tunes), key=self._promise):
             if self._ends_in_time(method, FIRST_FOLD):
                 yield [method], self.until
@@ -238,10 +237,11 @@ class _Queue:
         """Run some methods; say what runs now, and how good the best so far is likely to be."""
         if not methods:
             return
-        words = self._best_so_far() if any(one.fine_tunes for one in methods) else ""
-        console.print(f"{words}now {', '.join(one.name for one in methods[:2])}{' and others' * (len(methods) > 2)}")
+        console.print(f"{self.so_far}now {', '.join(one.name for one in methods[:2])}{' and others' * (len(methods) > 2)}")
         self.limits.deadline = deadline
         run_sweep(replace(self.sweep, methods=tuple(methods)), None)
+        if any(one.fine_tunes for one in methods):
+            self.so_far = self._best_so_far()
 
     def _best_so_far(self) -> str:
         """The best method that has run, in words; networks must still be able to beat it."""

@@ -65,7 +65,7 @@ class LowerStates:
         self._make_room(_digest(model, blocks), {key for each in keys.values() for key in each}, room)
         found = list(splits)
         for number, each in keys.items():
-            self._compute(model, blocks, splits[number], pad_id)
+            self._compute(model, blocks, splits[number], each, pad_id)
             found[number] = replace(splits[number], states=tuple(self._known[key] for key in each), from_block=blocks)
         return found
 
@@ -77,9 +77,9 @@ class LowerStates:
         elif sum(others) > room:
             self._known = {key: one for key, one in self._known.items() if key in asked}
 
-    def _compute(self, model: Model, blocks: int, encoded: Encoded, pad_id: int) -> None:
+    def _compute(self, model: Model, blocks: int, encoded: Encoded, each: Sequence[bytes], pad_id: int) -> None:
         """The states of the rows that are not known yet."""
-        places = {key: row for row, key in enumerate(row_keys(encoded)) if key not in self._known}
+        places = {key: row for row, key in enumerate(each) if key not in self._known}
         missing, keys, training = encoded.by_row.take(np.array([*places.values()], dtype=np.int64)), list(places), model.training
 
         def lower(batch: Batch, _: np.ndarray) -> Tensor:

@@ -77,11 +77,18 @@ def save(bundle: Bundle, folder: str | Path) -> Path:
     ``folder`` stay. A folder that is not a bundle is never replaced. If the check itself cannot run (no second process, no memory
     for one), the bundle is kept with an ``UncheckedWarning``, and the command line exits with code 1.
     """
+    return save_verified(folder, _fresh_reader(), lambda: bundle_contents(bundle))
+
+
+def save_verified(
+    folder: str | Path, reader: AbstractContextManager[Callable[[Path], str | None]], contents: Callable[[], dict[str, bytes]]
+) -> Path:
+    """Write the files of a model, let a ``fresh_reader`` load them, then put them in place; see ``save``."""
     target = free_for_model(folder)
-    with _fresh_reader() as reads:
-        contents = bundle_contents(bundle)
+    with reader as reads:
+        files = contents()
         with atomic_folder(target) as aside:
-            write_files(aside, contents)
+            write_files(aside, files)
             unchecked = reads(aside)
     if unchecked:
         warn_unchecked(target, unchecked)
@@ -186,7 +193,7 @@ def warn_unchecked(target: Path, reason: str) -> None:
     warnings.warn(
         f"{target} is saved, but could not be checked in a fresh process: {reason}; run `warmstart doctor {target}`",
         UncheckedWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

@@ -33,15 +33,13 @@ from warmstart.model.files import (
     STACK_MANIFEST,
     bundle_contents,
     checked_manifest,
-    free_for_model,
     fresh_reader,
     load_bundle,
     manifest_bytes,
     read_model_file,
     save,
+    save_verified,
     unchanged_contents,
-    warn_unchecked,
-    write_files,
     written_card,
 )
 from warmstart.model.history import read_record
@@ -50,7 +48,7 @@ from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unp
 from warmstart.stack.selftest import ByName, member_columns, outputs_gap, predictions_gap, stack_predictions
 from warmstart.stack.stack import Member, Stack
 from warmstart.system.limits import MANIFEST_BYTES, TOKENIZER_VALUES, check_tensor_header, parse_json, refused_if_malformed
-from warmstart.system.storage import FORMAT, atomic_folder, sha256
+from warmstart.system.storage import FORMAT, sha256
 from warmstart.version import __version__
 
 SELFTEST = "selftest"
@@ -91,15 +89,7 @@ def save_stack(stack: Stack, folder: str | Path) -> Path:
 
     Raises as ``save`` does for a bundle; either way the previous contents of ``folder`` stay.
     """
-    target = free_for_model(folder)
-    with _fresh_reader() as reads:
-        contents = _contents(stack)
-        with atomic_folder(target) as aside:
-            write_files(aside, contents)
-            unchecked = reads(aside)
-    if unchecked:
-        warn_unchecked(target, unchecked)
-    return target
+    return save_verified(folder, _fresh_reader(), lambda: _contents(stack))
 
 
 def _contents(stack: Stack) -> dict[str, bytes]:

@@ -52,8 +52,8 @@ def _methods_section(result: FitResult) -> Section:
         for one in (methods[name],)
     ]
     text = (
-        f"Each labelled text is predicted by models that did not learn from it: of {FROZEN_FOLDS} folds where a fit takes "
-        f"milliseconds, otherwise of {FOLDS}.",
+        f"Each labelled text is predicted by models that did not learn from it: of at most {FROZEN_FOLDS} folds where a fit "
+        f"takes milliseconds, otherwise of {FOLDS}.",
         f"The best {'is right on' if counted else f'has a {metric} of'} {percent(found.out_of_fold)}; being chosen flatters it by "
         f"{percent(found.optimism)}, by resampling.",
         "Gain: nats per text over the label frequencies, calibrated. Without any above 0 nothing is recommended.",
