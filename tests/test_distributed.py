@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.testing import assert_close
@@ -41,7 +43,7 @@ from warmstart.runs.run import Run
 from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
-from warmstart.training.distributed import World, is_lost_connection, world
+from warmstart.training.distributed import World, is_lost_connection, store_of_attempt, world
 from warmstart.training.loop import train
 from warmstart.training.parallel import share_of
 from warmstart.types import Batch
@@ -365,6 +367,20 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(place.name for place in (folder / "checkpoints").glob("step-*"))
 
 
+def test_replaced_processes_share_a_store_that_none_before_them_wrote_to() -> None:
+    """Whoever comes first, and though the store of the launcher holds what processes of an earlier attempt said."""
+    store = dist.HashStore()
+    for order in [(0, 1, 2), (2, 1, 0), (1, 0, 2)]:
+        with ThreadPoolExecutor(3) as pool:
+            working = []
+            for rank in order:
+                working.append(pool.submit(store_of_attempt, store, rank, 3))
+                time.sleep(0.1)
+        assert not any(attempt.result().check(["an address"]) for attempt in working)
+        working[0].result().set("an address", "here")
+        assert all(attempt.result().check(["an address"]) for attempt in working)
+
+
 @pytest.mark.journeys
 def test_a_killed_process_is_replaced_and_the_run_ends_as_one_process(
     tmp_path: Path, started: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
@@ -372,7 +388,7 @@ def test_a_killed_process_is_replaced_and_the_run_ends_as_one_process(
     """Under ``--max-restarts``: it goes on from the last checkpoint, and every step is in the log once. Rank 0 alone prints."""
     rare = in_file(backbone={"dropout": 0.1}, train={"checkpoint_every": 10, "evaluate_every": 75})
     words = ["pretrain", "text.txt", *SMALL, "--steps", "150", *rare]
-    process = started(*words, "--out", "two", flags=("--max-restarts", "3"))  # new processes may not reach each other at once
+    process = started(*words, "--out", "two", flags=("--max-restarts", "1"))
     wait_for(lambda: len(checkpoints(tmp_path / "two")) > 0)
     child_of_rank(process, 1).kill()
     said = ended(process)

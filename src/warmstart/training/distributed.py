@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -261,7 +262,9 @@ def joined() -> Iterator[World]:
         return
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     on_gpu = torch.cuda.is_available()
-    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
+    store, rank, size = next(dist.rendezvous("env://", timeout=PATIENCE))
+    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, store=store_of_attempt(store, rank, size), rank=rank, world_size=size, timeout=PATIENCE)
     _world = World(dist.get_rank(), dist.get_world_size(), local_rank)
     # outside of a command the process ends by itself, having said why; a launcher kills it if that takes too long
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -271,6 +274,30 @@ def joined() -> Iterator[World]:
         dist.destroy_process_group()
     finally:
         _world = World()
+
+
+def store_of_attempt(store: dist.Store, rank: int, size: int) -> dist.Store:
+    """The part of a store that only the ``size`` processes of this attempt use, which all of them call this.
+
+    A launcher that replaces processes keeps its store, with the addresses of those that ended: new ones may wait for these.
+    So rank 0 draws a name, and says who is here once each of the others has answered to this name.
+    """
+    mine = uuid.uuid4().hex
+    others = [f"answer of {other}" for other in range(1, size)]
+    if rank == 0:
+        store.set("name", mine)
+        answers = [""] * len(others)
+        while not all(answer.startswith(mine) for answer in answers):
+            time.sleep(LONGEST_PAUSE)
+            answers = [store.get(key).decode() for key in others]
+        store.set("present", " ".join([mine, *answers]))
+        return dist.PrefixStore(mine, store)
+    present: list[str] = []
+    while mine not in present:
+        store.set(f"answer of {rank}", f"{store.get('name').decode()} {mine}")
+        time.sleep(LONGEST_PAUSE)
+        present = store.get("present").decode().split() if store.check(["present"]) else []
+    return dist.PrefixStore(present[0], store)
 
 
 @contextmanager
