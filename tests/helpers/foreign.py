@@ -24,6 +24,7 @@ STRETCH = {
     "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }  # fmt: skip
+MPNET = {**BERT, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", {
         "vocab_size": VOCAB, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "initializer_range": 0.3}),
@@ -43,6 +44,9 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "camembert": ("CamembertConfig", "CamembertForMaskedLM", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
     "camembert-labels": ("CamembertConfig", "CamembertForSequenceClassification", {
         **BERT, "type_vocab_size": 1, "pad_token_id": 1, "num_labels": 3}),
+    "mpnet": ("MPNetConfig", "MPNetForMaskedLM", MPNET),
+    "mpnet-bare": ("MPNetConfig", "MPNetModel", MPNET),
+    "mpnet-labels": ("MPNetConfig", "MPNetForSequenceClassification", {**MPNET, "num_labels": 3}),
     "electra": ("ElectraConfig", "ElectraForMaskedLM", {**BERT, "embedding_size": 32, "hidden_act": "gelu_new"}),
     "electra-bare": ("ElectraConfig", "ElectraForPreTraining", {**BERT, "embedding_size": 32}),
     "electra-labels": ("ElectraConfig", "ElectraForSequenceClassification", {**BERT, "embedding_size": 32, "num_labels": 3}),

@@ -23,6 +23,7 @@ BACKBONE_CASES: list[dict[str, Any]] = [
     {},
     {"norm": "post", "positions": "sinusoidal", "activation": "relu", "scale_embeddings": True},
     {"positions": "learned", "activation": "gelu-tanh", "dropout": 0.1, "token_types": 2, "embedding_norm": True},
+    {"positions": "learned", "norm": "post", "distance_buckets": 8},
     {"norm_type": "rms", "activation": "swiglu", "bias": False, "kv_heads": 1, "qk_norm": True},
     {"attention": "synthesizer", "positions": "learned"},
     {"window": 1, "global_every": 2, "window_rotary_base": 500.0, "init_std": 0.02},

@@ -42,6 +42,8 @@ class AttentionMask:
     """number of key tokens before the first query token (those in the cache)"""
     window: int | None = None
     """how many tokens to either side a token may attend to; None: all"""
+    distances: Tensor | None = None
+    """(1, H, T, S) added to the scores; None: nothing"""
 
     def __post_init__(self) -> None:
         if self.real is not None and self.real.dtype is not torch.bool:
@@ -51,13 +53,15 @@ class AttentionMask:
 
     @cached_property
     def is_full(self) -> bool:
-        """Every token attends to every other: there is nothing to mask."""
-        return self.real is None and self.window is None and (not self.causal or self.queries == 1)
+        """Every token attends to every other: there is nothing to mask, nor to add."""
+        plain = self.real is None and self.window is None and self.distances is None
+        return plain and (not self.causal or self.queries == 1)
 
     @cached_property
     def is_implicit(self) -> bool:
         """The fused kernel can apply the mask itself (nothing masked, or plainly causal): no matrix is needed."""
-        return self.is_full or (self.real is None and self.window is None and self.past == 0)
+        plain = self.real is None and self.window is None and self.distances is None
+        return self.is_full or (plain and self.past == 0)
 
     @cached_property
     def matrix(self) -> Tensor:
@@ -75,8 +79,9 @@ class AttentionMask:
 
     @cached_property
     def bias(self) -> Tensor:
-        """(B or 1, 1, T, S) float32, added to the scores: 0 where a token may attend, minus infinity elsewhere."""
-        return torch.zeros_like(self.matrix, dtype=torch.float32).masked_fill(~self.matrix, -math.inf)
+        """(B or 1, H or 1, T, S) float32, added to the scores: minus infinity where a token may not attend, else its distance's."""
+        allowed = torch.zeros_like(self.matrix, dtype=torch.float32).masked_fill(~self.matrix, -math.inf)
+        return allowed if self.distances is None else allowed + self.distances.float()
 
 
 @dataclass
@@ -174,7 +179,7 @@ class Attention(nn.Module):
         if need_weights or plain or (drop and shares_batches()):  # the fused kernel draws for the rows that it gets
             mixed, weights = _attend(q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1), mask, v, drop)
         else:
-            matrix = None if mask.is_implicit else mask.matrix
+            matrix = None if mask.is_implicit else mask.matrix if mask.distances is None else mask.bias.to(q.dtype)
             mixed, weights = F.scaled_dot_product_attention(q, k, v, matrix, drop, mask.is_implicit and not mask.is_full), None
         return self.out(mixed.transpose(1, 2).flatten(2)), weights if need_weights else None  # (B, T, D)
 

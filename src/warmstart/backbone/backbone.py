@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from warmstart.backbone.attention import AttentionMask, KVCache
 from warmstart.backbone.block import Block, make_norm
 from warmstart.backbone.config import BackboneConfig
-from warmstart.backbone.positions import Rotary, Sinusoidal
+from warmstart.backbone.positions import DistanceBias, Rotary, Sinusoidal
 from warmstart.dropout import Dropout
 from warmstart.errors import ModelError
 from warmstart.types import Batch
@@ -52,6 +52,7 @@ class Backbone(nn.Module):
         self.token_types = nn.Embedding(config.token_types, config.width) if config.token_types else None
         self.positions = make_positions(config)
         self.window_positions = make_window_positions(config)
+        self.distances = DistanceBias(config.distance_buckets, config.heads) if config.distance_buckets else None
         self.embedding_norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, first=i == 0) for i in range(config.depth))
@@ -133,6 +134,9 @@ class Backbone(nn.Module):
 
     def _views(self, mask: AttentionMask, position_ids: Tensor) -> Views:
         """The mask and the rotary (cos, sin) for blocks with global attention, then for those with local attention, if any."""
+        if self.distances is not None:
+            tokens = torch.arange(mask.past + mask.queries, device=mask.device)
+            mask = replace(mask, distances=self.distances(tokens - tokens[mask.past :, None]))
         cos_sin = self.positions(position_ids) if isinstance(self.positions, Rotary) and self.config.depth else None
         if self.config.window is None:
             return ((mask, cos_sin),)

@@ -49,6 +49,8 @@ class BackboneConfig(Config):
     """how the positions of tokens are encoded: rotary, learned or sinusoidal"""
     position_offset: InFile[int] = Field(0, ge=0)
     """unused rows at the start of the learned positions (RoBERTa has 2)"""
+    distance_buckets: InFile[int] = Field(0, ge=0)
+    """buckets of distances between tokens, for each of which every head adds a bias to its scores (T5, MPNet); 0: none"""
     rotary_base: InFile[float] = Field(10_000.0, gt=0)
     """longest wavelength of rotary positions, in tokens over 2 pi"""
     rotary_scaling: InFile[tuple[float, float, float, int] | None] = None
@@ -90,7 +92,9 @@ class BackboneConfig(Config):
             raise ValueError(f"kv_heads must divide heads, but heads is {self.heads} and kv_heads {self.groups}")
         if not self.first_norm and not (self.embedding_norm and self.norm == "pre"):
             raise ValueError("first_norm can only be off in a pre-norm backbone with embedding_norm")
-        special = {"head_width": None, "kv_heads": None, "qk_norm": False, "window": None, "qkv_bias": None}
+        if self.distance_buckets % 4:
+            raise ValueError(f"distance_buckets must be a multiple of 4, but is {self.distance_buckets}")
+        special = {"distance_buckets": 0, "head_width": None, "kv_heads": None, "qk_norm": False, "window": None, "qkv_bias": None}
         if self.attention == "synthesizer" and (extra := [name for name, plain in special.items() if getattr(self, name) != plain]):
             raise ValueError(f"synthesizer attention has no queries and keys, so leave out {', '.join(extra)}")
         return self

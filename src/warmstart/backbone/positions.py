@@ -1,8 +1,11 @@
-"""Positions of tokens: sinusoidal, learned and rotary.
+"""Positions of tokens: sinusoidal, learned and rotary; distances between them.
 
-Sinusoidal and learned positions are added to the token embedding; rotary ones rotate queries and keys instead.
+Sinusoidal and learned positions are added to the token embedding; rotary ones rotate queries and keys instead. Distances between
+tokens may be added to the scores of attention beside.
 
-Letters: B batch, T tokens, D width, H heads, K head width. ``position_ids`` (B or 1, T) count real tokens from 0.
+Letters: B batch, T query tokens, S key tokens, D width, H heads, K head width.
+
+``position_ids`` (B or 1, T) count real tokens from 0.
 """
 
 from __future__ import annotations
@@ -71,3 +74,26 @@ def rotate(x: Tensor, cos_sin: tuple[Tensor, Tensor]) -> Tensor:
     cos, sin = cos_sin
     front, back = x.chunk(2, dim=-1)
     return (x * cos + torch.cat([-back, front], dim=-1) * sin).to(x.dtype)
+
+
+FURTHEST = 128
+"""tokens: all distances from here on share a bucket"""
+
+
+def _bucket_of(distances: Tensor, count: int) -> Tensor:
+    """The bucket of each distance, of ``count``: the upper half is for keys behind the query (T5: Raffel et al. 2020, section 2.1).
+
+    Of each half, one half of the buckets hold one distance each, and the others ever more, up to ``FURTHEST``.
+    """
+    half = count // 2
+    single, far = half // 2, distances.abs()
+    steps = torch.log(far.clamp(min=1) / single) / math.log(FURTHEST / single) * (half - single)
+    return torch.where(far < single, far, (single + steps.long()).clamp(max=half - 1)) + half * (distances > 0)
+
+
+class DistanceBias(nn.Embedding):
+    """A bias for each bucket of distances and each head, which all blocks add to their scores."""
+
+    def forward(self, distances: Tensor) -> Tensor:
+        """Positions of keys less those of queries, (T, S) -> (1, H, T, S)."""
+        return super().forward(_bucket_of(distances, self.num_embeddings)).permute(2, 0, 1)[None]

@@ -59,7 +59,7 @@ class AdaptConfig(Config):
     """Swap a model's head, fine-tune it on labels over several seeds, and compare it with methods that need no pretraining."""
 
     model: Positional[FileInput[str]]
-    """the pretrained model: a bundle, the folder of a run, or the name of an encoder: minilm, e5 or smollm2"""
+    """the pretrained model: a bundle, the folder of a run, or the name of an encoder: minilm, e5, mpnet or smollm2"""
     task: Positional[TaskInput[str]]
     """the task: a manifest (YAML), a table of texts and labels, or a folder with a folder of texts per label"""
     out: Effectless[str] = "runs/adapt"

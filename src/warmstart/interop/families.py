@@ -219,6 +219,24 @@ FAMILIES: Registry[Family] = Registry(
             architectures=_classes("DistilBert"),
         ),
         "roberta": _ROBERTA,
+        "mpnet": replace(
+            _ROBERTA,
+            title="MPNet",
+            prefix="mpnet.",
+            settings={
+                **{name: key for name, key in _BERT_SETTINGS.items() if name != "token_types"},
+                "distance_buckets": Setting("relative_attention_num_buckets", 32),
+            },
+            names={
+                **{name: theirs for name, theirs in _BERT_NAMES.items() if name != "token_types"},
+                "distances": "encoder.relative_attention_bias",
+                "blocks.{i}.attention.qkv": tuple(f"{_BERT_BLOCK}attention.attn.{part}" for part in "qkv"),
+                "blocks.{i}.attention.out": f"{_BERT_BLOCK}attention.attn.o",
+                "blocks.{i}.norm_1": f"{_BERT_BLOCK}attention.LayerNorm",
+            },
+            must={},
+            architectures=_classes("MPNet"),
+        ),
         "xlm-roberta": replace(_ROBERTA, title="XLM-RoBERTa", architectures=_classes("XLMRoberta")),
         "camembert": replace(_ROBERTA, title="CamemBERT", architectures=_classes("Camembert")),
         "electra": Family(
@@ -366,7 +384,6 @@ _ENCODER_DECODER = "an encoder and a decoder"
 OTHER_FAMILIES = {
     "albert": "its blocks share their weights",
     **dict.fromkeys(("bart", "mbart", "t5", "mt5", "pegasus", "marian", "m2m_100"), _ENCODER_DECODER),
-    "mpnet": "its attention adds a bias for each distance; MiniLM and E5 sentence encoders have BERT's form",
     **dict.fromkeys(("deberta", "deberta-v2"), "its attention reads distances apart from contents"),
     "xlnet": "its attention reads distances apart from contents",
     **dict.fromkeys(("longformer", "big_bird"), "its attention is sparse"),

@@ -23,20 +23,20 @@ FAMILIES_READ: Mapping[str, ReadRecord] = {
         ),
         source="Wang et al. 2024 (arXiv 2402.05672); of its part xP3: Muennighoff et al. 2023 (arXiv 2211.01786)",
     ),
-    "all-minilm": ReadRecord(
+    "all-(minilm|mpnet)": ReadRecord(
         labelled=("NLI", "Quora"),
         texts=(
             "Reddit", "S2ORC", "WikiAnswers", "PAQ", "Stack Exchange", "MS MARCO", "GooAQ", "Yahoo Answers", "CodeSearchNet",
             "COCO", "SPECTER", "SearchQA", "ELI5", "Flickr30k", "Sentence Compression", "WikiHow", "Altlex", "Simple Wikipedia",
             "Natural Questions", "SQuAD", "TriviaQA", "Amazon QA",
         ),
-        source="the card of all-MiniLM-L6-v2 and its data_config.json",
+        source="the cards of all-MiniLM-L6-v2 and all-mpnet-base-v2",
     ),
     "smollm2": ReadRecord(
         texts=("FineWeb-Edu", "DCLM", "The Stack", "UltraFeedback"), source="the card of SmolLM2-135M-Instruct"
     ),
 }  # fmt: skip
-"""part of the name of a family's models, in lower case -> what they have read"""
+"""pattern in the names of a family's models, in lower case -> what they have read"""
 _OTHER_NAMES = {
     "sst": "rottentomatoes", "sst2": "rottentomatoes", "mr": "rottentomatoes", "sentencepolarity": "rottentomatoes",
     "mrsentencepolarity": "rottentomatoes", "qqp": "quora", "mnli": "nli", "snli": "nli", "multinli": "nli",
@@ -47,7 +47,7 @@ _OTHER_NAMES = {
 
 def read_by(name: str) -> ReadRecord | None:
     """What the model of this name (of a folder or file, or on the hub) has read; None: unknown."""
-    return next((read for part, read in FAMILIES_READ.items() if part in name.lower()), None)
+    return next((read for part, read in FAMILIES_READ.items() if re.search(part, name.lower())), None)
 
 
 def already_read(history: Iterable[Record], model: str, task: str) -> tuple[str, ...]:

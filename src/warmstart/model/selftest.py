@@ -121,10 +121,10 @@ def calibrated_predictions(bundle: Bundle, named: Mapping[str, Tensor]) -> Tenso
 @torch.no_grad()
 @exact_products()
 def row_products(model: Model) -> Tensor:
-    """(R,) each row of the tables that are read by number (tokens, learned positions, token types) times a fixed vector."""
+    """(R,) each row of the tables that are read by number (tokens, positions, types, distances) times a fixed vector."""
     tables = [module.weight for module in model.backbone.modules() if isinstance(module, nn.Embedding)]
     fixed = torch.from_numpy(rng(0, "row products").standard_normal(model.backbone.config.width)).float()
-    return torch.cat([table @ fixed for table in tables])
+    return torch.cat([table @ fixed[: table.shape[1]] for table in tables])
 
 
 @torch.no_grad()

@@ -172,14 +172,17 @@ def types_pairs(post: dict[str, Any] | None) -> bool:
 def _name_roles(backend: Backend, model: dict[str, Any], sentinels: int, last: str | None = None) -> dict[str, str]:
     """The spelling of each special token, in the order in which missing ones are added; no two share a spelling.
 
-    ``last`` is the token with which the tokenizer itself ends a text.
+    ``last`` is the token with which the tokenizer itself ends a text. A special token goes before a piece of the vocabulary that
+    is spelled like another one: MPNet's vocabulary has a ``[PAD]``, but its texts are padded with ``<pad>``.
     """
+    special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
     spelling: dict[str, str] = {}
     own = _model_unk(model)
     for role, known in _KNOWN_SPELLINGS.items():
         preferred = {"unk": own, "eos": last}.get(role)
         choices = (preferred, *known) if preferred else known
         free = [name for name in choices if _has(backend, name) and name not in spelling.values()]
+        free.sort(key=lambda name: name not in (*special, preferred))
         spelling[role] = free[0] if free else known[0]
     order = ("pad", "unk", "eos", "mask", "cls")
     names = {role: spelling[role] for role in order}
