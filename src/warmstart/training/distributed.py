@@ -25,6 +25,8 @@ from typing import Any, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from warmstart.dropout import RowRange
 from warmstart.errors import ConfigError, LostProcessError, WarmstartError
@@ -262,7 +264,7 @@ def joined() -> Iterator[World]:
         return
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     on_gpu = torch.cuda.is_available()
-    store, rank, size = next(dist.rendezvous("env://", timeout=PATIENCE))
+    store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     dist.init_process_group(backend, store=store_of_attempt(store, rank, size), rank=rank, world_size=size, timeout=PATIENCE)
     _world = World(dist.get_rank(), dist.get_world_size(), local_rank)
@@ -276,7 +278,7 @@ def joined() -> Iterator[World]:
         _world = World()
 
 
-def store_of_attempt(store: dist.Store, rank: int, size: int) -> dist.Store:
+def store_of_attempt(store: Store, rank: int, size: int) -> Store:
     """The part of a store that only the ``size`` processes of this attempt use, which all of them call this.
 
     A launcher that replaces processes keeps its store, with the addresses of those that ended: new ones may wait for these.
@@ -291,13 +293,13 @@ def store_of_attempt(store: dist.Store, rank: int, size: int) -> dist.Store:
             time.sleep(LONGEST_PAUSE)
             answers = [store.get(key).decode() for key in others]
         store.set("present", " ".join([mine, *answers]))
-        return dist.PrefixStore(mine, store)
+        return PrefixStore(mine, store)
     present: list[str] = []
     while mine not in present:
         store.set(f"answer of {rank}", f"{store.get('name').decode()} {mine}")
         time.sleep(LONGEST_PAUSE)
         present = store.get("present").decode().split() if store.check(["present"]) else []
-    return dist.PrefixStore(present[0], store)
+    return PrefixStore(present[0], store)
 
 
 @contextmanager
