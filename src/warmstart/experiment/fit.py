@@ -30,7 +30,6 @@ from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import reads_pool, stack_of
 from warmstart.experiment.more_labels import more_labels
 from warmstart.experiment.refit import Refit, refit
-from warmstart.experiment.several_labels_result import SeveralLabelsResult
 from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
@@ -91,10 +90,11 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     pool = task_pool(alone, config.pool).without(budget)
     if len(pool) < least_unlabelled(task):
         sweep = replace(sweep, methods=tuple(one for one in sweep.methods if not reads_pool(one)))
-    kind = partial(SeveralLabelsResult if several else FitResult, task, len(pool))
-    sweep, runs, missing = _Queue(sweep, pool.texts, kind).run()
+    queue = _Queue(sweep, pool.texts, partial(FitResult, task, len(pool)))
+    sweep, runs, missing = queue.run()
     tests = (one.no_signal for one in runs.results.values() if one.no_signal is not None)
-    found = kind(out_of_fold(sweep, runs), budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
+    found = queue.result(out_of_fold(sweep, runs), budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
+    found = replace(found, interrupted=queue.interrupted)
     if not found.learned:
         return found
     method = next(one for one in sweep.methods if one.name == found.best.name)
@@ -181,7 +181,7 @@ class _Queue:
         self.sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": None, "limits": self.limits}))
         self.words = _words(sweep.task.train.texts)
         self.pool_words = _words(pool) * min(1.0, VECTOR_POOL_LIMIT / max(1, len(pool)))
-        self.so_far, self.frozen = "", dict[str, OutOfFold]()  # by backbone, what its vectors reach
+        self.interrupted, self.so_far, self.frozen = False, "", dict[str, OutOfFold]()  # by backbone, what its vectors reach
 
     def run(self) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
         """The sweep of the methods that had their time, their trials, and the names of those that had none.
@@ -194,6 +194,7 @@ class _Queue:
         except Terminated:
             raise
         except KeyboardInterrupt:
+            self.interrupted = True
             console.print("stopping: what has run is combined and saved")
         runs = self._finished(self.methods)
         found = [method for method in self.methods if any(trial in runs.results for trial in runs.of(method))]

@@ -23,6 +23,7 @@ from warmstart.runs.verdict import (
     Verdict,
     about_task,
     failures,
+    failures_of_several,
     metric_words,
     row_of,
     score_words,
@@ -34,6 +35,7 @@ from warmstart.stats.formatting import first_of, of_100, percent_value, sentence
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import paired_proportions, unseen_label_share
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1, worse_out_of_fold
+from warmstart.stats.several_labels import given_and_found, without_label
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -48,7 +50,7 @@ MOST_LINES = 16
 """on a terminal"""
 ON_TERMINAL = ("serve", "try", "label", "fit")
 """next steps that a terminal shows, in this order"""
-SHOWN_MISSING = 4
+SHOWN_MISSING = NAMED_RARE = 4
 ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
 KNOWN_WELL = 5
@@ -102,13 +104,15 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """the N labelled texts that were left out in turn"""
     audit: Audit
     missing: tuple[str, ...] = ()
-    """methods for which the time was too short"""
+    """methods that did not run: the time was too short, or Ctrl-C came"""
     no_signal: float | None = None
     """the p-value of a permutation test against the hypothesis that nothing can be learned from the labels; None without a stack"""
     alone: Threshold | None = None
     """how sure the model must be to answer without a person"""
     more: tuple[int, Estimate] | None = None
     """a number of further labels, and the accuracy that they are expected to add"""
+    interrupted: bool = False
+    """whether Ctrl-C ended the comparison before all methods had run"""
     late: bool = False
     """whether the time was too short to know that"""
     tested: Estimate | None = None
@@ -124,23 +128,30 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         found = self._score(*shown)
         return found if learned else replace(found, index=self.candidates.index(shown[0]))
 
-    def _score(self, *methods: OutOfFold) -> SelectedScore:
-        """The best of some methods by the task's metric, a stack unless another is ahead of it beyond chance.
+    @property
+    def several(self) -> bool:
+        """Whether a text may have several labels, each of which is given at its threshold."""
+        return not self.task.single_label
+
+    @cached_property
+    def _held(self) -> np.ndarray:
+        """(N, C) 1 for each label of a text that was left out, else 0."""
+        return self.left_out.labels if self.several else np.eye(len(self.task.labels))[self.left_out.labels]
+
+    def _score(self, *methods: OutOfFold, metric: str = "") -> SelectedScore:
+        """The best of some methods by a metric, that of the task if none is named; a stack unless another is ahead beyond chance.
 
         A text without another of its label is wrong when it is left out.
         """
-        units = self.left_out.units
-        single = self.task.train.labels[~np.isin(self.task.train.labels, self.left_out.labels)]
+        units, metric, favourite = self.left_out.units, metric or self.task.metric, stack_among(methods)
+        single = [] if self.several else self.task.train.labels[~np.isin(self.task.train.labels, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
-        if self.task.metric == ACCURACY:
-            return selected_accuracy(
-                np.stack([np.append(one.right, np.zeros(len(single))) for one in methods]), units, stack_among(methods)
-            )
-        labels = np.eye(len(self.task.labels))[np.append(self.left_out.labels, single)]
-        none = np.zeros((len(single), len(self.task.labels)))
-        return selected_f1(
-            np.stack([np.append(one.predicted, none, axis=0) for one in methods]), labels, "macro", units, stack_among(methods)
-        )
+        if metric in (ACCURACY, "subset"):
+            return selected_accuracy(np.stack([np.append(one.right, np.zeros(len(single))) for one in methods]), units, favourite)
+        classes = np.eye(len(self.task.labels))
+        labels, none = np.concatenate([self._held, classes[single]]) if len(single) else self._held, 0 * classes[single]
+        predicted = np.stack([np.append(one.predicted, none, axis=0) for one in methods])
+        return selected_f1(predicted, labels, metric.removesuffix("_f1"), units, favourite)
 
     @cached_property
     def alone_scores(self) -> dict[str, SelectedScore]:
@@ -218,7 +229,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def majority(self) -> tuple[str, float]:
-        """The most frequent label, and its share."""
+        """The most frequent label, and its share: of texts that have it, where they may have several."""
+        if self.several:
+            shares = self.left_out.labels.mean(axis=0)
+            return self.task.labels[int(shares.argmax())], float(shares.max())
         number, count = Counter(self.left_out.labels.tolist()).most_common(1)[0]
         return self.task.labels[number], count / len(self.task.train)
 
@@ -230,7 +244,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def always(self) -> str:
         """What a method does that learns nothing."""
-        return f"always saying {self.majority[0]}"
+        return "giving every text the same labels" if self.several else f"always saying {self.majority[0]}"
 
     @property
     def headline(self) -> str:
@@ -266,15 +280,32 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def constant_row(self) -> ScoreRow:
-        """The score of the most frequent label."""
+        """The score of the most frequent label, or of the labels that most texts have, at their thresholds."""
         (label, share), metric = self.majority, self.task.metric
-        constant = share if metric == ACCURACY else 2 * share / (1 + share) / len(np.unique(self.left_out.labels))
-        return row_of(f'always "{label}"', metric, Estimate(constant, constant, constant))
+        if self.several:
+            label, constant = "the same labels", self.alone_scores[MAJORITY_LABEL].out_of_fold
+        else:
+            label, classes = f'"{label}"', len(np.unique(self.left_out.labels))
+            constant = share if metric == ACCURACY else 2 * share / (1 + share) / classes
+        return row_of(f"always {label}", metric, Estimate(constant, constant, constant))
+
+    @cached_property
+    def by_metric(self) -> dict[str, float]:
+        """With several labels per text, the chosen method's scores out of fold by all metrics."""
+        names = ("micro_f1", "macro_f1", "subset") if self.several and self.learned else ()
+        return {name: self._score(self.best, metric=name).out_of_fold for name in names}
 
     @property
     def label_sentences(self) -> tuple[str, ...]:
-        """What is said of several labels per text."""
-        return ()
+        """Of several labels per text how many that it gives are right, how many it finds, by all metrics, and who gets none."""
+        if not (scores := self.by_metric):
+            return ()
+        none = without_label(float(np.mean(~self.best.predicted.any(axis=1))))
+        whole = (
+            f"On your own texts, left out: micro-F1 {scores['micro_f1']:.2f}, macro-F1 {scores['macro_f1']:.2f}; all labels are "
+            f"right in {of_100(scores['subset'])} of 100 texts."
+        )
+        return (given_and_found(self.left_out.labels, self.best.predicted), whole, *filter(None, [none]))
 
     @property
     def _role_of_rival(self) -> str:
@@ -283,7 +314,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def no_time(self) -> str:
-        """What had no time, methods or what more labels would add, as a complete sentence; empty if all had."""
+        """What did not run, methods or what more labels would add, as a complete sentence; empty if all did."""
+        if self.interrupted:
+            return f"Interrupted, so these did not run: {first_of(self.missing, SHOWN_MISSING, 'others')}." if self.missing else ""
         short = [f"for {first_of(self.missing, SHOWN_MISSING, 'others')}"] if self.missing else []
         short += ["to say what more labels would add"] if self.late else []
         return f"The time was too short {' and '.join(short)}; --minutes gives more." if short else ""
@@ -331,7 +364,11 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def unseen(self) -> str:
-        """How many new texts have a label that no labelled text has; empty if they are few."""
+        """How many new texts have a label that no labelled text has, or which of several have too few; empty if they are few."""
+        if self.several:
+            rare = [name for name, count in zip(self.task.labels, self.left_out.labels.sum(axis=0), strict=True) if count < 2]
+            few = f"Fewer than two texts have {first_of(rare, NAMED_RARE, 'others')}: too few to learn from; label more."
+            return few if rare else ""
         share = unseen_label_share(self.task.train.labels, self.task.train.units)
         if share < MANY_UNSEEN or round(share * len(np.unique(self.task.train.units))) < 2:  # one may be chance
             return ""
@@ -367,20 +404,30 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @cached_property
     def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
         """Where the chosen method fails when texts are left out: the surest mistakes, and sentences about labels."""
-        return failures(self.left_out.texts, self.left_out.labels, self.best.probabilities, self.task.labels)
+        texts, best = self.left_out.texts, self.best
+        if not self.several:
+            return failures(texts, self.left_out.labels, best.probabilities, self.task.labels)
+        name, count, found, _ = self.label_rows()[0]
+        weakest = f'Weakest label: "{name}", found in {found}% of the texts that have it ({count}).'
+        return failures_of_several(texts, self._held, best.predicted, best.probabilities, self.task.labels), (weakest,)
 
-    label_header = ("label", "labelled texts", "right, %", "most often taken for")
+    @property
+    def label_header(self) -> tuple[str, ...]:
+        """Names the columns of ``label_rows``."""
+        last = ("found, %", "right of those given, %") if self.several else ("right, %", "most often taken for")
+        return ("label", "labelled texts", *last)
 
     def label_rows(self) -> list[tuple[str, str, str, str]]:
-        """(label, labelled texts, right of 100 out of fold, most often taken for) of each label, the weakest first."""
-        predicted, rows = self.best.probabilities.argmax(axis=1), []
-        for number, name in enumerate(self.task.labels):
-            mine = self.left_out.labels == number
-            if mine.any():
-                others = Counter(predicted[mine & (predicted != number)].tolist()).most_common(1)
-                taken = f"{self.task.labels[others[0][0]]} ({others[0][1]})" if others else "-"
-                right = float(self.best.right[mine].mean())
-                rows.append((right, (name, f"{int(mine.sum()):,}", percent_value(right), taken)))
+        """How often each label is found when its texts are left out, the weakest first, and what is taken for it."""
+        truth, given, rows = self._held, self.best.predicted, []
+        for i in np.flatnonzero(truth.any(axis=0)).tolist():
+            mine, hits, times = truth[:, i] > 0, float((truth[:, i] * given[:, i]).sum()), float(given[:, i].sum())
+            others = Counter(given[mine].argmax(axis=1)[given[mine, i] == 0].tolist()).most_common(1)
+            last = f"{self.task.labels[others[0][0]]} ({others[0][1]})" if others else "-"
+            if self.several:
+                last = percent_value(hits / times) if times else "-"
+            found = hits / int(mine.sum())
+            rows.append((found, (self.task.labels[i], f"{int(mine.sum()):,}", percent_value(found), last)))
         return [row for _, row in sorted(rows, key=lambda row: row[0])]
 
     def steps(self, folder: Path | None, place: TaskPlace | None) -> tuple[NextStep, ...]:
@@ -434,4 +481,5 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "findings": self.findings,
             "warnings": self.warnings,
             "mistakes": [one._asdict() for one in self.failures[0]],
+            **({"out_of_fold_by_metric": self.by_metric} if self.several else {}),
         }

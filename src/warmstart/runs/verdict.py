@@ -179,3 +179,14 @@ def failures(
     if len(names) == 2:
         return tuple(mistakes), (f"{right}.",)
     return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
+
+
+def failures_of_several(
+    texts: Sequence[str], labels: np.ndarray, given: np.ndarray, probabilities: np.ndarray, names: Sequence[str]
+) -> tuple[Mistake, ...]:
+    """The surest mistakes where a text may have several of C ``names``: its ``labels``, those it is ``given``, all (N, C)."""
+    truth, held = labels > 0.5, given > 0.5
+    wrong = np.where(held != truth, np.abs(probabilities - truth), 0.0).max(axis=1)
+    surest = [int(i) for i in np.argsort(-wrong, kind="stable")[:SHOWN_MISTAKES] if wrong[i] > 0]
+    truly, said = ([", ".join(names[c] for c in np.flatnonzero(row)) or "none" for row in kind] for kind in (truth, held))
+    return tuple(Mistake(str(texts[i])[:MISTAKE_CHARACTERS], truly[i], said[i], float(wrong[i])) for i in surest)
