@@ -17,7 +17,6 @@ from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after, terminal_lines
 from warmstart.runs.verdict import (
     ACCURACY,
-    SHOWN_METHODS,
     Mistake,
     ScoreRow,
     Verdict,
@@ -26,6 +25,7 @@ from warmstart.runs.verdict import (
     failures_of_several,
     metric_words,
     row_of,
+    rows_of,
     score_words,
     use_sentence,
 )
@@ -270,13 +270,11 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def rows(self) -> tuple[ScoreRow, ...]:
         """The chosen method, its rival, the best other one, and the most frequent label, in the metric on new texts."""
-        metric, scores = self.task.metric, self.alone_scores
-        best, rival = self.best.name, self.rival.name if self.rival else ""
-        found = [row_of(best, metric, self.expected)] if self.learned else []
-        found += [row_of(rival, metric, scores[rival].expected, self._role_of_rival)] if rival else []
-        others = [name for name in scores if name not in (best, rival, MAJORITY_LABEL)][: SHOWN_METHODS - 1 - len(found)]
-        found += [row_of(name, metric, scores[name].expected) for name in others]
-        return (*found, self.constant_row)
+        scores = {name: one.expected for name, one in self.alone_scores.items() if name != MAJORITY_LABEL}
+        scores |= {self.best.name: self.expected} if self.learned else {}
+        first = [*([self.best.name] if self.learned else []), *([self.rival.name] if self.rival else [])]
+        roles = {self.rival.name: self._role_of_rival} if self.rival else {}
+        return rows_of(self.task.metric, scores, first, roles, self.constant_row)
 
     @property
     def constant_row(self) -> ScoreRow:

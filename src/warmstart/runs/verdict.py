@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,12 +27,17 @@ from warmstart.stats.intervals import Estimate
 from warmstart.system.limits import MANIFEST_BYTES
 from warmstart.system.storage import atomic_write, json_or_none
 
+if TYPE_CHECKING:
+    from warmstart.data.task import Task
+
 VERDICT_FILE = "verdict.json"
 ACCURACY = "accuracy"
 SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
 MISTAKE_CHARACTERS = 300
 """of a text"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
+CONSTANT = "always the most frequent label"
+"""names the row of what learns nothing"""
 NAMED_LABELS = 3
 """labels that are named beside the task"""
 
@@ -154,6 +159,25 @@ def row_of(name: str, metric: str, found: Estimate, role: str = "") -> ScoreRow:
         return ScoreRow(name, "too few texts to say", None, role)
     ends = None if math.isnan(found.low) else tuple(min(1.0, max(0.0, part)) for part in found)
     return ScoreRow(name, score_words(metric, found.value), ends, role)  # type: ignore[arg-type]
+
+
+def rows_of(
+    metric: str, scores: Mapping[str, Estimate], first: Sequence[str], roles: Mapping[str, str], constant: ScoreRow | None = None
+) -> tuple[ScoreRow, ...]:
+    """The chart of the first screen: the ``first`` methods, the next of ``scores``, and last ``constant``, or the row called so."""
+    if not constant and CONSTANT in scores and CONSTANT not in first:
+        constant = row_of(CONSTANT, metric, scores[CONSTANT])
+    names = [*first, *(name for name in scores if name not in (*first, CONSTANT))][: SHOWN_METHODS - (constant is not None)]
+    rows = (row_of(name, metric, scores[name], roles.get(name, "")) for name in names)
+    return (*rows, *([constant] if constant else []))
+
+
+def failures_on_test(task: Task, predicted: Any) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
+    """Where predictions for the test texts of a task fail; nothing where they are no probabilities of labels."""
+    test = task.test
+    if not task.single_label or np.shape(predicted) != (len(test), len(task.labels)):
+        return (), ()
+    return failures(test.texts, test.labels, np.asarray(predicted), task.labels)
 
 
 def failures(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,10 @@ from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.report.headline import headline
-from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.race_charts import learning_curve, restarts_chart, trade_off_chart
 from warmstart.report.score_charts import comparison_chart
-from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
+from warmstart.report.sections import audit_section, verdict_report, write_run_page
 from warmstart.stats.comparison import USEFUL, detectable_points
 from warmstart.stats.formatting import (
     INTERVAL_OVER,
@@ -56,9 +54,8 @@ COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
 
 def write_race_page(result: Comparison, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    view = race_view(result, folder, config)
-    sections = (*view.sections, *_learning_rates_section(result), audit_section(result.audit), *closing_sections(config))
-    return write_report(replace(view, sections=sections, footer=footer()), folder)
+    sections = (*_learning_rates_section(result), audit_section(result.audit))
+    return write_run_page(race_view(result, folder, config), config, folder, *sections)
 
 
 def race_view(result: Comparison, folder: Path | None = None, config: Config | None = None) -> Report:
