@@ -17,13 +17,10 @@ import pytest
 import yaml
 
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
-from warmstart.baselines import BASELINES
-from warmstart.baselines.choice import run_baseline
 from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
-from warmstart.data.pool import task_pool
 from warmstart.data.scorings import read_ledger
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.experiment import backends, execution, inputs
@@ -271,16 +268,6 @@ def test_one_text_can_choose(place: Path) -> None:
     """Of seven labels a holdout has one: its error is unknown, which is no warning of numpy."""
     found = race(race_config(place, schemes=[], seeds=2, scratch=False, labels=7, selection="holdout"))
     assert "Only 1 label chooses, which is few." in found.findings
-    assert not any(one.refused for one in found.ranking.methods)
-
-
-def test_a_pool_that_hurts_is_found_within_the_labels() -> None:
-    """Against the same method without it; predictions turned round are worse, its own are not."""
-    budget = label_budget(cats(), 40, "cross-validation", 0)
-    trial = Trial(method=Method(name="naive Bayes + EM", family="baseline"), seed=0, labels=40, selection="cross-validation")
-    run = run_baseline(BASELINES["naive Bayes + EM"], budget, task_pool(cats()).without(budget).texts)
-    assert execution._harm_of_pool(trial, budget, run, None, equal=False) == 0
-    assert execution._harm_of_pool(trial, budget, replace(run, choosing=1 - run.choosing), None, equal=False) > 0.5
 
 
 def test_texts_that_change_during_a_race_are_an_error(place: Path) -> None:

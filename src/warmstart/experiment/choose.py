@@ -47,19 +47,18 @@ def gains_nothing(methods: Sequence[RankedMethod]) -> bool:
 
     A stack is made of the others on these same texts, and so is no evidence of its own.
     """
-    others = [one.gain for one in not_refused(methods) if not (one.method.combines or one.name == MAJORITY_LABEL)]
+    others = [one.gain for one in methods if not (one.method.combines or one.name == MAJORITY_LABEL)]
     return all(gain is not None and gain <= 0 for gain in others)
 
 
 def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
-    """The best on the texts that choose, of those that are not refused; of equals, the first of the sweep's methods.
+    """The best on the texts that choose; of equals, the first of the sweep's methods.
 
     Another than the stack must be ahead of it beyond chance, as in a fit.
     """
-    rows = not_refused(methods)
-    resampled = np.stack([one.validation_scores.resampled.mean(axis=0) for one in rows], axis=1)
-    needed = needed_lead(resampled, place_of_stack(rows)).tolist()
-    return min(zip(rows, needed, strict=True), key=lambda pair: (pair[1] - pair[0].validation, pair[0].place))[0]
+    resampled = np.stack([one.validation_scores.resampled.mean(axis=0) for one in methods], axis=1)
+    needed = needed_lead(resampled, place_of_stack(methods)).tolist()
+    return min(zip(methods, needed, strict=True), key=lambda pair: (pair[1] - pair[0].validation, pair[0].place))[0]
 
 
 def place_of_stack(methods: Sequence[RankedMethod]) -> int | None:
@@ -67,15 +66,10 @@ def place_of_stack(methods: Sequence[RankedMethod]) -> int | None:
     return next((place for place, one in enumerate(methods) if one.method.combines), None)
 
 
-def not_refused(methods: Sequence[RankedMethod]) -> list[RankedMethod]:
-    """Without those that texts without labels hurt on the texts that choose; all of them if they hurt all."""
-    return [one for one in methods if not one.refused] or [*methods]
-
-
 def doubt_of_best(methods: Sequence[RankedMethod]) -> float:
     """How uncertain it is which method is best: the largest p-value, on validation, of another that could be it."""
     best = best_of(methods)
-    others = [one for one in not_refused(methods) if one is not best]
+    others = [one for one in methods if one is not best]
     return max((paired_difference(one.validation_scores, best.validation_scores).p for one in others), default=0.0)
 
 
@@ -171,7 +165,7 @@ class Choice:
         """What each draw, or all seeds together, can expect of its choice by these labels alone, for scores between 0 and 1."""
         found = []
         for seen in self._seen:
-            rows, nothing = sorted(not_refused(seen), key=lambda one: one.place), choose(seen).name == MAJORITY_LABEL
+            rows, nothing = sorted(seen, key=lambda one: one.place), choose(seen).name == MAJORITY_LABEL
             rows = [one for one in rows if not nothing or one.name == MAJORITY_LABEL]
             found.append(selected_method([one.validation_scores for one in rows], self.texts, place_of_stack(rows)).expected)
         return found
@@ -184,9 +178,8 @@ class Choice:
         """
         counts = Counter[str]()
         for seen in self._seen:
-            best, rows = choose(seen).validation_scores, not_refused(seen)
-            compared = max(1, len(rows) - 1)
-            counts.update(one.method.id for one in rows if not worse_out_of_fold(one.validation_scores, best, comparisons=compared))
+            best, compared = choose(seen).validation_scores, max(1, len(seen) - 1)
+            counts.update(one.method.id for one in seen if not worse_out_of_fold(one.validation_scores, best, comparisons=compared))
         others = [one for one in self.methods if one.method != self.recommended.method and one.name != MAJORITY_LABEL]
         return [one for one in others if 2 * counts[one.method.id] > len(self._seen)]
 

@@ -392,7 +392,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "tried": {f"{rate:g}": score for rate, score in one.tried.items()},
             "learning_rates_diverged": list(one.diverged),
             "collapsed": one.collapsed,
-            "refused": one.refused,
         }
 
     def _difference_rows(self) -> list[dict[str, Any]]:

@@ -45,17 +45,14 @@ from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
 from warmstart.stack.rows import plain_texts, word_vectorizer
 from warmstart.stats.calibration import loss_gain
-from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import percent, points
+from warmstart.stats.formatting import percent
 from warmstart.stats.permutation import p_of_no_signal
-from warmstart.stats.selected import out_of_reach, worse_out_of_fold
+from warmstart.stats.selected import out_of_reach
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions, score_test
 from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, left_out_at_thresholds
 
-LEAST_TEXTS = 5
-"""that choose, to refuse a reader of the pool: that of fewer it is wrong for all, and another for none, is chance (2^-5 < 5%)"""
 MOST_PERMUTED = 1500
 """texts whose labels are permuted, over the root of the number of classes"""
 _ONE_AT_A_TIME = threading.Lock()
@@ -197,31 +194,16 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     features.begin_count()
     started = time.perf_counter()
     budget, run, pool = baseline_within(trial, context)
-    tested = len(pool) and len(budget.choosing) >= LEAST_TEXTS
-    harm = _harm_of_pool(trial, budget, run, _vectors(trial, context), equal=context.equal_classes) if tested else 0.0
     left_out = f"{pool.left_out:,} like a test or validation text left out" if pool.left_out else ""
-    hurts = f"the pool hurts: {points(-harm)} out of fold, so it is not recommended" if harm else ""
     result = TrialResult(
         **_scored(budget, TrialPredictions(run.choosing, run.test), named_as or trial, context),
         seconds=time.perf_counter() - started + features.seconds_saved,
         seconds_saved=features.seconds_saved,
-        note="; ".join(part for part in (run.note, left_out, hurts) if part),
+        note="; ".join(part for part in (run.note, left_out) if part),
         setting=run.setting,
-        refused=bool(harm),
         **_chosen(budget, trial, run.choosing),
     )
     return result, TrialPredictions(run.choosing, run.test)
-
-
-def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun, vectors: Vectors | None, *, equal: bool) -> float:
-    """How far a reader of the pool falls short, on the texts that choose, of itself without the pool; 0 if within noise."""
-    twin = run_baseline(BASELINES[trial.method.scheme or trial.method.name], budget, (), vectors, equal=equal)
-    task, task_type, scores = budget.task, task_type_of(budget.task), list[MethodScores]()
-    for predictions in (left_out_at_thresholds(task, budget.choosing, one.choosing) for one in (run, twin)):
-        score = task_type.scores(budget.choosing, predictions, task).score(task.metric)
-        resampled = task_type.resampled_scores(budget.choosing, predictions, task)
-        scores.append(MethodScores(trial.method.name, (score,), np.asarray(resampled)[None]))
-    return scores[1].scores[0] - scores[0].scores[0] if worse_out_of_fold(*scores) else 0.0
 
 
 def baseline_within(

@@ -69,11 +69,6 @@ class RankedMethod:
         return float(np.mean(found)) if len(found) == len(self.runs) else None
 
     @property
-    def refused(self) -> bool:
-        """Whether texts without labels hurt it with most seeds, on the texts that choose."""
-        return 2 * sum(run.refused for run in self.runs) > len(self.runs)
-
-    @property
     def seconds(self) -> float:
         """Mean over seeds."""
         return float(np.mean([run.seconds for run in self.runs]))

@@ -33,7 +33,7 @@ from warmstart.runs.state import TRIALS
 from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, unsealed
 from warmstart.tasks.load import load_task
 
-VERSION = {"baseline": 10, "frozen": 12, "adapted": 9, "scratch": 9, "stack": 13}
+VERSION = {"baseline": 11, "frozen": 13, "adapted": 10, "scratch": 10, "stack": 14}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
 PREDICTIONS = "predictions"
 """key of the hash of a trial's predictions, which are in a file beside its result"""

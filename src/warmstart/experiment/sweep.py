@@ -332,7 +332,7 @@ def _cannot_win(results: Mapping[Trial, TrialResult]) -> tuple[Method, ...]:
     seen = {
         trial.method: MethodScores(trial.method.name, (one.validation,), np.asarray(one.resampled_validation)[None])
         for trial, one in results.items()
-        if one.resampled_validation and not one.refused
+        if one.resampled_validation
     }
     if not seen:
         return ()

@@ -177,8 +177,6 @@ class TrialResult:
     """settings that the method chose for itself"""
     setting: float | None = None
     """of a baseline: the one that it chose, 0 if there is nothing to choose"""
-    refused: bool = False
-    """texts without labels hurt it: without them it is significantly better on the texts that choose"""
     seconds_saved: float = 0.0
     """of the seconds, those that an earlier trial or run spent on reading the same texts with the same frozen backbone"""
     threads: int = 0
