@@ -13,11 +13,10 @@ from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.commands.race.page import method_header
 from warmstart.data.audit import audit
-from warmstart.experiment.choose import doubt_of_best
+from warmstart.experiment.choose import doubt_of_best, transfer_gain
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod, Ranking
-from warmstart.experiment.transfer import transfer_gain
 from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import (

@@ -18,11 +18,11 @@ from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.data.audit import audit
 from warmstart.data.splits import cross_validation_folds
+from warmstart.experiment.choose import transfer_gain
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import headline_of
 from warmstart.experiment.ranking import RankedMethod, Ranking
-from warmstart.experiment.transfer import transfer_gain
 from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats.calibration import loss_gain
 from warmstart.stats.comparison import SIGNIFICANT

@@ -27,7 +27,8 @@ from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment import execution, more_labels
+from warmstart.experiment import execution
+from warmstart.experiment import fit as fitting
 from warmstart.experiment.config import FitConfig
 from warmstart.experiment.fit import check_labels
 from warmstart.experiment.fit_result import MOST_LINES, FitResult
@@ -572,7 +573,7 @@ def test_folds_with_a_share_of_the_labels_predict_the_same_texts() -> None:
 def test_the_curve_of_more_labels_counts_those_that_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many classes a small share of the labels is still one of each."""
     numbers = list[list[int]]()
-    monkeypatch.setattr(more_labels, "extrapolate", lambda scores, pool: numbers.append([*scores]))
+    monkeypatch.setattr(fitting, "extrapolate", lambda scores, pool: numbers.append([*scores]))
     names = [f"class{number % 12}" for number in range(36)]
     assert ws.fit([f"about {name} {place}" for place, name in enumerate(names)], names).learned
     assert numbers == [[12, 14, 20, 29]]

@@ -20,9 +20,8 @@ from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.scorings import ScoringRun, read_ledger
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment.adaptation_result import AdaptResult
+from warmstart.experiment.adaptation_result import AdaptResult, ControlBudget, most_seconds, share_within
 from warmstart.experiment.config import AdaptConfig
-from warmstart.experiment.control import ControlBudget, most_seconds, share_within
 from warmstart.experiment.estimate import SweepEstimate, cost_sentence, estimate_sweep
 from warmstart.experiment.execution import baseline_within, score_trial
 from warmstart.experiment.inputs import print_audit

@@ -18,8 +18,16 @@ import polars as pl
 
 from warmstart.data.scorings import LedgerSummary
 from warmstart.errors import ModelError
-from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, Choice, gains_nothing, seconds_with_pretraining
-from warmstart.experiment.transfer import TransferGain, list_choices, transfer_gain
+from warmstart.experiment.choose import (
+    MAJORITY_LABEL,
+    RECOMMENDED,
+    Choice,
+    TransferGain,
+    gains_nothing,
+    list_choices,
+    seconds_with_pretraining,
+    transfer_gain,
+)
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import Difference, corrected_p_values

@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from warmstart.data.scorings import LedgerSummary
-from warmstart.experiment.choose import TRANSFER, WITHOUT_PRETRAINING, as_each_seed_sees, best_of, most_chosen, scores_beside
-from warmstart.experiment.transfer import TransferGain, transfer_gain
+from warmstart.experiment.choose import (
+    TRANSFER,
+    WITHOUT_PRETRAINING,
+    TransferGain,
+    as_each_seed_sees,
+    best_of,
+    most_chosen,
+    scores_beside,
+    transfer_gain,
+)
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, limits_of
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked

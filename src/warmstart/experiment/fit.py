@@ -25,10 +25,10 @@ from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
+from warmstart.experiment.execution import baseline_within
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult, OutOfFold, least_unlabelled
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import reads_pool, stack_of
-from warmstart.experiment.more_labels import more_labels
 from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
@@ -41,6 +41,8 @@ from warmstart.runs.verdict import ACCURACY, score_words
 from warmstart.seeding import rng
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
+from warmstart.stats.differences import MethodScores
+from warmstart.stats.extrapolation import extrapolate
 from warmstart.stats.intervals import Estimate, percentiles
 from warmstart.stats.proportions import wilson_interval
 from warmstart.system.console import console
@@ -67,6 +69,12 @@ SOON, TOKENS_PER_WORD = 1e12, 1.4
 """operations of an encoder that take some 15 seconds on two cores: so many are spent however short the time is"""
 MANY_DIFFERENT, MANY_NAMED = 0.5, 0.9
 """a task with more labels per text has no classes; and one whose labels are all words without digits"""
+REPETITIONS = 5
+"""of the folds, each with others"""
+SHARES = (0.35, 0.5, 0.7, 1.0)
+"""of the labels that learn in each fold"""
+ROUND_NUMBERS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+"""numbers of further labels that may be spoken of"""
 
 
 def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, random_sample: bool = False) -> FitResult:
@@ -111,6 +119,31 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
     sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
     return replace(found, model=model, more=more, late=late, alone=sure, tested=tested)
+
+
+def more_labels(method: Method, sweep: Sweep, runs: SweepRuns, until: float) -> tuple[int, Estimate] | None:
+    """A number of further labels, at most as many as there are, and the points of accuracy that they add, with a 90% interval.
+
+    None if it learned nothing from more labels. ``method`` is a cheap one. Raises ``TimeoutError`` if ``until`` (seconds since
+    1970) is over before all is known.
+    """
+    first = next(trial for trial in runs.of(method) if trial in runs.results)
+    trials = [first.model_copy(update={"seed": first.seed + number}) for number in range(REPETITIONS)]
+    scores, units = dict[int, MethodScores](), trial_budget(first, sweep.context).choosing.units
+    count = len(trial_budget(first, sweep.context))
+    for share in SHARES:
+        right, sizes = list[np.ndarray](), list[int]()
+        for trial in trials:
+            if time.time() > until:
+                raise TimeoutError
+            budget, run, _ = baseline_within(trial, sweep.context, share)
+            right.append(np.asarray(run.choosing.argmax(axis=1) == budget.choosing.labels))
+            sizes += [len(fold.learn) for fold in budget.folds]
+        # one of each class is more than a small share
+        scores[round(float(np.mean(sizes)))] = MethodScores.from_texts("", np.stack(right), units)
+    curve = extrapolate(scores, pool=count)
+    further = max((number for number in ROUND_NUMBERS if number <= count), default=0)
+    return (further, curve.gain(count, count + further)) if curve and further else None
 
 
 def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
