@@ -119,8 +119,8 @@ class _Trials:
         self.bundle, self.budgets, self.config, (scoring, self.run) = bundle, budgets, config, asks
         self.first = budgets[config.seed]
         self.task = self.first.whole
-        context = SweepContext.of(self.task, config.task, Path(config.out), config.tune)
-        self.context = context.model_copy(update={"held": HeldTask.of(self.task), "scoring": scoring})
+        held = {"held": HeldTask.of(self.task), "scoring": scoring}
+        self.context = SweepContext.of(self.task, config.task, Path(config.out), config.tune, **held)
         self.runs = dict[str, tuple[BudgetedRun, ...]]()
         self.scored = dict[str, tuple[ScoredPredictions, ...]]()
         self._methods = dict[str, Method]()

@@ -99,9 +99,9 @@ class SweepContext(Config):
         return drop_leaks(task, near=self.drop_near_leaks) if self.drop_leaks or self.drop_near_leaks else task
 
     @classmethod
-    def of(cls, task: Task, manifest: str, folder: Path, tune: FineTuneConfig, **leaks: bool) -> SweepContext:
-        """The context of trials on ``task``, read from ``manifest``, in the run's folder; ``leaks`` says which were dropped."""
-        return cls(task=manifest, digest=task.digest, folder=str(folder / TRIALS), tune=tune, **leaks)
+    def of(cls, task: Task, manifest: str, folder: Path, tune: FineTuneConfig, **settings: Any) -> SweepContext:
+        """The context of trials on ``task``, read from ``manifest``, in the run's folder, with further settings."""
+        return cls(task=manifest, digest=task.digest, folder=str(folder / TRIALS), tune=tune, **settings)
 
 
 def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:
@@ -212,9 +212,7 @@ def _rows(labels: int, runs: SweepRuns) -> Iterator[dict[str, Any]]:
         if result := runs.results.get(trial):
             yield {
                 "method": trial.method.name,
-                "family": trial.method.family,
-                "scheme": trial.method.scheme,
-                "backbone": trial.method.backbone,
+                **{name: getattr(trial.method, name) for name in ("family", "scheme", "backbone")},
                 "labels": labels,
                 "seed": trial.seed,
                 "resample": trial.resample,
@@ -228,7 +226,5 @@ def _rows(labels: int, runs: SweepRuns) -> Iterator[dict[str, Any]]:
                 "trained_parameters": result.trainable,
                 "new_parameters": result.new,
                 "task_bytes": result.disk,
-                "collapsed": result.collapsed,
-                "diverged": result.diverged,
-                "note": result.note,
+                **{name: getattr(result, name) for name in ("collapsed", "diverged", "note")},
             }

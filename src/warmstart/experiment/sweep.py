@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -96,12 +97,10 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     started = time.time()
     check_backend(config.backend)
     config, task, methods = check_sweep(config, given)
-    scoring = ScoringRun.of(config)
     folder = _open_folder(config.out, command or config)
     threads = _threads(config, folder)
-    context = _context(config, task, scoring)
     running = {"threads": threads, "jobs": config.jobs, "backend": config.backend, "held": HeldTask.of(given)}
-    context = context.model_copy(update=running)
+    context = _context(config, task, ScoringRun.of(config), **running)
     labels = config.numbers_of_labels[0]
     budget = label_budget(task, labels, config.selection_with(labels), config.seed)  # the first seed's labels decide for all
     completed = config
@@ -299,10 +298,10 @@ def _at_seed(trial: Trial, seed: int, first: TrialResult | None) -> Trial:
     return trial.model_copy(update={"seed": seed, "learning_rates": rates})
 
 
-def _context(config: RaceConfig, task: Task, scoring: ScoringRun) -> SweepContext:
+def _context(config: RaceConfig, task: Task, scoring: ScoringRun, **running: Any) -> SweepContext:
     leaks = {"drop_leaks": config.drop_leaks, "drop_near_leaks": config.drop_near_leaks}
-    context = SweepContext.of(task, config.task, Path(config.out), config.tune, **leaks)
-    return context.model_copy(update={"scoring": scoring, "pool": config.pool, "pool_digest": pool_digest(task, config.pool)})
+    pool = {"pool": config.pool, "pool_digest": pool_digest(task, config.pool)}
+    return SweepContext.of(task, config.task, Path(config.out), config.tune, scoring=scoring, **leaks, **pool, **running)
 
 
 def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:

@@ -209,34 +209,20 @@ def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> P
 def answers_view(result: AnswersResult) -> Report:
     """What a notebook shows of generated answers: the comparison, the training, when to abstain, and some answers."""
     title, first = f"Answers: {result.task.name}", headline(result.comparison.findings()[0])
-    return Report(title, first, (), tuple(_answers_sections(result)))
+    return Report(title, first, (), _answers_sections(result))
 
 
-def _answers_sections(result: AnswersResult) -> Iterator[Section]:
-    yield scores_section(result.comparison, "Correct answers to the test questions", "correct")
-    yield _answers_training(result)
-    yield _abstention_section(result)
-    yield _examples_section(result)
-    yield Section("What was looked at", (THIS_SPLIT, *result.ledger.findings))
-
-
-def _answers_training(result: AnswersResult) -> Section:
-    """The validation scores during training, by the progress of each run: the one from scratch takes more steps."""
-    text = "Correct answers to the validation questions at each of about ten evaluations; the weights of the best one are kept."
-    chart = tuning_chart(curve_rows(result.runs), "correct")
-    return Section("Training", (text,), (Figure("training", "Mean over seeds; the band spans lowest to highest.", chart),))
-
-
-def _abstention_section(result: AnswersResult) -> Section:
-    """The error rate against the fraction of questions answered."""
+def _answers_sections(result: AnswersResult) -> tuple[Section, ...]:
+    """The comparison, the validation scores by the progress of each run, when to abstain, some answers, and what was looked at."""
+    training = "Correct answers to the validation questions at each of about ten evaluations; the weights of the best one are kept."
+    scores = tuning_chart(curve_rows(result.runs), "correct")
     caption = "Error rate among the answers given to the test questions, from the most confident answer down."
-    chart = risk_chart(result.risk_coverage(), result.coverage())
-    return Section("When to abstain", result.abstention_findings(), (Figure("risk", caption, chart),))
-
-
-def _examples_section(result: AnswersResult) -> Section:
-    """Some test questions with their answers."""
-    rows = result.example_table(EXAMPLES)
-    seed = next(iter(result.runs.values()))[0].seed
-    text = f"The first {len(rows)} test questions, seed {seed}."
-    return Section("Questions and answers", (text,), (Table(EXAMPLE_HEADER, rows),))
+    risk = Figure("risk", caption, risk_chart(result.risk_coverage(), result.coverage()))
+    rows, seed = result.example_table(EXAMPLES), next(iter(result.runs.values()))[0].seed
+    return (
+        scores_section(result.comparison, "Correct answers to the test questions", "correct"),
+        Section("Training", (training,), (Figure("training", "Mean over seeds; the band spans lowest to highest.", scores),)),
+        Section("When to abstain", result.abstention_findings(), (risk,)),
+        Section("Questions and answers", (f"The first {len(rows)} test questions, seed {seed}.",), (Table(EXAMPLE_HEADER, rows),)),
+        Section("What was looked at", (THIS_SPLIT, *result.ledger.findings)),
+    )
