@@ -478,7 +478,7 @@ def test_a_rival_that_may_be_as_good_is_said_to_be_so() -> None:
         replace(found, candidates=tuple(one._replace(right=right) if one is rival else one for one in found.candidates))
         for right in (almost, np.zeros_like(almost))
     )
-    figures = f"right on {of_100(best.right.mean())} and {of_100(almost.mean())}."
+    figures = f"they reach {of_100(best.right.mean())} of 100 and {of_100(almost.mean())} of 100."
     assert any(line.startswith("Not yet clear") and line.endswith(figures) for line in close.lines(None, None, None))
     assert worse.unclear == ""
 

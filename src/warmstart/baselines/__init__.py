@@ -42,9 +42,9 @@ _WORDS: dict[str, Any] = {
     "types": _LABELS, "setting": "C", "candidates": STRENGTHS, "multilabel_candidates": STRENGTHS[:3], "linear": True, "quick": True
 }  # fmt: skip
 """logistic regression on words"""
-_VECTORS = {"race_only": True, "needs_vectors": True}
+_VECTORS: dict[str, Any] = {"race_only": True, "needs_vectors": True}
 _TURNED: dict[str, Any] = {"linear": True, **_VECTORS}
-_POOL = {"race_only": True, "reads_pool": True}
+_POOL: dict[str, Any] = {"race_only": True, "reads_pool": True}
 _CLASSES, _NUMBERS = ("classification",), ("regression",)
 
 BASELINES: Registry[Baseline] = Registry(

@@ -64,11 +64,6 @@ class RunCost:
     trained: int
     """parameters that train; all others stay those of the backbone"""
 
-    @property
-    def saved(self) -> int:
-        """Bytes to keep beside the backbone."""
-        return _FLOAT32 * self.trained
-
 
 def cost_sentence(what: str, seconds: float, trained: int) -> str:
     """``cost_sentence("6 runs", 95, 1_000_000)`` -> ``"Estimate: 6 runs take about 48 seconds to 3.2 minutes, longer beside …"``.
@@ -111,7 +106,7 @@ class SweepEstimate(Shown, view="commands.race.page:estimate_view"):
     @property
     def saved(self) -> int:
         """The most bytes that a trial's model takes beside the backbone."""
-        return max((cost.saved for cost in self.costs.values()), default=0)
+        return _FLOAT32 * self.trained
 
     @property
     def sentence(self) -> str:

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from warmstart.baselines import BASELINES, baselines_for
-from warmstart.baselines.baseline import Vectors
 from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.simple import collapsed
 from warmstart.data.budget import FOLDS, LabelBudget, labels_sentence
@@ -25,7 +24,7 @@ from warmstart.data.task import Task
 from warmstart.errors import DivergedError, ModelError
 from warmstart.experiment.backends import spread_calls
 from warmstart.experiment.estimate import SweepEstimate
-from warmstart.experiment.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
+from warmstart.experiment.inputs import pool_of, prepared, task_of, trial_budget, trial_task, trial_vectors
 from warmstart.experiment.stack import combine, stackable_trials
 from warmstart.experiment.store import (
     SweepContext,
@@ -93,10 +92,6 @@ def result_of(trial: Trial, context: SweepContext) -> TrialResult | None:
     return find_result(trial, context) or run_trial(trial, context)
 
 
-def _is_late(context: SweepContext) -> bool:
-    return time.time() > _deadline(context)
-
-
 def _deadline(context: SweepContext) -> float:
     limits = context.limits
     found, reserved = (limits.deadline, limits.refits) if limits else (context.deadline, 0.0)
@@ -120,7 +115,7 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
     not fit.
     """
     with _ONE_AT_A_TIME:
-        if _is_late(context):
+        if time.time() > _deadline(context):
             return None
         if context.threads:
             torch.set_num_threads(context.threads)
@@ -175,8 +170,9 @@ def _p_of_no_signal(trial: Trial, members: Iterable[Trial], budget: LabelBudget,
             )
             kernels.append((rows @ rows.T).toarray())
     for member in {one.method.backbone_digest: one for one in members if one.method.family == "frozen"}.values():
-        vectors = trial_vectors(member, context)(texts)
-        kernels.append(vectors @ vectors.T)
+        if read := trial_vectors(member, context):
+            vectors = read(texts)
+            kernels.append(vectors @ vectors.T)
     return p_of_no_signal(kernels, split.labels[kept], chance)
 
 
@@ -216,12 +212,9 @@ def baseline_within(
     """
     budget, baseline = trial_budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
     budget = budget if share is None else replace(budget, share=share, parts=FOLDS)
-    pool = pool_of(context, split_seed_of(trial)).without(budget) if baseline.reads_pool else Pool(())
-    return budget, run_baseline(baseline, budget, pool.texts, _vectors(trial, context), setting, equal=context.equal_classes), pool
-
-
-def _vectors(trial: Trial, context: SweepContext) -> Vectors | None:
-    return trial_vectors(trial, context) if trial.method.family == "frozen" else None
+    pool = pool_of(context, trial.split_seed).without(budget) if baseline.reads_pool else Pool(())
+    vectors = trial_vectors(trial, context)
+    return budget, run_baseline(baseline, budget, pool.texts, vectors, setting, equal=context.equal_classes), pool
 
 
 def constant_of(trial: Trial, context: SweepContext) -> Trial:

@@ -23,7 +23,6 @@ from warmstart.runs.verdict import (
     about_task,
     failures,
     failures_of_several,
-    metric_words,
     row_of,
     rows_of,
     score_words,
@@ -33,7 +32,7 @@ from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import first_of, of_100, percent_value, sentence_case
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.proportions import paired_proportions, unseen_label_share
+from warmstart.stats.proportions import unseen_label_share
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1, worse_out_of_fold
 from warmstart.stats.several_labels import given_and_found, without_label
 
@@ -144,12 +143,13 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         A text without another of its label is wrong when it is left out.
         """
         units, metric, favourite = self.left_out.units, metric or self.task.metric, stack_among(methods)
-        single = [] if self.several else self.task.train.labels[~np.isin(self.task.train.labels, self.left_out.labels)]
+        known = self.task.train.labels
+        single = np.empty(0, dtype=np.int64) if self.several else known[~np.isin(known, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
         if metric in (ACCURACY, "subset"):
             return selected_accuracy(np.stack([np.append(one.right, np.zeros(len(single))) for one in methods]), units, favourite)
         classes = np.eye(len(self.task.labels))
-        labels, none = np.concatenate([self._held, classes[single]]) if len(single) else self._held, 0 * classes[single]
+        labels, none = np.concatenate([self._held, classes[single]]), 0 * classes[single]
         predicted = np.stack([np.append(one.predicted, none, axis=0) for one in methods])
         return selected_f1(predicted, labels, metric.removesuffix("_f1"), units, favourite)
 
@@ -191,23 +191,11 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """A sentence if the rival may be as good, by the texts that both predicted when they were left out; else empty."""
         if not (self.learned and self.rival):
             return ""
-        pair = [self.alone_scores[one.name] for one in (self.best, self.rival)]
-        if self.task.metric == ACCURACY:
-            if paired_proportions(*([self._of_units(one.right)] for one in (self.best, self.rival))).sign:
-                return ""
-            mine, other = (of_100(one.out_of_fold) for one in pair)
-            return f"Not yet clear which is better: of 100 of your own texts, left out, they are right on {mine} and {other}."
-        best, rival = (MethodScores("", (one.out_of_fold,), one.resampled[None]) for one in pair)
-        if worse_out_of_fold(rival, best):
+        best, rival = (self.alone_scores[one.name] for one in (self.best, self.rival))
+        if worse_out_of_fold(*(MethodScores("", (one.out_of_fold,), one.resampled[None]) for one in (rival, best))):
             return ""
-        mine, other = (f"{one.out_of_fold:.2f}" for one in pair)
-        metric = metric_words(self.task.metric)
-        return f"Not yet clear which is better: on your own texts, left out, they have a {metric} of {mine} and {other}."
-
-    def _of_units(self, right: np.ndarray) -> np.ndarray:
-        """The mean over the copies of each text."""
-        unit = np.unique(self.left_out.units, return_inverse=True)[1]
-        return np.asarray(np.bincount(unit, right) / np.bincount(unit))
+        mine, other = (score_words(self.task.metric, one.out_of_fold) for one in (best, rival))
+        return f"Not yet clear which is better: on your own texts, left out, they reach {mine} and {other}."
 
     @property
     def answers_alone(self) -> str:

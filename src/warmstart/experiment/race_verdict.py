@@ -100,8 +100,9 @@ def _is_clear(result: Comparison) -> bool:
 
 def _failures(result: Comparison) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
     """Those of the recommended method in its first run, on the test texts."""
-    known = result.trials and result.task.single_label and not result.resampled
-    return failures_on_test(result.task, result.trials.test_predictions(result.recommended.method)) if known else ((), ())
+    if not (result.trials and result.task.single_label) or result.resampled:
+        return (), ()
+    return failures_on_test(result.task, result.trials.test_predictions(result.recommended.method))
 
 
 def _no_time(result: Comparison) -> Iterator[str]:

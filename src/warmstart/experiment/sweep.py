@@ -23,7 +23,7 @@ from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.encode import cut_sentence
 from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
-from warmstart.data.scorings import LedgerSummary, ScoringRun, read_ledger
+from warmstart.data.scorings import ScoringRun
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.backends import check_backend
@@ -43,7 +43,6 @@ from warmstart.experiment.methods import (
     with_continued_backbone,
     with_own_pretraining,
 )
-from warmstart.experiment.ranking import Ranking, rank
 from warmstart.experiment.stack import trials_of_seed
 from warmstart.experiment.store import HeldTask, SweepContext, find_result, result_file
 from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
@@ -79,14 +78,6 @@ class Sweep:
         """The labelled texts of the first seed; of those of the other seeds as many choose, or nearly."""
         return label_budget(self.task, labels, self.config.selection_with(labels), self.config.seed)
 
-    def finish(self) -> LedgerSummary:
-        """All trials that the time allows have run: what the ledger now says of the test split."""
-        return read_ledger(self.task)
-
-    def rank(self, runs: SweepRuns) -> Ranking:
-        """All methods, best first."""
-        return rank(self.methods, runs)
-
 
 def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | None = None, *, measured: bool = True) -> Sweep:
     """Read, audit and check all that the trials need, and open the folder. Only ``pool`` and ``dapt`` train anything yet.
@@ -97,7 +88,8 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     started = time.time()
     check_backend(config.backend)
     config, task, methods = check_sweep(config, given)
-    folder = _open_folder(config.out, command or config)
+    begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
+    folder = Run.open(config.out, command or config, extend=begun).folder  # which no other process writes
     threads = _threads(config, folder)
     running = {"threads": threads, "jobs": config.jobs, "backend": config.backend, "held": HeldTask.of(given)}
     context = _context(config, task, ScoringRun.of(config), **running)
@@ -124,12 +116,6 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     return Sweep(config, task, audited, tuple(methods), context, folder, estimate)
 
 
-def _open_folder(out: str, command: Config) -> Path:
-    """The folder of the run, which no other process writes."""
-    begun = any((Path(out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
-    return Run.open(out, command, extend=begun).folder
-
-
 def _threads(config: RaceConfig, folder: Path) -> int:
     """The threads of each trial. With one job it is as many as torch uses; a sweep that has begun keeps its number."""
     found = read_record_of(folder).get("threads")
@@ -154,7 +140,8 @@ def check_sweep(config: RaceConfig, given: Task | None = None) -> tuple[RaceConf
     """
     task = _checked_task(config, given)
     config = _with_contrast(config, task)
-    methods = _methods(_given_backbones(config), task)
+    given_backbones = tuple(path for path in config.backbones if path != OWN_BACKBONE)
+    methods = _methods(config.model_copy(update={"backbones": given_backbones}), task)
     if config.seeds is None:
         cheap = OWN_BACKBONE not in config.backbones and all(map(keeps_backbone, methods))
         config = config.model_copy(update={"seeds": CHEAP_SEEDS if cheap else SEEDS})
@@ -168,12 +155,6 @@ def _with_contrast(config: RaceConfig, task: Task) -> RaceConfig:
     if config.methods or config.schemes != default or labels >= FEW_LABELS or not task_type_of(task).one_label:
         return config
     return config.model_copy(update={"schemes": ("contrast", *default)})
-
-
-def _given_backbones(config: RaceConfig) -> RaceConfig:
-    """The same without the backbone that is still to be pretrained on the task's own text."""
-    given = tuple(path for path in config.backbones if path != OWN_BACKBONE)
-    return config.model_copy(update={"backbones": given})
 
 
 def _checked_task(config: RaceConfig, given: Task | None) -> Task:
@@ -242,17 +223,13 @@ def _print_read_before(config: RaceConfig, methods: Sequence[Method], context: S
 
 
 def estimate_methods(config: RaceConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
-    """What the trials without a result will cost, printed if there are any."""
-    trials = [trial for labels in config.numbers_of_labels for trial in _planned(config, methods, labels, context)]
+    """What the trials without a result will cost, as far as they are known before the first has run; printed if there are any."""
+    trials = [trial for labels in config.numbers_of_labels for trial in _all_trials(config, methods, labels)]
+    trials = [trial for trial in trials if not result_file(trial, context).is_file()]
     estimate = estimate_sweep(trials, config.tune, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])
     if trials:
         console.print(estimate.sentence)
     return estimate
-
-
-def _planned(config: RaceConfig, methods: Sequence[Method], labels: int | None, context: SweepContext) -> list[Trial]:
-    """The trials without a result, as far as they are known before the first one has run."""
-    return [trial for trial in _all_trials(config, methods, labels) if not result_file(trial, context).is_file()]
 
 
 def _all_trials(config: RaceConfig, methods: Sequence[Method], labels: int | None) -> list[Trial]:

@@ -94,6 +94,11 @@ class Trial(Config):
     """on a split into training, validation and test texts that the seed draws"""
 
     @property
+    def split_seed(self) -> int | None:
+        """The seed that draws its split; None: the task's own split."""
+        return self.seed if self.resample else None
+
+    @property
     def same_for_every_seed(self) -> bool:
         """Whether nothing in it depends on the seed: no network, and all texts of the task's own splits."""
         return (

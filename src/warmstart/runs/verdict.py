@@ -212,5 +212,5 @@ def failures_of_several(
     truth, held = labels > 0.5, given > 0.5
     wrong = np.where(held != truth, np.abs(probabilities - truth), 0.0).max(axis=1)
     surest = [int(i) for i in np.argsort(-wrong, kind="stable")[:SHOWN_MISTAKES] if wrong[i] > 0]
-    truly, said = ([", ".join(names[c] for c in np.flatnonzero(row)) or "none" for row in kind] for kind in (truth, held))
+    truly, said = ([", ".join(names[c] for c in np.flatnonzero(row).tolist()) or "none" for row in kind] for kind in (truth, held))
     return tuple(Mistake(str(texts[i])[:MISTAKE_CHARACTERS], truly[i], said[i], float(wrong[i])) for i in surest)
