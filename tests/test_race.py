@@ -25,13 +25,14 @@ from warmstart.experiment import execution
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.curve import list_sizes
-from warmstart.experiment.estimate import RunCost, SweepEstimate
+from warmstart.experiment.estimate import SweepEstimate
 from warmstart.experiment.methods import learning_rates_for
 from warmstart.experiment.refit import refit
 from warmstart.experiment.store import SweepContext, find_result, read_predictions, result_file
 from warmstart.experiment.sweep import open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.estimate import RunCost
 from warmstart.finetuning.finetune import FineTuning
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle

@@ -23,8 +23,7 @@ from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.scorings import read_ledger
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.experiment import backends, execution, inputs
-from warmstart.experiment.backends import spread_calls
+from warmstart.experiment import execution, inputs
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.curve import CurveResult
@@ -38,6 +37,8 @@ from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.model.files import load_bundle
+from warmstart.system import backends
+from warmstart.system.backends import spread_calls
 from warmstart.system.locks import releasing_locks
 from warmstart.tasks.load import load_task
 from warmstart.tokenizer.tokenizer import Tokenizer

@@ -22,7 +22,7 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.adaptation_result import AdaptResult, ControlBudget, most_seconds, share_within
 from warmstart.experiment.config import AdaptConfig
-from warmstart.experiment.estimate import SweepEstimate, cost_sentence, estimate_sweep
+from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import baseline_within, score_trial
 from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
@@ -33,6 +33,7 @@ from warmstart.finetuning.ensemble import (
     average_probabilities,
     check_ensemble,
 )
+from warmstart.finetuning.estimate import cost_sentence
 from warmstart.finetuning.finetune import check_patience, head_config_for, run_length
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH

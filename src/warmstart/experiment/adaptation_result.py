@@ -12,8 +12,8 @@ import numpy as np
 
 from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.scorings import LedgerSummary
-from warmstart.experiment.confidence_result import CONFIDENCE_LEVEL, ConfidenceResult
 from warmstart.finetuning.runs import PRETRAINED, best_run
+from warmstart.inspection.confidence import CONFIDENCE_LEVEL, ConfidenceResult
 from warmstart.notebook import Shown
 from warmstart.stats.abstention import smallest_guarantee
 from warmstart.stats.formatting import percent, time_span

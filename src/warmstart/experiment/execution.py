@@ -22,7 +22,6 @@ from warmstart.data.budget import FOLDS, LabelBudget, labels_sentence
 from warmstart.data.pool import Pool
 from warmstart.data.task import Task
 from warmstart.errors import DivergedError, ModelError
-from warmstart.experiment.backends import spread_calls
 from warmstart.experiment.estimate import SweepEstimate
 from warmstart.experiment.inputs import pool_of, prepared, task_of, trial_budget, trial_task, trial_vectors
 from warmstart.experiment.stack import combine, stackable_trials
@@ -47,6 +46,7 @@ from warmstart.stats.calibration import loss_gain
 from warmstart.stats.formatting import percent
 from warmstart.stats.permutation import p_of_no_signal
 from warmstart.stats.selected import out_of_reach
+from warmstart.system.backends import spread_calls
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions, score_test

@@ -25,11 +25,11 @@ from warmstart.data.budget import FOLDS
 from warmstart.data.scorings import ScoredMethod, ScoringRun
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
-from warmstart.experiment.backends import PROCESSES
 from warmstart.experiment.trial import SweepRuns, Trial, TrialResult, described_settings
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.runs.state import TRIALS
+from warmstart.system.backends import PROCESSES
 from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, unsealed
 from warmstart.tasks.load import load_task
 

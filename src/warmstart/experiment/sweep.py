@@ -26,7 +26,6 @@ from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
 from warmstart.data.scorings import ScoringRun
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment.backends import check_backend
 from warmstart.experiment.config import CHEAP_SEEDS, FEW_LABELS, SEEDS, RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import run_stack, run_trials
@@ -57,6 +56,7 @@ from warmstart.runs.run import Run
 from warmstart.runs.state import TRIALS
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.selected import worse_out_of_fold
+from warmstart.system.backends import check_backend
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task

@@ -12,9 +12,9 @@ import numpy as np
 from warmstart.config import Config
 from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.choose import MAJORITY_LABEL
-from warmstart.experiment.confidence_result import THRESHOLD_HEADER, ConfidenceResult
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, curve_rows
+from warmstart.inspection.confidence import THRESHOLD_HEADER, ConfidenceResult
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.headline import headline
 from warmstart.report.parts import Figure, Report, Section, Table
