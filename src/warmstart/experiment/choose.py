@@ -67,13 +67,19 @@ def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
     Another than the stack must be ahead of it beyond chance, as in a fit.
     """
     resampled = np.stack([one.validation_scores.resampled.mean(axis=0) for one in methods], axis=1)
-    needed = needed_lead(resampled, place_of_stack(methods)).tolist()
+    needed = needed_lead(resampled, place_of_stack([one.family for one in methods])).tolist()
     return min(zip(methods, needed, strict=True), key=lambda pair: (pair[1] - pair[0].validation, pair[0].place))[0]
 
 
-def place_of_stack(methods: Sequence[RankedMethod]) -> int | None:
-    """The place of the stack among methods; None if there is none."""
-    return next((place for place, one in enumerate(methods) if one.method.combines), None)
+def place_of_stack(families: Sequence[str]) -> int | None:
+    """The place of the stack among methods of these families; None if there is none."""
+    return families.index("stack") if "stack" in families else None
+
+
+def other_side(family: str) -> tuple[tuple[str, ...], str]:
+    """The families of a method's rivals, and the best one's role: without pretraining if it has that itself, otherwise with it."""
+    side, families = ("with", TRANSFER) if family in WITHOUT_PRETRAINING else ("without", WITHOUT_PRETRAINING)
+    return families, f"best {side} pretraining"
 
 
 def doubt_of_best(methods: Sequence[RankedMethod]) -> float:
@@ -177,7 +183,8 @@ class Choice:
         for seen in self._seen:
             rows, nothing = sorted(seen, key=lambda one: one.place), choose(seen).name == MAJORITY_LABEL
             rows = [one for one in rows if not nothing or one.name == MAJORITY_LABEL]
-            found.append(selected_method([one.validation_scores for one in rows], self.texts, place_of_stack(rows)).expected)
+            stack = place_of_stack([one.family for one in rows])
+            found.append(selected_method([one.validation_scores for one in rows], self.texts, stack).expected)
         return found
 
     @cached_property

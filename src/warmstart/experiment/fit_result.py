@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, WITHOUT_PRETRAINING
+from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after, terminal_lines
 from warmstart.runs.verdict import (
@@ -84,11 +83,6 @@ class OutOfFold(NamedTuple):
     """of one fit"""
 
 
-def stack_among(methods: Sequence[OutOfFold]) -> int | None:
-    """The place of the stack among methods."""
-    return next((place for place, one in enumerate(methods) if one.family == "stack"), None)
-
-
 @dataclass(frozen=True)
 class FitResult(Shown, view="commands.fit.page:fit_view"):
     """The methods within the labels of one user, and the one that was fitted to all of them."""
@@ -142,7 +136,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
         A text without another of its label is wrong when it is left out.
         """
-        units, metric, favourite = self.left_out.units, metric or self.task.metric, stack_among(methods)
+        units, metric, favourite = self.left_out.units, metric or self.task.metric, place_of_stack([one.family for one in methods])
         known = self.task.train.labels
         single = np.empty(0, dtype=np.int64) if self.several else known[~np.isin(known, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
@@ -182,7 +176,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def rival(self) -> OutOfFold | None:
         """The best method on the other side: without pretraining if the chosen one transfers, otherwise with it."""
-        families = TRANSFER if self.best.family in WITHOUT_PRETRAINING else WITHOUT_PRETRAINING
+        families, _ = other_side(self.best.family)
         others = [one for one in self.candidates if one.family in families and one.name != MAJORITY_LABEL]
         return max(others, key=lambda one: self.alone_scores[one.name].out_of_fold, default=None)
 
@@ -295,8 +289,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def _role_of_rival(self) -> str:
-        side = "with" if self.best.family in WITHOUT_PRETRAINING else "without"
-        return f"best {side} pretraining" if any(one.family in TRANSFER for one in self.candidates) else "best single method"
+        pretrained = any(one.family in TRANSFER for one in self.candidates)
+        return other_side(self.best.family)[1] if pretrained else "best single method"
 
     @property
     def no_time(self) -> str:

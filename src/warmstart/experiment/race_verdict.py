@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warmstart.config import Config
-from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, TRANSFER, WITHOUT_PRETRAINING
+from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, other_side
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
@@ -77,17 +77,16 @@ def _score(result: Comparison, one: RankedMethod) -> Estimate:
 def _rows(result: Comparison) -> tuple[ScoreRow, ...]:
     """The recommended method, its strongest rival, those with the highest scores, and the most frequent label."""
     one, rival = result.recommended, _rival(result)
-    names = {method.name: CONSTANT if method.name == MAJORITY_LABEL else method.name for method in (result.ranking.methods)}
+    names = {method.name: CONSTANT if method.name == MAJORITY_LABEL else method.name for method in result.ranking.methods}
     scores = {names[method.name]: _score(result, method) for method in result.ranking.methods}
-    side = "with" if one.method.family in WITHOUT_PRETRAINING else "without"
     first = [names[method.name] for method in (one, rival) if method and method.name != MAJORITY_LABEL]
-    return rows_of(result.task.metric, scores, first, {rival.name: f"best {side} pretraining"} if rival else {})
+    return rows_of(result.task.metric, scores, first, {rival.name: other_side(one.family)[1]} if rival else {})
 
 
 def _rival(result: Comparison) -> RankedMethod | None:
     """The method with the highest score on the other side: with pretraining, or without it."""
-    families = TRANSFER if result.recommended.method.family in WITHOUT_PRETRAINING else WITHOUT_PRETRAINING
-    others = [one for one in result.ranking.methods if one.name != MAJORITY_LABEL and one.method.family in families]
+    families, _ = other_side(result.recommended.family)
+    others = [one for one in result.ranking.methods if one.family in families and one.name != MAJORITY_LABEL]
     return max(others, key=lambda one: _score(result, one).value, default=None)
 
 

@@ -39,6 +39,11 @@ class RankedMethod:
         """What tables call it."""
         return self.method.name
 
+    @property
+    def family(self) -> str:
+        """What it starts from."""
+        return self.method.family
+
     @cached_property
     def test_scores(self) -> MethodScores:
         """Scores on the test split, and on resamples of it."""
