@@ -35,7 +35,7 @@ from warmstart.experiment.store import (
     selection_settings,
     trial_settings,
 )
-from warmstart.experiment.trial import Method, Trial, TrialResult
+from warmstart.experiment.trial import Limits, Method, Trial, TrialResult
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import FineTuneResult
 from warmstart.finetuning.selection import fine_tune_within
@@ -92,10 +92,8 @@ def result_of(trial: Trial, context: SweepContext) -> TrialResult | None:
     return find_result(trial, context) or run_trial(trial, context)
 
 
-def _deadline(context: SweepContext) -> float:
-    limits = context.limits
-    found, reserved = (limits.deadline, limits.refits) if limits else (context.deadline, 0.0)
-    return math.inf if found is None else float(found) - reserved
+def _deadline(limits: Limits) -> float:
+    return limits.deadline - limits.refits
 
 
 def outcome(result: TrialResult) -> str:
@@ -115,7 +113,7 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
     not fit.
     """
     with _ONE_AT_A_TIME:
-        if time.time() > _deadline(context):
+        if time.time() > _deadline(context.limits):
             return None
         if context.threads:
             torch.set_num_threads(context.threads)
@@ -232,7 +230,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
     bundle, shared, encoded = prepared(trial, context)
     budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
-    if context.limits:
+    if context.limits.in_turn:
         choice = replace(choice, after_fold=partial(_go_on, trial, budget, context), last=False)
     started = time.perf_counter()
     done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=trial.method.family == "scratch")
@@ -261,7 +259,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
 def _go_on(trial: Trial, budget: LabelBudget, context: SweepContext, predictions: Sequence[Any], seconds: float) -> None:
     """After each fold: raise ``TimeoutError`` if the others would not end in time, or if the method can hardly win any more."""
     done, limits = len(predictions), context.limits
-    if time.time() + seconds / done * (len(budget.folds) - done + 1) > _deadline(context):
+    if time.time() + seconds / done * (len(budget.folds) - done + 1) > _deadline(context.limits):
         raise TimeoutError
     if limits.right is None or not budget.task.single_label:
         return

@@ -210,8 +210,8 @@ class _Queue:
         few = len(sweep.budget(None)) < FEW_LABELS
         alone = (one for one in sweep.methods if not one.combines and (few or not _reads_much(one)))
         self.methods = sorted(alone, key=lambda one: (one.fine_tunes, _reads_much(one)))
-        self.until, self.limits, self.result = sweep.context.deadline or math.inf, Limits(), result
-        self.sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": None, "limits": self.limits}))
+        self.until, self.limits, self.result = sweep.context.limits.deadline, Limits(in_turn=True), result
+        self.sweep = replace(sweep, context=sweep.context.model_copy(update={"limits": self.limits}))
         self.words = _words(sweep.task.train.texts)
         self.pool_words = _words(pool) * min(1.0, VECTOR_POOL_LIMIT / max(1, len(pool)))
         self.interrupted, self.so_far, self.frozen = False, "", dict[str, OutOfFold]()  # by backbone, what its vectors reach
@@ -240,15 +240,15 @@ class _Queue:
         self.limits.deadline = time.time()
         return run_sweep(replace(self.sweep, methods=tuple(methods)), None)
 
-    def _turns(self) -> Iterator[tuple[Sequence[Method], float | None]]:
-        """What runs next, and until when; None: in any time."""
+    def _turns(self) -> Iterator[tuple[Sequence[Method], float]]:
+        """What runs next, and until when."""
         ready = [one for one in self.methods if not one.fine_tunes and not _reads_much(one)]
         smallest = min((one.backbone_parameters for one in ready if one.family == "frozen"), default=0)
         operations = {one: 2 * one.backbone_parameters * TOKENS_PER_WORD * self.words for one in ready}
         small = [one for one in ready if one.family == "frozen" and one.backbone_parameters <= smallest]
         soon = [one for one in ready if operations[one] < SOON and one not in small]
-        yield small, None if small and operations[small[0]] < SOON else self.until
-        yield soon, None
+        yield small, math.inf if small and operations[small[0]] < SOON else self.until
+        yield soon, math.inf
         yield [one for one in ready if one not in small and one not in soon], self.until
         self.so_far = self._best_so_far()
         for method in sorted((one for one in self.methods if one.fine_tunes), key=self._promise):
@@ -267,7 +267,7 @@ class _Queue:
         """The order of networks that train: by the vectors of their encoders, then by size."""
         return -self.frozen[method.backbone].score if method.backbone in self.frozen else 0.0, method.backbone_parameters
 
-    def _take(self, methods: Sequence[Method], deadline: float | None) -> None:
+    def _take(self, methods: Sequence[Method], deadline: float) -> None:
         """Run some methods; say what runs now, and how good the best so far is likely to be."""
         if not methods:
             return

@@ -295,8 +295,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def no_time(self) -> str:
         """What did not run, methods or what more labels would add, as a complete sentence; empty if all did."""
-        if self.interrupted:
-            return f"Interrupted, so these did not run: {first_of(self.missing, SHOWN_MISSING, 'others')}." if self.missing else ""
+        if self.interrupted and self.missing:
+            return f"Interrupted, so these did not run: {first_of(self.missing, SHOWN_MISSING, 'others')}."
         short = [f"for {first_of(self.missing, SHOWN_MISSING, 'others')}"] if self.missing else []
         short += ["to say what more labels would add"] if self.late else []
         return f"The time was too short {' and '.join(short)}; --minutes gives more." if short else ""

@@ -25,7 +25,7 @@ from warmstart.data.budget import FOLDS
 from warmstart.data.scorings import ScoredMethod, ScoringRun
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
-from warmstart.experiment.trial import SweepRuns, Trial, TrialResult, described_settings
+from warmstart.experiment.trial import Limits, SweepRuns, Trial, TrialResult, described_settings
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.runs.state import TRIALS
@@ -81,14 +81,12 @@ class SweepContext(Config):
     """trials at once"""
     backend: Effectless[str] = PROCESSES
     """where trials run"""
-    deadline: Effectless[float | None] = None
-    """moment (seconds since 1970) after which no trial starts"""
     equal_classes: bool = False
     """baselines are told nothing of how frequent classes are"""
     parts: int = FOLDS
     """folds of methods that fit in milliseconds"""
-    limits: Effectless[Any] = Field(None, exclude=True)
-    """the ``Limits`` of a fit, in place of a deadline"""
+    limits: Effectless[Any] = Field(default_factory=Limits, exclude=True)
+    """``Limits``: until when trials run"""
 
     def load_task(self) -> Task:
         """The task as it was given."""

@@ -44,7 +44,7 @@ from warmstart.experiment.methods import (
 )
 from warmstart.experiment.stack import trials_of_seed
 from warmstart.experiment.store import HeldTask, SweepContext, find_result, result_file
-from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
+from warmstart.experiment.trial import OWN_BACKBONE, Limits, Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.schemes.registry import make_scheme
@@ -104,7 +104,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     estimate = estimate_methods(config, task, methods if measured else (), context)
     methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
-        context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
+        context = context.model_copy(update={"limits": Limits(started + duration_seconds(config.budget))})
     _print_unread_pool(config, task, methods)
     audited = _audit(task, completed)
     _print_read_before(config, methods, context)
@@ -290,8 +290,9 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     """
     trials, seeds = _first_trials(sweep.config, sweep.methods, labels)
     results = run_trials(trials, sweep.context, sweep.estimate, first=True)
-    deadline = sweep.context.deadline
-    stopped = _cannot_win(results) if deadline and time.time() + sweep.estimate.seconds > deadline else ()
+    limits = sweep.context.limits
+    short = not limits.in_turn and time.time() + sweep.estimate.seconds > limits.deadline
+    stopped = _cannot_win(results) if short else ()
     alive = [(trial, found) for trial, found in results.items() if labels is not None or not found.diverged]
     sweep.estimate.drop(_at_seed(trial, seed, None) for seed in seeds for trial, _ in alive if trial.method in stopped)
     alive = [(trial, found) for trial, found in alive if trial.method not in stopped]
