@@ -33,6 +33,8 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
     learned = result.recommended.name != MAJORITY_LABEL
     rows = _rows(result)
     unclear = learned and not _is_clear(result)
+    missing = first_of([method.name for method in result.ranking.missing], SHOWN_METHODS)
+    no_time = f"The time was too short for {missing}." if missing else ""
     mistakes, fails = _failures(result) if learned else ((), ())
     kept = getattr(config, "save", None)
     saved = folder if kept and folder and (folder / "bundle").is_dir() else None
@@ -44,7 +46,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
         headline_of(result),
         rows,
         len(result.ranking.methods) - len(rows),
-        tuple(filter(None, [NOT_CLEAR * unclear, *_no_time(result), other])),
+        tuple(filter(None, [NOT_CLEAR * unclear, no_time, other])),
         mistakes,
         fails,
         steps_after(saved, result.task, TaskPlace.of(config), *_steps(result, folder, config, kept=bool(saved))),
@@ -102,12 +104,6 @@ def _failures(result: Comparison) -> tuple[tuple[Mistake, ...], tuple[str, ...]]
     if not (result.trials and result.task.single_label) or result.resampled:
         return (), ()
     return failures_on_test(result.task, result.trials.test_predictions(result.recommended.method))
-
-
-def _no_time(result: Comparison) -> Iterator[str]:
-    """Which methods had no time."""
-    if missing := [method.name for method in result.ranking.missing]:
-        yield f"The time was too short for {first_of(missing, SHOWN_METHODS)}."
 
 
 def _steps(result: Comparison, folder: Path | None, config: Config | None, *, kept: bool) -> Iterator[NextStep | None]:
