@@ -26,9 +26,8 @@ from warmstart.data.source import Source
 from warmstart.data.task import Task, resplit
 from warmstart.errors import ConfigError
 from warmstart.experiment import adaptation
-from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
+from warmstart.experiment.adaptation_result import AdaptResult, most_seconds, share_within
 from warmstart.experiment.config import AdaptConfig
-from warmstart.experiment.control import most_seconds, share_within
 from warmstart.experiment.sweep import open_sweep
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.ensemble import STACKABLE, Averaged
@@ -219,7 +218,7 @@ def together(place: Path, **changes: Any) -> AdaptResult:
 @pytest.mark.parametrize("selection", ["cross-validation", "holdout"])
 def test_the_saved_model_is_what_was_scored(selection: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the command to the reloaded folder: its predictions, temperature, history and report; all seeds share the labels."""
-    monkeypatch.setattr(EnsembleResult, "kept", lambda self, _: self.mean)
+    monkeypatch.setattr(Averaged, "kept", lambda *_: True)
     result = together(place, selection=selection, calibration_fraction=0.25)
     saved, task = load(place / "run"), cats()
     found = uncalibrated_predictions(saved, task.test.texts)
@@ -228,7 +227,6 @@ def test_the_saved_model_is_what_was_scored(selection: str, place: Path, monkeyp
     assert saved.history[-1].budget == (*result.label_findings, *result.ensemble_findings)
     assert saved.history[-1].test.figures["accuracy"] == result.scores["mean of 3 seeds"][0].score("accuracy")
     assert result.ensemble_findings[0] in (place / "run" / "report.html").read_text()
-    assert [row[0] for row in result.ensemble_rows] == ["single seeds, mean", "mean of 3 seeds"]
     assert "mean of 3 seeds" in {row.name for row in result.comparison.rows}
     assert len({one.train.tobytes() for one in result.budgets.values()}) == 1, "a model of three draws would look at more labels"
     assert (result.labels, result.one_split) == (24, True)
@@ -243,12 +241,11 @@ def test_the_saved_model_is_what_was_scored(selection: str, place: Path, monkeyp
 def test_what_is_worse_than_a_single_seed_is_not_saved(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The measure is the mean of single seeds: the best was chosen on the same texts. The folder then holds one of them."""
     for score, kept in ((0.6, True), (0.59, False)):
-        model = Averaged("mean of 2 seeds", None, None, None, score, 10, 0.1)
-        result = EnsembleResult(model, 10, 0.1)
-        assert (result.kept((0.5, 0.7)) is model) == kept
+        result = Averaged("mean of 2 seeds", None, None, None, score)
+        assert result.kept((0.5, 0.7)) == kept
         saved = "saved" if kept else "not saved"
         assert result.sentence((0.5, 0.7), "accuracy").endswith(f"and single seeds 60.0% on average; it is {saved}.")
-    monkeypatch.setattr(EnsembleResult, "kept", lambda self, _: None)
+    monkeypatch.setattr(Averaged, "kept", lambda *_: False)
     whole = together(place, selection="holdout", seeds=2, baselines=False)
     assert isinstance(load(place / "run"), Bundle)
     assert whole.saved.startswith("The saved model is that of seed")
@@ -267,7 +264,7 @@ def test_a_mean_of_several_labels_or_numbers_is_a_stack_too(place: Path) -> None
     for name in {*STACKABLE} - {"classification"}:
         given = {"task": str(write_task(place / name, name)), "out": str(place / f"run-{name}"), "tune": tune(epochs=1)}
         result = together(place, labels=None, selection="holdout", seeds=2, baselines=False, **given)
-        assert isinstance(result.ensemble.mean.model, Stack), name
+        assert isinstance(result.ensemble.model, Stack), name
 
 
 def test_what_cannot_be_averaged_is_refused(place: Path) -> None:

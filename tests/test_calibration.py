@@ -20,9 +20,9 @@ from warmstart.commands.adapt.command import adapt
 from warmstart.data.task import Split
 from warmstart.errors import ModelError
 from warmstart.experiment.adaptation_result import AdaptResult
-from warmstart.experiment.confidence_result import ConfidenceResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.calibration import split_calibration_texts, threshold_for
+from warmstart.inspection.confidence import ConfidenceResult
 from warmstart.model.bundle import Calibration
 from warmstart.model.files import load_bundle, save
 from warmstart.stats.calibration import (

@@ -11,13 +11,12 @@ import pytest
 from helpers.figures import repeats, show
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
-from warmstart.commands.race.page import method_header
+from warmstart.commands.race.page import method_table
 from warmstart.data.audit import audit
-from warmstart.experiment.choose import doubt_of_best
+from warmstart.experiment.choose import doubt_of_best, transfer_gain
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod, Ranking
-from warmstart.experiment.transfer import transfer_gain
 from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import (
@@ -107,7 +106,7 @@ def test_what_seeds_and_splits_can_show_is_said() -> None:
         assert ("One seed says nothing about other seeds." in found.findings) == (seeds == 1)
         assert seeds > 1 or [row.significant for row in found.differences] == [False]
         assert len(found.expected) == (seeds > 1)
-        assert method_header(found)[1] == f"score (95% over {head})"
+        assert method_table(found).header[1] == f"score (95% over {head})"
 
 
 TASK = cats()

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.figures import repeats
 from helpers.simulation import answers, seed_effects
-from warmstart.stats.comparison import MethodResult, MethodTable, compare_pair, compare_pairs, detectable_points
+from warmstart.stats.comparison import MethodResult, MethodTable, PairedComparison, compare_pairs, detectable_points
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.multiple_testing import holm
 
@@ -24,6 +24,11 @@ def drawn(name: str, right: np.ndarray) -> MethodResult:
     """A method whose answers (S, N) are right or wrong, with its resamples."""
     texts = np.random.default_rng(9).integers(0, right.shape[1], (200, right.shape[1]))
     return MethodResult(name, tuple(right.mean(axis=1).tolist()), resampled=np.array([run[texts].mean(axis=1) for run in right]))
+
+
+def compare_pair(one: MethodResult, other: MethodResult) -> PairedComparison:
+    """The difference of a single pair."""
+    return compare_pairs([(one, other)])[0]
 
 
 def test_a_win_and_a_loss_are_a_sentence() -> None:

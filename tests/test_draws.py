@@ -18,12 +18,11 @@ from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.data.audit import audit
 from warmstart.data.splits import cross_validation_folds
-from warmstart.experiment.choose import best_of
+from warmstart.experiment.choose import transfer_gain
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import headline_of
 from warmstart.experiment.ranking import RankedMethod, Ranking
-from warmstart.experiment.transfer import transfer_gain
 from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats.calibration import loss_gain
 from warmstart.stats.comparison import SIGNIFICANT
@@ -137,32 +136,6 @@ def test_what_transfer_bought_names_the_strongest_rival_of_each_draw() -> None:
     same = replace(found.transfer, rivals=found.transfer.rivals[1:], drawn=True).sentence(bounded=True)
     assert same.startswith("Undecided: full is ahead of NB (the strongest rival without pretraining) by 3.7 points (")
     assert same.endswith("by the best score on texts not learned from: full against NB.")
-
-
-def refusing(methods: Sequence[RankedMethod], name: str, draws: Sequence[int]) -> tuple[RankedMethod, ...]:
-    """The same where one method is refused in some draws: the pool hurt it."""
-    return tuple(
-        replace(one, runs=tuple(replace(run, refused=draw in draws and one.name == name) for draw, run in enumerate(one.runs)))
-        for one in methods
-    )
-
-
-def test_what_the_pool_hurts_is_neither_chosen_nor_compared() -> None:
-    """A method that is refused in a draw is left out of its choice and of both sides of its comparison, also over all seeds."""
-    methods = methods_of(VALIDATION, TEST)
-    drawn = transfer_gain(refusing(methods, "NB", [1]), drawn=True)
-    assert [one.name for one in drawn.rivals] == ["TF-IDF", "TF-IDF", "NB"]
-    found = race(VALIDATION, TEST)
-    refused = replace(found, ranking=replace(found.ranking, methods=refusing(methods, "full", [0, 1, 2])))
-    assert {one.name for one in refused.choice.chosen} == {"TF-IDF", "NB"}, "whatever its score"
-    together = transfer_gain(refusing(methods, "NB", [0, 1, 2]), drawn=False)
-    assert together.rivals[0].name == "TF-IDF"
-    both = refusing(methods_of(VALIDATION | {"probe": VALIDATION["TF-IDF"]}, TEST | {"probe": TEST["NB"]}), "full", [0, 1])
-    gain = transfer_gain(both, drawn=False)
-    assert gain.transfer[0].name == "probe"
-    found = Comparison(cats(), 50, 50, Ranking(both[2:], (), (), 3), audit(cats()), 0.5)
-    assert found.recommended.name == "TF-IDF", "as good as probe, and before it"
-    assert best_of(refusing(methods[1:2], "NB", [0, 1, 2])).name == "NB", "the only one is the best"
 
 
 def test_where_little_can_be_learned_the_majority_label_is_chosen() -> None:

@@ -27,7 +27,8 @@ from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment import execution, more_labels
+from warmstart.experiment import execution
+from warmstart.experiment import fit as fitting
 from warmstart.experiment.config import FitConfig
 from warmstart.experiment.fit import check_labels
 from warmstart.experiment.fit_result import MOST_LINES, FitResult
@@ -274,7 +275,7 @@ def test_ctrl_c_ends_with_the_best_so_far(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(execution, "result_of", interrupted)
     found = fit_data(FitConfig(data=str(table(tmp_path)), out=str(tmp_path / "run")))
     assert found.missing == ("NBSVM", "naive Bayes + EM")
-    assert "The time was too short for NBSVM" in found.no_time
+    assert found.no_time == "Interrupted, so these did not run: NBSVM, naive Bayes + EM."
     assert (tmp_path / "run" / "bundle").is_dir()
 
 
@@ -477,7 +478,7 @@ def test_a_rival_that_may_be_as_good_is_said_to_be_so() -> None:
         replace(found, candidates=tuple(one._replace(right=right) if one is rival else one for one in found.candidates))
         for right in (almost, np.zeros_like(almost))
     )
-    figures = f"right on {of_100(best.right.mean())} and {of_100(almost.mean())}."
+    figures = f"they reach {of_100(best.right.mean())} of 100 and {of_100(almost.mean())} of 100."
     assert any(line.startswith("Not yet clear") and line.endswith(figures) for line in close.lines(None, None, None))
     assert worse.unclear == ""
 
@@ -572,7 +573,7 @@ def test_folds_with_a_share_of_the_labels_predict_the_same_texts() -> None:
 def test_the_curve_of_more_labels_counts_those_that_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many classes a small share of the labels is still one of each."""
     numbers = list[list[int]]()
-    monkeypatch.setattr(more_labels, "extrapolate", lambda scores, pool: numbers.append([*scores]))
+    monkeypatch.setattr(fitting, "extrapolate", lambda scores, pool: numbers.append([*scores]))
     names = [f"class{number % 12}" for number in range(36)]
     assert ws.fit([f"about {name} {place}" for place, name in enumerate(names)], names).learned
     assert numbers == [[12, 14, 20, 29]]

@@ -15,8 +15,7 @@ from warmstart.cli import main
 from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.config import FitConfig
-from warmstart.experiment.fit_result import MOST_LINES
-from warmstart.experiment.several_labels_result import SeveralLabelsResult
+from warmstart.experiment.fit_result import MOST_LINES, FitResult
 from warmstart.experiment.stack import combine
 from warmstart.experiment.store import TrialPredictions
 from warmstart.stats.calibration import apply_temperature, fit_temperature, loss_gain
@@ -40,7 +39,7 @@ def table(folder: Path, texts: int = 48) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory, few_baselines: None) -> tuple[Path, SeveralLabelsResult]:
+def fitted(tmp_path_factory: pytest.TempPathFactory, few_baselines: None) -> tuple[Path, FitResult]:
     """A fit of that table by its words."""
     place = tmp_path_factory.mktemp("several")
     with pytest.MonkeyPatch.context() as patch:
@@ -50,7 +49,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory, few_baselines: None) -> tup
     return place, found
 
 
-def test_it_compares_methods_and_a_stack_and_saves_thresholds(fitted: tuple[Path, SeveralLabelsResult]) -> None:
+def test_it_compares_methods_and_a_stack_and_saves_thresholds(fitted: tuple[Path, FitResult]) -> None:
     """Each text left out in turn; the gain is calibrated; the model gives labels at its thresholds."""
     place, found = fitted
     gains = {one.name: one.gain for one in found.candidates}
@@ -62,7 +61,7 @@ def test_it_compares_methods_and_a_stack_and_saves_thresholds(fitted: tuple[Path
     assert ws.predict(model, "a cup of tea with sugar and ice")["labels"] == ["cold", "sweet"]  # type: ignore[arg-type]
 
 
-def test_it_says_how_many_labels_are_right_and_how_many_are_found(fitted: tuple[Path, SeveralLabelsResult]) -> None:
+def test_it_says_how_many_labels_are_right_and_how_many_are_found(fitted: tuple[Path, FitResult]) -> None:
     """In plain English, and by every metric; on the terminal, in the report and in the file."""
     place, found = fitted
     lines = found.lines(place, place, None)
@@ -80,7 +79,7 @@ def test_it_says_how_many_labels_are_right_and_how_many_are_found(fitted: tuple[
     assert "Of 100 labels given, " in page
 
 
-def test_other_commands_serve_it(fitted: tuple[Path, SeveralLabelsResult], capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_commands_serve_it(fitted: tuple[Path, FitResult], capsys: pytest.CaptureFixture[str]) -> None:
     """``predict`` counts texts without any label, ``evaluate`` scores at the thresholds."""
     place, _ = fitted
     assert main(["predict", str(place / "run"), "steam and ice", "tea"]) == 0

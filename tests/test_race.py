@@ -25,13 +25,14 @@ from warmstart.experiment import execution
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig, duration_seconds
 from warmstart.experiment.curve import list_sizes
-from warmstart.experiment.estimate import RunCost, SweepEstimate
+from warmstart.experiment.estimate import SweepEstimate
 from warmstart.experiment.methods import learning_rates_for
 from warmstart.experiment.refit import refit
 from warmstart.experiment.store import SweepContext, find_result, read_predictions, result_file
 from warmstart.experiment.sweep import open_sweep, run_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.estimate import RunCost
 from warmstart.finetuning.finetune import FineTuning
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
@@ -104,8 +105,8 @@ def test_a_race_from_end_to_end(raced: tuple[Path, Comparison]) -> None:
     assert saved["recommended"] == found.recommended.name
     compared = len(saved["against_choice"])
     assert count - 1 <= compared <= count, "every method is compared with what each draw chose, which may be one of them"
-    assert {name: len(table) for name, table in found.tables.items()} == {"methods": count, "differences": compared}
-    assert found.tables["methods"]["validation"].to_list() == [one["validation"] for one in saved["methods"]]
+    assert (len(found.table), len(found.differences)) == (count, compared)
+    assert found.table["validation"].to_list() == [one["validation"] for one in saved["methods"]]
 
 
 def test_with_a_number_of_labels_every_seed_chooses_within_its_own(raced: tuple[Path, Comparison]) -> None:
@@ -382,7 +383,7 @@ def test_a_curve_from_end_to_end(place: Path) -> None:
     page = (place / "curve" / "report.html").read_text()
     assert "chosen by 5-fold cross-validation" in page, "the notes of the methods"
     count = len(found.methods)
-    assert {name: len(table) for name, table in found.tables.items()} == {"scores": 4 * count, "laws": count}
+    assert (len(found.to_dict()["methods"]), len(found.extrapolations)) == (count, count)
     assert (place / "curve" / "figures" / "curve.svg").exists()
     trials = [*(place / "curve" / "trials").glob("*.json")]
     assert raced.ledger.scorings == 2 * raced.ledger.settings == len(trials), "every number of labels is a setting of its own"

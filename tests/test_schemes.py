@@ -22,8 +22,8 @@ from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.encode import encode
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DivergedError
-from warmstart.experiment.estimate import Estimator
 from warmstart.finetuning.config import FineTuneConfig
+from warmstart.finetuning.estimate import Estimator
 from warmstart.finetuning.finetune import fine_tune, head_config_for, task_model
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.losses import LanguageTask

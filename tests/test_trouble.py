@@ -330,7 +330,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
 WORK = """
 import os, sys, time
 from pathlib import Path
-from warmstart.experiment import backends
+from warmstart.system import backends
 def work(folder, i):
     (Path(folder) / f"{i}-{os.getpid()}").touch()
     if folder.endswith("killed"):

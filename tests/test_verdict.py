@@ -21,7 +21,7 @@ from helpers.tasks import cats
 from warmstart.commands.adapt.page import adapt_verdict, write_adapt_page, write_answers_page
 from warmstart.commands.continual import write_continual_page
 from warmstart.commands.fit.page import write_fit_page
-from warmstart.commands.race.page import interval_header, interval_rows, write_race_page
+from warmstart.commands.race.page import interval_table, write_race_page
 from warmstart.config import Config
 from warmstart.data.audit import audit
 from warmstart.data.source import Source
@@ -225,13 +225,13 @@ def test_pretraining_stops_paying_only_where_little_lead_is_left() -> None:
 def test_the_report_has_the_interval_over_seeds_alone_below_that_over_both() -> None:
     """Two rows per method, and the second column says what an interval covers; one seed has the texts alone."""
     found = curve_of((16, 0.1, 0.01), (32, 0.1, 0.02))
-    assert interval_header(found) == ("method", "95% interval over", "16 labels", "32 labels")
-    both, alone, *_ = interval_rows(found)
+    assert interval_table(found).header == ("method", "95% interval over", "16 labels", "32 labels")
+    both, alone, *_ = interval_table(found).rows
     assert (both[1], alone[1]) == ("seeds and texts", "seeds alone")
     assert both[2].startswith("90.0% (")
     assert alone[2] == found.at(found.pretrained, 16).test_scores.over_seeds.ends
     one = replace(found, rankings={n: tuple(each.with_seeds({0}) for each in row) for n, row in found.rankings.items()})
-    assert [row[1] for row in interval_rows(one)] == ["texts alone"] * 2
+    assert [row[1] for row in interval_table(one).rows] == ["texts alone"] * 2
 
 
 def test_differences_are_corrected_for_their_number() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from warmstart.baselines.baseline import Baseline, inputs_themselves
 from warmstart.baselines.classifiers import (
     EM_SMOOTHING,
@@ -36,74 +38,49 @@ from warmstart.data.task import Task
 from warmstart.registry import Registry
 
 _LABELS = ("classification", "multilabel")
+_WORDS: dict[str, Any] = {
+    "types": _LABELS, "setting": "C", "candidates": STRENGTHS, "multilabel_candidates": STRENGTHS[:3], "linear": True, "quick": True
+}  # fmt: skip
+"""logistic regression on words"""
+_VECTORS: dict[str, Any] = {"race_only": True, "needs_vectors": True}
+_TURNED: dict[str, Any] = {"linear": True, **_VECTORS}
+_POOL: dict[str, Any] = {"race_only": True, "reads_pool": True}
+_CLASSES, _NUMBERS = ("classification",), ("regression",)
 
 BASELINES: Registry[Baseline] = Registry(
     "baseline",
     {
         "majority": MAJORITY,
-        "TF-IDF + logistic regression": Baseline(
-            tfidf, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], linear=True, quick=True
-        ),
-        "TF-IDF of characters + logistic regression": Baseline(
-            tfidf_characters, logistic_regression, _LABELS, "C", STRENGTHS, STRENGTHS[:3], linear=True, quick=True, race_only=True
-        ),
+        "TF-IDF + logistic regression": Baseline(tfidf, logistic_regression, **_WORDS),
+        "TF-IDF of characters + logistic regression": Baseline(tfidf_characters, logistic_regression, race_only=True, **_WORDS),
         "NBSVM": Baseline(present_word_pairs, nbsvm, _LABELS, "C", NBSVM_MARGINS, race_only=True),
-        "naive Bayes + EM": Baseline(
-            present_words, naive_bayes_em, _LABELS, "alpha", EM_SMOOTHING, race_only=True, reads_pool=True
-        ),
-        "LSA + logistic regression": Baseline(
-            latent_semantic_analysis,
-            logistic_regression,
-            _LABELS,
-            "C",
-            STRENGTHS,
-            STRENGTHS[:3],
-            linear=True,
-            quick=True,
-            race_only=True,
-            reads_pool=True,
-        ),
+        "naive Bayes + EM": Baseline(present_words, naive_bayes_em, _LABELS, "alpha", EM_SMOOTHING, **_POOL),
+        "LSA + logistic regression": Baseline(latent_semantic_analysis, logistic_regression, **_POOL, **_WORDS),
         "frozen vectors": Baseline(
             with_names,
             means_and_regression,
-            ("classification",),
+            _CLASSES,
             note="nearest class means, with label names, and logistic regression",
             quick=True,
-            race_only=True,
-            needs_vectors=True,
+            **_VECTORS,
         ),
         "frozen vectors + EM": Baseline(
             with_names,
             means_and_regression_em,
-            ("classification",),
+            _CLASSES,
             "pool weight",
             POOL_WEIGHTS,
-            race_only=True,
             reads_pool=True,
             pool_limit=VECTOR_POOL_LIMIT,
             limited_because="each is read by the network",
-            needs_vectors=True,
+            **_VECTORS,
         ),
         "frozen vectors + logistic regression": Baseline(
-            standardised,
-            logistic_regression,
-            ("multilabel",),
-            "C",
-            VECTOR_STRENGTHS,
-            linear=True,
-            race_only=True,
-            needs_vectors=True,
+            standardised, logistic_regression, ("multilabel",), "C", VECTOR_STRENGTHS, **_TURNED
         ),
-        "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, ("regression",), "alpha", PENALTIES, linear=True),
+        "TF-IDF + ridge regression": Baseline(tfidf, ridge_regression, _NUMBERS, "alpha", PENALTIES, linear=True),
         "frozen vectors + ridge regression": Baseline(
-            standardised,
-            ridge_regression,
-            ("regression",),
-            "alpha",
-            VECTOR_PENALTIES,
-            linear=True,
-            race_only=True,
-            needs_vectors=True,
+            standardised, ridge_regression, _NUMBERS, "alpha", VECTOR_PENALTIES, **_TURNED
         ),
         "commonest tag of each word": Baseline(
             inputs_themselves, most_frequent_tags, ("tagging",), note="unknown words get the most frequent tag of all"

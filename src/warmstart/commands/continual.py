@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,10 +28,9 @@ from warmstart.model.history import ContinualRecord, TaskRecord
 from warmstart.notebook import Shown
 from warmstart.report.after_saving import model_is_saved
 from warmstart.report.headline import headline
-from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import stages_chart
-from warmstart.report.sections import closing_sections, footer
+from warmstart.report.sections import write_run_page
 from warmstart.runs.run import Run, provenance
 from warmstart.stats.changes import Change, changes_of
 from warmstart.stats.comparison import MethodResult, PairedComparison, compare_pairs, detectable_points
@@ -327,17 +326,12 @@ def _named(strategy: str) -> str:
 
 def write_continual_page(result: ContinualResult, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    report = Report(
-        _title(result),
-        headline(result.findings[0]),
-        tuple(
-            (f"average at the end, {strategy}", with_ends(result.interval(strategy, "average"), percent_interval))
-            for strategy in result.runs
-        ),
-        (*_sections(result), *closing_sections(config)),
-        f"{footer()} {result.seeds} seed{'' if result.seeds == 1 else 's'}.",
+    tiles = tuple(
+        (f"average at the end, {strategy}", with_ends(result.interval(strategy, "average"), percent_interval))
+        for strategy in result.runs
     )
-    return write_report(report, folder)
+    seeds = f" {result.seeds} seed{'' if result.seeds == 1 else 's'}."
+    return write_run_page(replace(continual_view(result), tiles=tiles), config, folder, note=seeds)
 
 
 def continual_view(result: ContinualResult) -> Report:

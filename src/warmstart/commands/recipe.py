@@ -26,8 +26,8 @@ from tyro.conf import Positional
 from warmstart.commands import COMMANDS, with_preset
 from warmstart.config import Advanced, Config, Effectless, read_yaml
 from warmstart.errors import ConfigError, suggest
-from warmstart.experiment.backends import known_backend
 from warmstart.runs.record import end_record, is_complete, read_record_of, write_record
+from warmstart.system.backends import known_backend
 from warmstart.system.console import console
 from warmstart.system.locks import LOCK
 from warmstart.system.storage import RUN_FILE, is_leftover, names_a_folder

@@ -20,20 +20,20 @@ from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.scorings import ScoringRun, read_ledger
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment.adaptation_result import AdaptResult, EnsembleResult
+from warmstart.experiment.adaptation_result import AdaptResult, ControlBudget, most_seconds, share_within
 from warmstart.experiment.config import AdaptConfig
-from warmstart.experiment.control import ControlBudget, most_seconds, share_within
-from warmstart.experiment.estimate import SweepEstimate, cost_sentence, estimate_sweep
+from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import baseline_within, score_trial
 from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
 from warmstart.experiment.trial import Method, Trial
 from warmstart.finetuning.calibration import calibrate
 from warmstart.finetuning.ensemble import (
+    Averaged,
     average_probabilities,
     check_ensemble,
-    seconds_per_text,
 )
+from warmstart.finetuning.estimate import cost_sentence
 from warmstart.finetuning.finetune import check_patience, head_config_for, run_length
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH
@@ -42,7 +42,7 @@ from warmstart.finetuning.selection import BudgetedRun, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord
-from warmstart.model.model import Model, parameter_counts, swap_head
+from warmstart.model.model import Model, swap_head
 from warmstart.runs.run import Run, provenance
 from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import MethodResult, MethodTable
@@ -120,8 +120,8 @@ class _Trials:
         self.bundle, self.budgets, self.config, (scoring, self.run) = bundle, budgets, config, asks
         self.first = budgets[config.seed]
         self.task = self.first.whole
-        context = SweepContext.of(self.task, config.task, Path(config.out), config.tune)
-        self.context = context.model_copy(update={"held": HeldTask.of(self.task), "scoring": scoring})
+        held = {"held": HeldTask.of(self.task), "scoring": scoring}
+        self.context = SweepContext.of(self.task, config.task, Path(config.out), config.tune, **held)
         self.runs = dict[str, tuple[BudgetedRun, ...]]()
         self.scored = dict[str, tuple[ScoredPredictions, ...]]()
         self._methods = dict[str, Method]()
@@ -189,15 +189,13 @@ class _Trials:
         )
         self._notes[method.name] = [run.note for run in runs]
 
-    def ensemble(self) -> EnsembleResult:
+    def ensemble(self) -> Averaged:
         """What all seeds of the pretrained model predict together, scored."""
         runs = self.runs[PRETRAINED]
-        networks = [self._network(run) for run in runs]
-        mean = average_probabilities(self.encoded, self.first, runs, networks)
+        mean = average_probabilities(self.encoded, self.first, runs, [*map(self._network, runs)])
         method = self._methods[PRETRAINED].model_copy(update={"name": mean.name, "family": "stack", "scheme": ""})
         self.scored[mean.name] = (self._scored(self._trial(method, self.config.seed), mean.test_predictions, mean.choosing),)
-        seconds = seconds_per_text(networks[0], self.task.test.texts)
-        return EnsembleResult(mean, parameter_counts(networks[0].model)["total"], seconds)
+        return mean
 
     def table(self) -> MethodTable:
         """All methods, the pretrained one first."""

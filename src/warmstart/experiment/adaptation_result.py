@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,8 @@ import numpy as np
 
 from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.scorings import LedgerSummary
-from warmstart.experiment.confidence_result import CONFIDENCE_LEVEL, ConfidenceResult
-from warmstart.experiment.control import ControlBudget
 from warmstart.finetuning.runs import PRETRAINED, best_run
+from warmstart.inspection.confidence import CONFIDENCE_LEVEL, ConfidenceResult
 from warmstart.notebook import Shown
 from warmstart.stats.abstention import smallest_guarantee
 from warmstart.stats.formatting import percent, time_span
@@ -28,7 +28,42 @@ if TYPE_CHECKING:
     from warmstart.stats.comparison import MethodTable, PairedComparison
     from warmstart.stats.scores import Scores
 
-ENSEMBLE_HEADER = ("model", "on the texts that choose", "on the test texts", "parameters", "milliseconds per text")
+LEAST_SECONDS = 60.0
+"""that a run of the control may always take"""
+
+
+@dataclass(frozen=True)
+class ControlBudget:
+    """A control, the same network from scratch, that had fewer steps than its settings say.
+
+    Its time is held by a number of steps, and not by a clock: the same number gives the same figures.
+    """
+
+    steps: int
+    planned: int
+
+    @property
+    def note(self) -> str:
+        """For a table: ``"15 of 60 steps"``."""
+        return f"{self.steps:,} of {self.planned:,} steps"
+
+    @property
+    def sentence(self) -> str:
+        """What that means for the comparison."""
+        return (
+            f"The control from scratch had time for {self.note}, so the gain over it is an upper bound; with --scratch-time 0 "
+            "it takes all of them."
+        )
+
+
+def most_seconds(pretrained: float, times: float) -> float:
+    """Of a run of the control, where one of the pretrained model takes so many seconds: so many ``times`` as much; 0: no limit."""
+    return max(LEAST_SECONDS, times * pretrained) if times else math.inf
+
+
+def share_within(seconds: float, most: float) -> float:
+    """The largest of 1, 1/2, 1/4 … of a run of so many ``seconds`` that takes at most ``most``; so coarse that it seldom varies."""
+    return 1.0 if seconds <= most else 2.0 ** math.floor(math.log2(most / seconds))
 
 
 @dataclass(frozen=True)
@@ -55,7 +90,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     """of the saved run; None before it is saved, and for tasks without one label per text"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
     """how often the test split was scored"""
-    ensemble: EnsembleResult | None = None
+    ensemble: Averaged | None = None
     """all seeds as one model, if that was wanted"""
     control: ControlBudget | None = None
     """the steps of the runs from scratch, if these are not all"""
@@ -71,7 +106,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     @property
     def averaged(self) -> Averaged | None:
         """The model of all seeds, if that is saved."""
-        return self.ensemble.kept(self._single_scores) if self.ensemble else None
+        return self.ensemble if self.ensemble and self.ensemble.kept(self._single_scores) else None
 
     @property
     def test_predictions(self) -> Any:
@@ -155,7 +190,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     @cached_property
     def transfer(self) -> PairedComparison | None:
         """The pretrained model against the strongest method without pretraining; the p-value is that of the whole comparison."""
-        mean = self.ensemble.mean.name if self.ensemble else ""
+        mean = self.ensemble.name if self.ensemble else ""
         return next((pair for pair in self.comparison.compared() if pair.names[1] != mean), None)
 
     @property
@@ -186,27 +221,6 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
         found = self.comparison.findings() or [f"The {first.name} model reaches {first.interval} {self.comparison.metric}."]
         return [*found, *self.notes]
 
-    @property
-    def ensemble_rows(self) -> list[tuple[str, ...]]:
-        """Single seeds and all seeds as one model, side by side, under ``ENSEMBLE_HEADER``; empty if that was not wanted."""
-        if self.ensemble is None:
-            return []
-        single, mean = (self.ensemble.parameters, self.ensemble.seconds), self.ensemble.mean
-        rows = [
-            ("single seeds, mean", PRETRAINED, self._single_scores, single),
-            (mean.name, mean.name, (mean.score,), (mean.parameters, mean.seconds)),
-        ]
-
-        def chosen_by(scores: tuple[float, ...]) -> str:
-            return percent(float(np.mean(scores))) if scores and not np.isnan(scores).any() else "-"
-
-        return [(name, chosen_by(scores), *self._tested(row, costs)) for name, row, scores, costs in rows]
-
-    def _tested(self, name: str, costs: tuple[float, float]) -> tuple[str, str, str]:
-        """The test score of a row of the comparison, with its parameters, and its milliseconds for a text."""
-        score = next(row.interval.mean for row in self.comparison.rows if row.name == name)
-        return percent(score), f"{costs[0]:,}", f"{1000 * costs[1]:.2f}"
-
     def to_dict(self) -> dict[str, Any]:
         """Everything but models and predictions as plain values, fit for JSON."""
         return {
@@ -217,34 +231,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
             "selection_seconds": {name: [run.selection_seconds for run in runs] for name, runs in self.runs.items()},
             "validation": {name: [*scores] for name, scores in self.validation_scores.items()},
             "best_seed": self.best.seed,
-            "ensemble": self.ensemble_rows,
             "test_split": self.ledger.to_dict(),
             "audit": [{"severity": finding.severity, "sentence": finding.sentence} for finding in self.audit.findings()],
             "confidence": self.confidence.to_dict() if self.confidence else None,
         }
-
-
-@dataclass(frozen=True)
-class EnsembleResult:
-    """All seeds as one model, and what a single seed costs beside it."""
-
-    mean: Averaged
-    parameters: int
-    """of a single seed"""
-    seconds: float
-    """of a single seed for a text"""
-
-    def kept(self, singles: Sequence[float]) -> Averaged | None:
-        """The one to save; None if it scores below the mean of ``singles``, the scores of single seeds on the texts that choose."""
-        return None if len(singles) and self.mean.score < float(np.mean(singles)) else self.mean
-
-    def sentence(self, singles: Sequence[float], metric: str) -> str:
-        """What was found on the texts that choose, and whether it is saved."""
-        name = self.mean.name
-        if not len(singles):
-            return f"The {name} is saved: no label chooses."
-        single, kept = percent(float(np.mean(singles))), "saved" if self.kept(singles) else "not saved"
-        return (
-            f"On the texts that choose, the {name} scores {percent(self.mean.score)} {metric}, and single seeds {single} on "
-            f"average; it is {kept}."
-        )

@@ -2,21 +2,31 @@
 
 If every seed drew its own labelled texts, each draw stands for a user who sees the scores of that draw alone, and the figure is the
 mean test score of what they chose. Otherwise all seeds choose on one validation split, a fold that is left out once, and each seed
-scores what the others choose, so that being chosen flatters nothing. Test texts choose nothing. Needs no torch.
+scores what the others choose, so that being chosen flatters nothing. Test texts choose nothing. What transfer bought is the best
+method with a pretrained backbone against the strongest without, both chosen by the same rule. Needs no torch.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from warmstart.experiment.ranking import RankedMethod
-from warmstart.stats.comparison import SIGNIFICANT
-from warmstart.stats.differences import Difference, MethodScores, difference_to_choice, paired_difference, picked, score_of_choice
+from warmstart.stats.comparison import SIGNIFICANT, PairedComparison
+from warmstart.stats.differences import (
+    Difference,
+    MethodScores,
+    corrected_p_values,
+    difference_to_choice,
+    paired_difference,
+    picked,
+    score_of_choice,
+)
 from warmstart.stats.intervals import Estimate, Interval
 from warmstart.stats.selected import needed_lead, selected_method, worse_out_of_fold
 
@@ -47,35 +57,35 @@ def gains_nothing(methods: Sequence[RankedMethod]) -> bool:
 
     A stack is made of the others on these same texts, and so is no evidence of its own.
     """
-    others = [one.gain for one in not_refused(methods) if not (one.method.combines or one.name == MAJORITY_LABEL)]
+    others = [one.gain for one in methods if not (one.method.combines or one.name == MAJORITY_LABEL)]
     return all(gain is not None and gain <= 0 for gain in others)
 
 
 def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
-    """The best on the texts that choose, of those that are not refused; of equals, the first of the sweep's methods.
+    """The best on the texts that choose; of equals, the first of the sweep's methods.
 
     Another than the stack must be ahead of it beyond chance, as in a fit.
     """
-    rows = not_refused(methods)
-    resampled = np.stack([one.validation_scores.resampled.mean(axis=0) for one in rows], axis=1)
-    needed = needed_lead(resampled, place_of_stack(rows)).tolist()
-    return min(zip(rows, needed, strict=True), key=lambda pair: (pair[1] - pair[0].validation, pair[0].place))[0]
+    resampled = np.stack([one.validation_scores.resampled.mean(axis=0) for one in methods], axis=1)
+    needed = needed_lead(resampled, place_of_stack([one.family for one in methods])).tolist()
+    return min(zip(methods, needed, strict=True), key=lambda pair: (pair[1] - pair[0].validation, pair[0].place))[0]
 
 
-def place_of_stack(methods: Sequence[RankedMethod]) -> int | None:
-    """The place of the stack among methods; None if there is none."""
-    return next((place for place, one in enumerate(methods) if one.method.combines), None)
+def place_of_stack(families: Sequence[str]) -> int | None:
+    """The place of the stack among methods of these families; None if there is none."""
+    return families.index("stack") if "stack" in families else None
 
 
-def not_refused(methods: Sequence[RankedMethod]) -> list[RankedMethod]:
-    """Without those that texts without labels hurt on the texts that choose; all of them if they hurt all."""
-    return [one for one in methods if not one.refused] or [*methods]
+def other_side(family: str) -> tuple[tuple[str, ...], str]:
+    """The families of a method's rivals, and the best one's role: without pretraining if it has that itself, otherwise with it."""
+    side, families = ("with", TRANSFER) if family in WITHOUT_PRETRAINING else ("without", WITHOUT_PRETRAINING)
+    return families, f"best {side} pretraining"
 
 
 def doubt_of_best(methods: Sequence[RankedMethod]) -> float:
     """How uncertain it is which method is best: the largest p-value, on validation, of another that could be it."""
     best = best_of(methods)
-    others = [one for one in not_refused(methods) if one is not best]
+    others = [one for one in methods if one is not best]
     return max((paired_difference(one.validation_scores, best.validation_scores).p for one in others), default=0.0)
 
 
@@ -171,9 +181,10 @@ class Choice:
         """What each draw, or all seeds together, can expect of its choice by these labels alone, for scores between 0 and 1."""
         found = []
         for seen in self._seen:
-            rows, nothing = sorted(not_refused(seen), key=lambda one: one.place), choose(seen).name == MAJORITY_LABEL
+            rows, nothing = sorted(seen, key=lambda one: one.place), choose(seen).name == MAJORITY_LABEL
             rows = [one for one in rows if not nothing or one.name == MAJORITY_LABEL]
-            found.append(selected_method([one.validation_scores for one in rows], self.texts, place_of_stack(rows)).expected)
+            stack = place_of_stack([one.family for one in rows])
+            found.append(selected_method([one.validation_scores for one in rows], self.texts, stack).expected)
         return found
 
     @cached_property
@@ -184,9 +195,8 @@ class Choice:
         """
         counts = Counter[str]()
         for seen in self._seen:
-            best, rows = choose(seen).validation_scores, not_refused(seen)
-            compared = max(1, len(rows) - 1)
-            counts.update(one.method.id for one in rows if not worse_out_of_fold(one.validation_scores, best, comparisons=compared))
+            best, compared = choose(seen).validation_scores, max(1, len(seen) - 1)
+            counts.update(one.method.id for one in seen if not worse_out_of_fold(one.validation_scores, best, comparisons=compared))
         others = [one for one in self.methods if one.method != self.recommended.method and one.name != MAJORITY_LABEL]
         return [one for one in others if 2 * counts[one.method.id] > len(self._seen)]
 
@@ -233,3 +243,98 @@ class Choice:
             return ""
         draws = len(self.chosen)
         return f"The method is what most of {draws} draws chose, so that the labels of all of them had a part in its choice."
+
+
+def list_choices(chosen: Sequence[RankedMethod]) -> str:
+    """``"lp-ft in 3 of 5 draws, TF-IDF in 2"``; the name alone if all draws choose the same."""
+    counts = Counter(one.method for one in chosen).most_common()
+    if len(counts) == 1:
+        return chosen[0].name
+    first, *rest = [f"{method.name} in {count}" for method, count in counts]
+    return ", ".join([f"{first} of {len(chosen)} draws", *rest])
+
+
+@dataclass(frozen=True)
+class TransferGain:
+    """The test scores of the chosen method with a pretrained backbone less those of the strongest without pretraining."""
+
+    transfer: tuple[RankedMethod, ...]
+    """what each draw chose; a single one if all seeds chose together"""
+    rivals: tuple[RankedMethod, ...]
+    """the strongest without pretraining, likewise"""
+    difference: Difference
+    drawn: bool
+    """whether each draw chose for itself"""
+    splits: bool = False
+    """whether every seed drew its own split"""
+
+    @property
+    def p(self) -> float:
+        """The p-value of the difference; 1 if one seed can claim nothing."""
+        return corrected_p_values([self.difference])[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, fit for JSON."""
+        gap, sides = self.difference, {"transfer": self.transfer, "rivals": self.rivals}
+        return {name: [one.method.id for one in side] for name, side in sides.items()} | {
+            "difference": gap.mean,
+            "low": gap.low,
+            "high": gap.high,
+            "p": self.p,
+        }
+
+    def sentence(self, *, bounded: bool) -> str:
+        """Which is better, by how much, and who chose them: complete sentences. ``bounded`` scores lie between 0 and 1.
+
+        -> ``"Lp-ft is better than naive Bayes (the strongest rival without pretraining) by 3.1 points (…). Both are chosen …"``
+        """
+        one, rival = (most_chosen(side).name if _is_one(side) else "" for side in (self.transfer, self.rivals))
+        strongest = "the strongest rival without pretraining"
+        names = (
+            one or "the pretrained method that each draw chose",
+            f"{rival} ({strongest})" if rival else f"{strongest} that each draw chose",
+        )
+        gap = self.difference
+        gap = replace(gap, low=max(-1.0, gap.low), high=min(1.0, gap.high)) if bounded else gap
+        compared = PairedComparison(names, gap, over_texts=True, p=self.p, bounded=bounded, splits=self.splits).sentence
+        return f"{compared} {self._who_chose}"
+
+    @property
+    def _who_chose(self) -> str:
+        if not self.drawn:
+            return "Both are chosen on validation."
+        chosen = " against ".join(list_choices(side) for side in (self.transfer, self.rivals))
+        who = f"Both are chosen in each draw within its labels, by the best score on texts not learned from: {chosen}."
+        if _is_one(self.transfer) and _is_one(self.rivals):
+            return who
+        return f"{who} The difference is the mean over what the draws chose, not that of one pair of methods."
+
+
+def _is_one(side: Sequence[RankedMethod]) -> bool:
+    """Whether all draws chose the same method."""
+    return len({one.method for one in side}) == 1
+
+
+def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool) -> TransferGain | None:
+    """What transfer bought; both sides are chosen on the texts that choose, never by test score. None if one side has no method.
+
+    Simulation: tests/test_draws.py: ``test_few_sweeps_of_equal_methods_claim_that_transfer_helps``.
+    """
+    sides = [_of(methods, names) for names in (TRANSFER, WITHOUT_PRETRAINING)]
+    if not all(sides):
+        return None
+    seen = as_each_seed_sees(methods, drawn=drawn)
+    by_seed = [[with_all_seeds(methods, best_of(_of(view, names))) for view in seen] for names in (TRANSFER, WITHOUT_PRETRAINING)]
+    chosen = by_seed if drawn else [[best_of(side)] for side in sides]
+    table = scores_beside(methods, [*chosen[0], *chosen[1]])
+    one, other = (picked([method.test_scores for method in side]) if drawn else side[0].test_scores for side in chosen)
+    if drawn or not seen:
+        gap = paired_difference(one, other, table)
+    else:
+        pairs = [(a.test_scores, b.test_scores) for a, b in zip(*by_seed, strict=True)]
+        gap = difference_to_choice(one, other, pairs, max(map(doubt_of_best, sides)), table)
+    return TransferGain((*chosen[0],), (*chosen[1],), gap, drawn, methods[0].test_scores.overlap is not None)
+
+
+def _of(methods: Sequence[RankedMethod], families: Sequence[str]) -> list[RankedMethod]:
+    return [one for one in methods if one.method.family in families]

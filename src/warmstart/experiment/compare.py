@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.baselines.simple import constant_score
+from warmstart.data.scorings import read_ledger
 from warmstart.data.task import Task
 from warmstart.errors import DataError, ModelError
 from warmstart.experiment.choose import RECOMMENDED, TRANSFER
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.curve import CurveResult
-from warmstart.experiment.ranking import Ranking
+from warmstart.experiment.ranking import Ranking, rank
 from warmstart.experiment.refit import FinishedTrials, named_method
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import SweepRuns
@@ -65,11 +66,17 @@ def compare(
     given = task if isinstance(task, Task) else None
     if isinstance(time := settings.pop("time", None), int | float):
         time = f"{time}s"
-    named = {"schemes": tuple(filter(_is_scheme, methods)), "scratch": "scratch" in methods, "budget": time}
+    named = {
+        "schemes": tuple(name for name in methods if {*name.split("+")} <= {*SCHEMES}),
+        "scratch": "scratch" in methods,
+        "budget": time,
+    }
     try:
         config = RaceConfig(
             task=given.name if given else str(task),
-            backbones=tuple(_as_path(model, aside / f"model-{number}") for number, model in enumerate(many)),
+            backbones=tuple(
+                str(save(one, aside / f"model-{number}") if isinstance(one, Bundle) else one) for number, one in enumerate(many)
+            ),
             methods=tuple(methods),
             labels=labels,
             seeds=seeds,
@@ -82,16 +89,6 @@ def compare(
         raise
     weakref.finalize(found, shutil.rmtree, aside, ignore_errors=True)
     return found
-
-
-def _as_path(model: _Model, place: Path) -> str:
-    """Where a model lies; one in memory is written first."""
-    return str(save(model, place)) if isinstance(model, Bundle) else str(model)
-
-
-def _is_scheme(name: str) -> bool:
-    """Whether a method is called by its scheme."""
-    return {*name.split("+")} <= {*SCHEMES}
 
 
 def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
@@ -118,7 +115,7 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
         if len(config.labels) > 1:
             console.print(f"\n{labels} labels")
         runs[labels or len(sweep.task.train)] = run_sweep(sweep, labels)
-    rankings = {labels: sweep.rank(found) for labels, found in runs.items()}
+    rankings = {labels: rank(sweep.methods, found) for labels, found in runs.items()}
     curve = _curve(sweep, rankings) if len(rankings) > 1 else None
     largest = curve.largest if curve else max(rankings)
     return replace(_compared(sweep, rankings[largest], largest), curve=curve, trials=FinishedTrials(sweep, runs, largest))
@@ -140,7 +137,7 @@ def _compared(sweep: Sweep, ranking: Ranking, labels: int) -> Comparison:
         ranking,
         sweep.audit,
         constant_score(task),
-        sweep.finish(),
+        read_ledger(sweep.task),
         ranking.methods[0].runs[0].budget,
         config.selection_with(drawn),
     )
@@ -165,4 +162,4 @@ def _curve(sweep: Sweep, rankings: Mapping[int, Ranking]) -> CurveResult:
     ranked = {labels: ranking.methods for labels, ranking in complete.items()}
     incomplete = tuple(labels for labels in rankings if labels not in complete)
     drawn = any(ranking.drawn for ranking in complete.values())
-    return CurveResult(sweep.task, ranked, incomplete, diverged, sweep.config.target, sweep.audit, sweep.finish(), drawn)
+    return CurveResult(sweep.task, ranked, incomplete, diverged, sweep.config.target, sweep.audit, read_ledger(sweep.task), drawn)

@@ -8,7 +8,7 @@ that the luck that made the choice is not in the score.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,8 +18,16 @@ import polars as pl
 
 from warmstart.data.scorings import LedgerSummary
 from warmstart.errors import ModelError
-from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, Choice, gains_nothing, seconds_with_pretraining
-from warmstart.experiment.transfer import TransferGain, list_choices, transfer_gain
+from warmstart.experiment.choose import (
+    MAJORITY_LABEL,
+    RECOMMENDED,
+    Choice,
+    TransferGain,
+    gains_nothing,
+    list_choices,
+    seconds_with_pretraining,
+    transfer_gain,
+)
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import Difference, corrected_p_values
@@ -94,7 +102,9 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     @property
     def table(self) -> pl.DataFrame:
         """One row per method, best mean score on the test texts first."""
-        return self.tables["methods"]
+        rows = map(self._row_of, self.ranking.methods)
+        flat = [{name: value for name, value in row.items() if not isinstance(value, list | dict)} for row in rows]
+        return pl.DataFrame(flat, infer_schema_length=None)
 
     def fit(self, method: str = RECOMMENDED) -> Bundle | Stack:
         """A method as a model, fitted once more with the first seed: the recommended one, or the one of this name in the table.
@@ -338,11 +348,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             findings.append(ONE_SPLIT)
         return findings
 
-    @property
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """The numbers behind the findings: ``methods`` with scores and costs, and the ``differences`` to what was chosen."""
-        return {"methods": plain_frame(self._method_rows()), "differences": plain_frame(self._difference_rows())}
-
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""
         return {
@@ -365,13 +370,10 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "missing": [method.name for method in self.ranking.missing],
             "stopped": [method.name for method in self.ranking.stopped],
             "diverged": [method.name for method in self.ranking.diverged],
-            "methods": self._method_rows(),
+            "methods": [*map(self._row_of, self.ranking.methods)],
             "against_choice": self._difference_rows(),
             "test_split": self.ledger.to_dict(),
         }
-
-    def _method_rows(self) -> list[dict[str, Any]]:
-        return [*map(self._row_of, self.ranking.methods)]
 
     def _row_of(self, one: RankedMethod) -> dict[str, Any]:
         return {
@@ -392,7 +394,6 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "tried": {f"{rate:g}": score for rate, score in one.tried.items()},
             "learning_rates_diverged": list(one.diverged),
             "collapsed": one.collapsed,
-            "refused": one.refused,
         }
 
     def _difference_rows(self) -> list[dict[str, Any]]:
@@ -410,9 +411,3 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             }
             for one, gap, p, comparisons in self.differences
         ]
-
-
-def plain_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """A table of the single values in each row; lists and groups are left out."""
-    flat = [{name: value for name, value in row.items() if not isinstance(value, list | dict)} for row in rows]
-    return pl.DataFrame(flat, infer_schema_length=None)

@@ -10,9 +10,9 @@ from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
 from warmstart.data.source import LabelledTableFlags
-from warmstart.experiment.backends import PROCESSES, known_backend
 from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
 from warmstart.finetuning.schemes.registry import known_scheme
+from warmstart.system.backends import PROCESSES, known_backend
 from warmstart.system.console import console
 from warmstart.types import SelectionName
 

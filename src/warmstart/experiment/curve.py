@@ -15,11 +15,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import polars as pl
-
 from warmstart.data.scorings import LedgerSummary
-from warmstart.experiment.choose import TRANSFER, WITHOUT_PRETRAINING, as_each_seed_sees, best_of, most_chosen, scores_beside
-from warmstart.experiment.transfer import TransferGain, transfer_gain
+from warmstart.experiment.choose import (
+    TRANSFER,
+    WITHOUT_PRETRAINING,
+    TransferGain,
+    as_each_seed_sees,
+    best_of,
+    most_chosen,
+    scores_beside,
+    transfer_gain,
+)
 from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, limits_of
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked
@@ -319,17 +325,6 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         curve = self.extrapolations[method]
         places = [curve.largest * 2 ** (step / 4) for step in range(9)]
         return [(labels, *curve.score(labels)) for labels in places]
-
-    @property
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """The numbers behind the findings: ``scores`` of every method by number of labels, and the power ``laws``."""
-        scores = [
-            {"method": method.name, "id": method.id, "labels": labels, **self.interval(method, labels).to_dict()}
-            for method in self.methods
-            for labels in self.rankings
-        ]
-        laws = [{"method": method.name, "id": method.id, **vars(curve.law)} for method, curve in self.extrapolations.items()]
-        return {"scores": pl.DataFrame(scores), "laws": pl.DataFrame(laws)}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""

@@ -16,16 +16,14 @@ import numpy as np
 import torch
 
 from warmstart.baselines import BASELINES, baselines_for
-from warmstart.baselines.baseline import Vectors
 from warmstart.baselines.choice import BaselineRun, run_baseline
 from warmstart.baselines.simple import collapsed
 from warmstart.data.budget import FOLDS, LabelBudget, labels_sentence
 from warmstart.data.pool import Pool
 from warmstart.data.task import Task
 from warmstart.errors import DivergedError, ModelError
-from warmstart.experiment.backends import spread_calls
 from warmstart.experiment.estimate import SweepEstimate
-from warmstart.experiment.inputs import pool_of, prepared, split_seed_of, task_of, trial_budget, trial_task, trial_vectors
+from warmstart.experiment.inputs import pool_of, prepared, task_of, trial_budget, trial_task, trial_vectors
 from warmstart.experiment.stack import combine, stackable_trials
 from warmstart.experiment.store import (
     SweepContext,
@@ -37,7 +35,7 @@ from warmstart.experiment.store import (
     selection_settings,
     trial_settings,
 )
-from warmstart.experiment.trial import Method, Trial, TrialResult
+from warmstart.experiment.trial import Limits, Method, Trial, TrialResult
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import FineTuneResult
 from warmstart.finetuning.selection import fine_tune_within
@@ -45,17 +43,15 @@ from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
 from warmstart.stack.rows import plain_texts, word_vectorizer
 from warmstart.stats.calibration import loss_gain
-from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import percent, points
+from warmstart.stats.formatting import percent
 from warmstart.stats.permutation import p_of_no_signal
-from warmstart.stats.selected import out_of_reach, worse_out_of_fold
+from warmstart.stats.selected import out_of_reach
+from warmstart.system.backends import spread_calls
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions, score_test
 from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, left_out_at_thresholds
 
-LEAST_TEXTS = 5
-"""that choose, to refuse a reader of the pool: that of fewer it is wrong for all, and another for none, is chance (2^-5 < 5%)"""
 MOST_PERMUTED = 1500
 """texts whose labels are permuted, over the root of the number of classes"""
 _ONE_AT_A_TIME = threading.Lock()
@@ -96,14 +92,8 @@ def result_of(trial: Trial, context: SweepContext) -> TrialResult | None:
     return find_result(trial, context) or run_trial(trial, context)
 
 
-def _is_late(context: SweepContext) -> bool:
-    return time.time() > _deadline(context)
-
-
-def _deadline(context: SweepContext) -> float:
-    limits = context.limits
-    found, reserved = (limits.deadline, limits.refits) if limits else (context.deadline, 0.0)
-    return math.inf if found is None else float(found) - reserved
+def _deadline(limits: Limits) -> float:
+    return limits.deadline - limits.refits
 
 
 def outcome(result: TrialResult) -> str:
@@ -123,7 +113,7 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
     not fit.
     """
     with _ONE_AT_A_TIME:
-        if _is_late(context):
+        if time.time() > _deadline(context.limits):
             return None
         if context.threads:
             torch.set_num_threads(context.threads)
@@ -178,8 +168,9 @@ def _p_of_no_signal(trial: Trial, members: Iterable[Trial], budget: LabelBudget,
             )
             kernels.append((rows @ rows.T).toarray())
     for member in {one.method.backbone_digest: one for one in members if one.method.family == "frozen"}.values():
-        vectors = trial_vectors(member, context)(texts)
-        kernels.append(vectors @ vectors.T)
+        if read := trial_vectors(member, context):
+            vectors = read(texts)
+            kernels.append(vectors @ vectors.T)
     return p_of_no_signal(kernels, split.labels[kept], chance)
 
 
@@ -197,31 +188,16 @@ def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = 
     features.begin_count()
     started = time.perf_counter()
     budget, run, pool = baseline_within(trial, context)
-    tested = len(pool) and len(budget.choosing) >= LEAST_TEXTS
-    harm = _harm_of_pool(trial, budget, run, _vectors(trial, context), equal=context.equal_classes) if tested else 0.0
     left_out = f"{pool.left_out:,} like a test or validation text left out" if pool.left_out else ""
-    hurts = f"the pool hurts: {points(-harm)} out of fold, so it is not recommended" if harm else ""
     result = TrialResult(
         **_scored(budget, TrialPredictions(run.choosing, run.test), named_as or trial, context),
         seconds=time.perf_counter() - started + features.seconds_saved,
         seconds_saved=features.seconds_saved,
-        note="; ".join(part for part in (run.note, left_out, hurts) if part),
+        note="; ".join(part for part in (run.note, left_out) if part),
         setting=run.setting,
-        refused=bool(harm),
         **_chosen(budget, trial, run.choosing),
     )
     return result, TrialPredictions(run.choosing, run.test)
-
-
-def _harm_of_pool(trial: Trial, budget: LabelBudget, run: BaselineRun, vectors: Vectors | None, *, equal: bool) -> float:
-    """How far a reader of the pool falls short, on the texts that choose, of itself without the pool; 0 if within noise."""
-    twin = run_baseline(BASELINES[trial.method.scheme or trial.method.name], budget, (), vectors, equal=equal)
-    task, task_type, scores = budget.task, task_type_of(budget.task), list[MethodScores]()
-    for predictions in (left_out_at_thresholds(task, budget.choosing, one.choosing) for one in (run, twin)):
-        score = task_type.scores(budget.choosing, predictions, task).score(task.metric)
-        resampled = task_type.resampled_scores(budget.choosing, predictions, task)
-        scores.append(MethodScores(trial.method.name, (score,), np.asarray(resampled)[None]))
-    return scores[1].scores[0] - scores[0].scores[0] if worse_out_of_fold(*scores) else 0.0
 
 
 def baseline_within(
@@ -234,12 +210,9 @@ def baseline_within(
     """
     budget, baseline = trial_budget(trial, context), BASELINES[trial.method.scheme or trial.method.name]
     budget = budget if share is None else replace(budget, share=share, parts=FOLDS)
-    pool = pool_of(context, split_seed_of(trial)).without(budget) if baseline.reads_pool else Pool(())
-    return budget, run_baseline(baseline, budget, pool.texts, _vectors(trial, context), setting, equal=context.equal_classes), pool
-
-
-def _vectors(trial: Trial, context: SweepContext) -> Vectors | None:
-    return trial_vectors(trial, context) if trial.method.family == "frozen" else None
+    pool = pool_of(context, trial.split_seed).without(budget) if baseline.reads_pool else Pool(())
+    vectors = trial_vectors(trial, context)
+    return budget, run_baseline(baseline, budget, pool.texts, vectors, setting, equal=context.equal_classes), pool
 
 
 def constant_of(trial: Trial, context: SweepContext) -> Trial:
@@ -257,7 +230,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
     bundle, shared, encoded = prepared(trial, context)
     budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
-    if context.limits:
+    if context.limits.in_turn:
         choice = replace(choice, after_fold=partial(_go_on, trial, budget, context), last=False)
     started = time.perf_counter()
     done = fine_tune_within(bundle, encoded, budget, config, choice, scratch=trial.method.family == "scratch")
@@ -286,7 +259,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
 def _go_on(trial: Trial, budget: LabelBudget, context: SweepContext, predictions: Sequence[Any], seconds: float) -> None:
     """After each fold: raise ``TimeoutError`` if the others would not end in time, or if the method can hardly win any more."""
     done, limits = len(predictions), context.limits
-    if time.time() + seconds / done * (len(budget.folds) - done + 1) > _deadline(context):
+    if time.time() + seconds / done * (len(budget.folds) - done + 1) > _deadline(context.limits):
         raise TimeoutError
     if limits.right is None or not budget.task.single_label:
         return

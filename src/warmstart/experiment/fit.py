@@ -25,12 +25,11 @@ from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
+from warmstart.experiment.execution import baseline_within
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult, OutOfFold, least_unlabelled
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import reads_pool, stack_of
-from warmstart.experiment.more_labels import more_labels
 from warmstart.experiment.refit import Refit, refit
-from warmstart.experiment.several_labels_result import SeveralLabelsResult
 from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
@@ -42,6 +41,8 @@ from warmstart.runs.verdict import ACCURACY, score_words
 from warmstart.seeding import rng
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
+from warmstart.stats.differences import MethodScores
+from warmstart.stats.extrapolation import extrapolate
 from warmstart.stats.intervals import Estimate, percentiles
 from warmstart.stats.proportions import wilson_interval
 from warmstart.system.console import console
@@ -68,6 +69,12 @@ SOON, TOKENS_PER_WORD = 1e12, 1.4
 """operations of an encoder that take some 15 seconds on two cores: so many are spent however short the time is"""
 MANY_DIFFERENT, MANY_NAMED = 0.5, 0.9
 """a task with more labels per text has no classes; and one whose labels are all words without digits"""
+REPETITIONS = 5
+"""of the folds, each with others"""
+SHARES = (0.35, 0.5, 0.7, 1.0)
+"""of the labels that learn in each fold"""
+ROUND_NUMBERS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+"""numbers of further labels that may be spoken of"""
 
 
 def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, random_sample: bool = False) -> FitResult:
@@ -91,10 +98,11 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     pool = task_pool(alone, config.pool).without(budget)
     if len(pool) < least_unlabelled(task):
         sweep = replace(sweep, methods=tuple(one for one in sweep.methods if not reads_pool(one)))
-    kind = partial(SeveralLabelsResult if several else FitResult, task, len(pool))
-    sweep, runs, missing = _Queue(sweep, pool.texts, kind).run()
+    queue = _Queue(sweep, pool.texts, partial(FitResult, task, len(pool)))
+    sweep, runs, missing = queue.run()
     tests = (one.no_signal for one in runs.results.values() if one.no_signal is not None)
-    found = kind(out_of_fold(sweep, runs), budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
+    found = queue.result(out_of_fold(sweep, runs), budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
+    found = replace(found, interrupted=queue.interrupted)
     if not found.learned:
         return found
     method = next(one for one in sweep.methods if one.name == found.best.name)
@@ -111,6 +119,31 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
     sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
     return replace(found, model=model, more=more, late=late, alone=sure, tested=tested)
+
+
+def more_labels(method: Method, sweep: Sweep, runs: SweepRuns, until: float) -> tuple[int, Estimate] | None:
+    """A number of further labels, at most as many as there are, and the points of accuracy that they add, with a 90% interval.
+
+    None if it learned nothing from more labels. ``method`` is a cheap one. Raises ``TimeoutError`` if ``until`` (seconds since
+    1970) is over before all is known.
+    """
+    first = next(trial for trial in runs.of(method) if trial in runs.results)
+    trials = [first.model_copy(update={"seed": first.seed + number}) for number in range(REPETITIONS)]
+    scores, units = dict[int, MethodScores](), trial_budget(first, sweep.context).choosing.units
+    count = len(trial_budget(first, sweep.context))
+    for share in SHARES:
+        right, sizes = list[np.ndarray](), list[int]()
+        for trial in trials:
+            if time.time() > until:
+                raise TimeoutError
+            budget, run, _ = baseline_within(trial, sweep.context, share)
+            right.append(np.asarray(run.choosing.argmax(axis=1) == budget.choosing.labels))
+            sizes += [len(fold.learn) for fold in budget.folds]
+        # one of each class is more than a small share
+        scores[round(float(np.mean(sizes)))] = MethodScores.from_texts("", np.stack(right), units)
+    curve = extrapolate(scores, pool=count)
+    further = max((number for number in ROUND_NUMBERS if number <= count), default=0)
+    return (further, curve.gain(count, count + further)) if curve and further else None
 
 
 def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
@@ -178,11 +211,11 @@ class _Queue:
         few = len(sweep.budget(None)) < FEW_LABELS
         alone = (one for one in sweep.methods if not one.combines and (few or not _reads_much(one)))
         self.methods = sorted(alone, key=lambda one: (one.fine_tunes, _reads_much(one)))
-        self.until, self.limits, self.result = sweep.context.deadline or math.inf, Limits(), result
-        self.sweep = replace(sweep, context=sweep.context.model_copy(update={"deadline": None, "limits": self.limits}))
+        self.until, self.limits, self.result = sweep.context.limits.deadline, Limits(in_turn=True), result
+        self.sweep = replace(sweep, context=sweep.context.model_copy(update={"limits": self.limits}))
         self.words = _words(sweep.task.train.texts)
         self.pool_words = _words(pool) * min(1.0, VECTOR_POOL_LIMIT / max(1, len(pool)))
-        self.so_far, self.frozen = "", dict[str, OutOfFold]()  # by backbone, what its vectors reach
+        self.interrupted, self.so_far, self.frozen = False, "", dict[str, OutOfFold]()  # by backbone, what its vectors reach
 
     def run(self) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
         """The sweep of the methods that had their time, their trials, and the names of those that had none.
@@ -195,6 +228,7 @@ class _Queue:
         except Terminated:
             raise
         except KeyboardInterrupt:
+            self.interrupted = True
             console.print("stopping: what has run is combined and saved")
         runs = self._finished(self.methods)
         found = [method for method in self.methods if any(trial in runs.results for trial in runs.of(method))]
@@ -207,15 +241,15 @@ class _Queue:
         self.limits.deadline = time.time()
         return run_sweep(replace(self.sweep, methods=tuple(methods)), None)
 
-    def _turns(self) -> Iterator[tuple[Sequence[Method], float | None]]:
-        """What runs next, and until when; None: in any time."""
+    def _turns(self) -> Iterator[tuple[Sequence[Method], float]]:
+        """What runs next, and until when."""
         ready = [one for one in self.methods if not one.fine_tunes and not _reads_much(one)]
         smallest = min((one.backbone_parameters for one in ready if one.family == "frozen"), default=0)
         operations = {one: 2 * one.backbone_parameters * TOKENS_PER_WORD * self.words for one in ready}
         small = [one for one in ready if one.family == "frozen" and one.backbone_parameters <= smallest]
         soon = [one for one in ready if operations[one] < SOON and one not in small]
-        yield small, None if small and operations[small[0]] < SOON else self.until
-        yield soon, None
+        yield small, math.inf if small and operations[small[0]] < SOON else self.until
+        yield soon, math.inf
         yield [one for one in ready if one not in small and one not in soon], self.until
         self.so_far = self._best_so_far()
         for method in sorted((one for one in self.methods if one.fine_tunes), key=self._promise):
@@ -234,7 +268,7 @@ class _Queue:
         """The order of networks that train: by the vectors of their encoders, then by size."""
         return -self.frozen[method.backbone].score if method.backbone in self.frozen else 0.0, method.backbone_parameters
 
-    def _take(self, methods: Sequence[Method], deadline: float | None) -> None:
+    def _take(self, methods: Sequence[Method], deadline: float) -> None:
         """Run some methods; say what runs now, and how good the best so far is likely to be."""
         if not methods:
             return

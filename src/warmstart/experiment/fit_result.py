@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,19 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, WITHOUT_PRETRAINING
+from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after, terminal_lines
 from warmstart.runs.verdict import (
     ACCURACY,
-    SHOWN_METHODS,
     Mistake,
     ScoreRow,
     Verdict,
     about_task,
     failures,
-    metric_words,
+    failures_of_several,
     row_of,
+    rows_of,
     score_words,
     use_sentence,
 )
@@ -32,8 +31,9 @@ from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import first_of, of_100, percent_value, sentence_case
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.proportions import paired_proportions, unseen_label_share
+from warmstart.stats.proportions import unseen_label_share
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1, worse_out_of_fold
+from warmstart.stats.several_labels import given_and_found, without_label
 
 if TYPE_CHECKING:
     from warmstart.data.audit import Audit
@@ -48,7 +48,7 @@ MOST_LINES = 16
 """on a terminal"""
 ON_TERMINAL = ("serve", "try", "label", "fit")
 """next steps that a terminal shows, in this order"""
-SHOWN_MISSING = 4
+SHOWN_MISSING = NAMED_RARE = 4
 ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
 KNOWN_WELL = 5
@@ -83,11 +83,6 @@ class OutOfFold(NamedTuple):
     """of one fit"""
 
 
-def stack_among(methods: Sequence[OutOfFold]) -> int | None:
-    """The place of the stack among methods."""
-    return next((place for place, one in enumerate(methods) if one.family == "stack"), None)
-
-
 @dataclass(frozen=True)
 class FitResult(Shown, view="commands.fit.page:fit_view"):
     """The methods within the labels of one user, and the one that was fitted to all of them."""
@@ -102,13 +97,15 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """the N labelled texts that were left out in turn"""
     audit: Audit
     missing: tuple[str, ...] = ()
-    """methods for which the time was too short"""
+    """methods that did not run: the time was too short, or Ctrl-C came"""
     no_signal: float | None = None
     """the p-value of a permutation test against the hypothesis that nothing can be learned from the labels; None without a stack"""
     alone: Threshold | None = None
     """how sure the model must be to answer without a person"""
     more: tuple[int, Estimate] | None = None
     """a number of further labels, and the accuracy that they are expected to add"""
+    interrupted: bool = False
+    """whether Ctrl-C ended the comparison before all methods had run"""
     late: bool = False
     """whether the time was too short to know that"""
     tested: Estimate | None = None
@@ -124,23 +121,31 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         found = self._score(*shown)
         return found if learned else replace(found, index=self.candidates.index(shown[0]))
 
-    def _score(self, *methods: OutOfFold) -> SelectedScore:
-        """The best of some methods by the task's metric, a stack unless another is ahead of it beyond chance.
+    @property
+    def several(self) -> bool:
+        """Whether a text may have several labels, each of which is given at its threshold."""
+        return not self.task.single_label
+
+    @cached_property
+    def _held(self) -> np.ndarray:
+        """(N, C) 1 for each label of a text that was left out, else 0."""
+        return self.left_out.labels if self.several else np.eye(len(self.task.labels))[self.left_out.labels]
+
+    def _score(self, *methods: OutOfFold, metric: str = "") -> SelectedScore:
+        """The best of some methods by a metric, that of the task if none is named; a stack unless another is ahead beyond chance.
 
         A text without another of its label is wrong when it is left out.
         """
-        units = self.left_out.units
-        single = self.task.train.labels[~np.isin(self.task.train.labels, self.left_out.labels)]
+        units, metric, favourite = self.left_out.units, metric or self.task.metric, place_of_stack([one.family for one in methods])
+        known = self.task.train.labels
+        single = np.empty(0, dtype=np.int64) if self.several else known[~np.isin(known, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
-        if self.task.metric == ACCURACY:
-            return selected_accuracy(
-                np.stack([np.append(one.right, np.zeros(len(single))) for one in methods]), units, stack_among(methods)
-            )
-        labels = np.eye(len(self.task.labels))[np.append(self.left_out.labels, single)]
-        none = np.zeros((len(single), len(self.task.labels)))
-        return selected_f1(
-            np.stack([np.append(one.predicted, none, axis=0) for one in methods]), labels, "macro", units, stack_among(methods)
-        )
+        if metric in (ACCURACY, "subset"):
+            return selected_accuracy(np.stack([np.append(one.right, np.zeros(len(single))) for one in methods]), units, favourite)
+        classes = np.eye(len(self.task.labels))
+        labels, none = np.concatenate([self._held, classes[single]]), 0 * classes[single]
+        predicted = np.stack([np.append(one.predicted, none, axis=0) for one in methods])
+        return selected_f1(predicted, labels, metric.removesuffix("_f1"), units, favourite)
 
     @cached_property
     def alone_scores(self) -> dict[str, SelectedScore]:
@@ -171,7 +176,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def rival(self) -> OutOfFold | None:
         """The best method on the other side: without pretraining if the chosen one transfers, otherwise with it."""
-        families = TRANSFER if self.best.family in WITHOUT_PRETRAINING else WITHOUT_PRETRAINING
+        families, _ = other_side(self.best.family)
         others = [one for one in self.candidates if one.family in families and one.name != MAJORITY_LABEL]
         return max(others, key=lambda one: self.alone_scores[one.name].out_of_fold, default=None)
 
@@ -180,23 +185,11 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """A sentence if the rival may be as good, by the texts that both predicted when they were left out; else empty."""
         if not (self.learned and self.rival):
             return ""
-        pair = [self.alone_scores[one.name] for one in (self.best, self.rival)]
-        if self.task.metric == ACCURACY:
-            if paired_proportions(*([self._of_units(one.right)] for one in (self.best, self.rival))).sign:
-                return ""
-            mine, other = (of_100(one.out_of_fold) for one in pair)
-            return f"Not yet clear which is better: of 100 of your own texts, left out, they are right on {mine} and {other}."
-        best, rival = (MethodScores("", (one.out_of_fold,), one.resampled[None]) for one in pair)
-        if worse_out_of_fold(rival, best):
+        best, rival = (self.alone_scores[one.name] for one in (self.best, self.rival))
+        if worse_out_of_fold(*(MethodScores("", (one.out_of_fold,), one.resampled[None]) for one in (rival, best))):
             return ""
-        mine, other = (f"{one.out_of_fold:.2f}" for one in pair)
-        metric = metric_words(self.task.metric)
-        return f"Not yet clear which is better: on your own texts, left out, they have a {metric} of {mine} and {other}."
-
-    def _of_units(self, right: np.ndarray) -> np.ndarray:
-        """The mean over the copies of each text."""
-        unit = np.unique(self.left_out.units, return_inverse=True)[1]
-        return np.asarray(np.bincount(unit, right) / np.bincount(unit))
+        mine, other = (score_words(self.task.metric, one.out_of_fold) for one in (best, rival))
+        return f"Not yet clear which is better: on your own texts, left out, they reach {mine} and {other}."
 
     @property
     def answers_alone(self) -> str:
@@ -218,7 +211,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def majority(self) -> tuple[str, float]:
-        """The most frequent label, and its share."""
+        """The most frequent label, and its share: of texts that have it, where they may have several."""
+        if self.several:
+            shares = self.left_out.labels.mean(axis=0)
+            return self.task.labels[int(shares.argmax())], float(shares.max())
         number, count = Counter(self.left_out.labels.tolist()).most_common(1)[0]
         return self.task.labels[number], count / len(self.task.train)
 
@@ -230,7 +226,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def always(self) -> str:
         """What a method does that learns nothing."""
-        return f"always saying {self.majority[0]}"
+        return "giving every text the same labels" if self.several else f"always saying {self.majority[0]}"
 
     @property
     def headline(self) -> str:
@@ -256,34 +252,51 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def rows(self) -> tuple[ScoreRow, ...]:
         """The chosen method, its rival, the best other one, and the most frequent label, in the metric on new texts."""
-        metric, scores = self.task.metric, self.alone_scores
-        best, rival = self.best.name, self.rival.name if self.rival else ""
-        found = [row_of(best, metric, self.expected)] if self.learned else []
-        found += [row_of(rival, metric, scores[rival].expected, self._role_of_rival)] if rival else []
-        others = [name for name in scores if name not in (best, rival, MAJORITY_LABEL)][: SHOWN_METHODS - 1 - len(found)]
-        found += [row_of(name, metric, scores[name].expected) for name in others]
-        return (*found, self.constant_row)
+        scores = {name: one.expected for name, one in self.alone_scores.items() if name != MAJORITY_LABEL}
+        scores |= {self.best.name: self.expected} if self.learned else {}
+        first = [*([self.best.name] if self.learned else []), *([self.rival.name] if self.rival else [])]
+        roles = {self.rival.name: self._role_of_rival} if self.rival else {}
+        return rows_of(self.task.metric, scores, first, roles, self.constant_row)
 
     @property
     def constant_row(self) -> ScoreRow:
-        """The score of the most frequent label."""
+        """The score of the most frequent label, or of the labels that most texts have, at their thresholds."""
         (label, share), metric = self.majority, self.task.metric
-        constant = share if metric == ACCURACY else 2 * share / (1 + share) / len(np.unique(self.left_out.labels))
-        return row_of(f'always "{label}"', metric, Estimate(constant, constant, constant))
+        if self.several:
+            label, constant = "the same labels", self.alone_scores[MAJORITY_LABEL].out_of_fold
+        else:
+            label, classes = f'"{label}"', len(np.unique(self.left_out.labels))
+            constant = share if metric == ACCURACY else 2 * share / (1 + share) / classes
+        return row_of(f"always {label}", metric, Estimate(constant, constant, constant))
+
+    @cached_property
+    def by_metric(self) -> dict[str, float]:
+        """With several labels per text, the chosen method's scores out of fold by all metrics."""
+        names = ("micro_f1", "macro_f1", "subset") if self.several and self.learned else ()
+        return {name: self._score(self.best, metric=name).out_of_fold for name in names}
 
     @property
     def label_sentences(self) -> tuple[str, ...]:
-        """What is said of several labels per text."""
-        return ()
+        """Of several labels per text how many that it gives are right, how many it finds, by all metrics, and who gets none."""
+        if not (scores := self.by_metric):
+            return ()
+        none = without_label(float(np.mean(~self.best.predicted.any(axis=1))))
+        whole = (
+            f"On your own texts, left out: micro-F1 {scores['micro_f1']:.2f}, macro-F1 {scores['macro_f1']:.2f}; all labels are "
+            f"right in {of_100(scores['subset'])} of 100 texts."
+        )
+        return (given_and_found(self.left_out.labels, self.best.predicted), whole, *filter(None, [none]))
 
     @property
     def _role_of_rival(self) -> str:
-        side = "with" if self.best.family in WITHOUT_PRETRAINING else "without"
-        return f"best {side} pretraining" if any(one.family in TRANSFER for one in self.candidates) else "best single method"
+        pretrained = any(one.family in TRANSFER for one in self.candidates)
+        return other_side(self.best.family)[1] if pretrained else "best single method"
 
     @property
     def no_time(self) -> str:
-        """What had no time, methods or what more labels would add, as a complete sentence; empty if all had."""
+        """What did not run, methods or what more labels would add, as a complete sentence; empty if all did."""
+        if self.interrupted and self.missing:
+            return f"Interrupted, so these did not run: {first_of(self.missing, SHOWN_MISSING, 'others')}."
         short = [f"for {first_of(self.missing, SHOWN_MISSING, 'others')}"] if self.missing else []
         short += ["to say what more labels would add"] if self.late else []
         return f"The time was too short {' and '.join(short)}; --minutes gives more." if short else ""
@@ -331,7 +344,11 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def unseen(self) -> str:
-        """How many new texts have a label that no labelled text has; empty if they are few."""
+        """How many new texts have a label that no labelled text has, or which of several have too few; empty if they are few."""
+        if self.several:
+            rare = [name for name, count in zip(self.task.labels, self.left_out.labels.sum(axis=0), strict=True) if count < 2]
+            few = f"Fewer than two texts have {first_of(rare, NAMED_RARE, 'others')}: too few to learn from; label more."
+            return few if rare else ""
         share = unseen_label_share(self.task.train.labels, self.task.train.units)
         if share < MANY_UNSEEN or round(share * len(np.unique(self.task.train.units))) < 2:  # one may be chance
             return ""
@@ -367,20 +384,30 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @cached_property
     def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
         """Where the chosen method fails when texts are left out: the surest mistakes, and sentences about labels."""
-        return failures(self.left_out.texts, self.left_out.labels, self.best.probabilities, self.task.labels)
+        texts, best = self.left_out.texts, self.best
+        if not self.several:
+            return failures(texts, self.left_out.labels, best.probabilities, self.task.labels)
+        name, count, found, _ = self.label_rows()[0]
+        weakest = f'Weakest label: "{name}", found in {found}% of the texts that have it ({count}).'
+        return failures_of_several(texts, self._held, best.predicted, best.probabilities, self.task.labels), (weakest,)
 
-    label_header = ("label", "labelled texts", "right, %", "most often taken for")
+    @property
+    def label_header(self) -> tuple[str, ...]:
+        """Names the columns of ``label_rows``."""
+        last = ("found, %", "right of those given, %") if self.several else ("right, %", "most often taken for")
+        return ("label", "labelled texts", *last)
 
     def label_rows(self) -> list[tuple[str, str, str, str]]:
-        """(label, labelled texts, right of 100 out of fold, most often taken for) of each label, the weakest first."""
-        predicted, rows = self.best.probabilities.argmax(axis=1), []
-        for number, name in enumerate(self.task.labels):
-            mine = self.left_out.labels == number
-            if mine.any():
-                others = Counter(predicted[mine & (predicted != number)].tolist()).most_common(1)
-                taken = f"{self.task.labels[others[0][0]]} ({others[0][1]})" if others else "-"
-                right = float(self.best.right[mine].mean())
-                rows.append((right, (name, f"{int(mine.sum()):,}", percent_value(right), taken)))
+        """How often each label is found when its texts are left out, the weakest first, and what is taken for it."""
+        truth, given, rows = self._held, self.best.predicted, []
+        for i in np.flatnonzero(truth.any(axis=0)).tolist():
+            mine, hits, times = truth[:, i] > 0, float((truth[:, i] * given[:, i]).sum()), float(given[:, i].sum())
+            others = Counter(given[mine].argmax(axis=1)[given[mine, i] == 0].tolist()).most_common(1)
+            last = f"{self.task.labels[others[0][0]]} ({others[0][1]})" if others else "-"
+            if self.several:
+                last = percent_value(hits / times) if times else "-"
+            found = hits / int(mine.sum())
+            rows.append((found, (self.task.labels[i], f"{int(mine.sum()):,}", percent_value(found), last)))
         return [row for _, row in sorted(rows, key=lambda row: row[0])]
 
     def steps(self, folder: Path | None, place: TaskPlace | None) -> tuple[NextStep, ...]:
@@ -434,4 +461,5 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "findings": self.findings,
             "warnings": self.warnings,
             "mistakes": [one._asdict() for one in self.failures[0]],
+            **({"out_of_fold_by_metric": self.by_metric} if self.several else {}),
         }

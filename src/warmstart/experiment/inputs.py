@@ -31,14 +31,9 @@ from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 
 
-def split_seed_of(trial: Trial) -> int | None:
-    """The seed that draws the split of a trial; None: the task's own split."""
-    return trial.seed if trial.resample else None
-
-
 def trial_task(trial: Trial, context: SweepContext) -> Task:
     """The task of a trial, on its own split."""
-    return task_of(context, split_seed_of(trial))
+    return task_of(context, trial.split_seed)
 
 
 def trial_budget(trial: Trial, context: SweepContext) -> LabelBudget:
@@ -56,8 +51,10 @@ def pool_of(context: SweepContext, split_seed: int | None) -> Pool:
     return task_pool(task_of(context, split_seed), context.pool)
 
 
-def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any]], np.ndarray]:
-    """Inputs -> (N, D), their vectors by the frozen backbone of a trial, which reads each text once."""
+def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any]], np.ndarray] | None:
+    """Inputs -> (N, D), their vectors by the frozen backbone of a trial, which reads each text once; None if it has none."""
+    if trial.method.family != "frozen":
+        return None
     bundle, _, encoded = prepared(trial, context)
     model, task_type = _reader_model(bundle, encoded, context), task_type_of(encoded.task)
 
@@ -109,7 +106,7 @@ def _bundle(place: str, digest: str) -> Bundle:
 def prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
     """The bundle of a trial, the one that all tasks share, and the texts as they read them; kept in this process."""
     method = trial.method
-    return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, split_seed_of(trial), context)
+    return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, trial.split_seed, context)
 
 
 @functools.lru_cache(maxsize=4)

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from warmstart.config import Config
-from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, TRANSFER, WITHOUT_PRETRAINING
+from warmstart.experiment.choose import MAJORITY_LABEL, RECOMMENDED, other_side
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
 from warmstart.runs.verdict import (
+    CONSTANT,
     NOT_CLEAR,
     SHOWN_METHODS,
     Mistake,
     ScoreRow,
     Verdict,
     about_task,
-    failures,
-    row_of,
+    failures_on_test,
+    rows_of,
     use_sentence,
 )
 from warmstart.stats.comparison import SIGNIFICANT
@@ -32,8 +31,10 @@ from warmstart.stats.intervals import Estimate
 def race_verdict(result: Comparison, folder: Path | None = None, config: Config | None = None) -> Verdict:
     """The first screen; with commands for the run in a ``folder``, once it has one."""
     learned = result.recommended.name != MAJORITY_LABEL
-    rows = tuple(_rows(result))
+    rows = _rows(result)
     unclear = learned and not _is_clear(result)
+    missing = first_of([method.name for method in result.ranking.missing], SHOWN_METHODS)
+    no_time = f"The time was too short for {missing}." if missing else ""
     mistakes, fails = _failures(result) if learned else ((), ())
     kept = getattr(config, "save", None)
     saved = folder if kept and folder and (folder / "bundle").is_dir() else None
@@ -45,7 +46,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
         headline_of(result),
         rows,
         len(result.ranking.methods) - len(rows),
-        tuple(filter(None, [NOT_CLEAR * unclear, *_no_time(result), other])),
+        tuple(filter(None, [NOT_CLEAR * unclear, no_time, other])),
         mistakes,
         fails,
         steps_after(saved, result.task, TaskPlace.of(config), *_steps(result, folder, config, kept=bool(saved))),
@@ -75,28 +76,19 @@ def _score(result: Comparison, one: RankedMethod) -> Estimate:
     return known if known.tells else Estimate(found.mean, texts.low, texts.high)
 
 
-def _rows(result: Comparison) -> Iterator[ScoreRow]:
+def _rows(result: Comparison) -> tuple[ScoreRow, ...]:
     """The recommended method, its strongest rival, those with the highest scores, and the most frequent label."""
-    one, metric = result.recommended, result.task.metric
-    known = {method.name: method for method in result.ranking.methods}
-    constant = known.pop(MAJORITY_LABEL, None)
-    known.pop(one.name, None)
-    if one is not constant:
-        yield row_of(one.name, metric, _score(result, one))
-    if rival := _rival(result):
-        side = "with" if one.method.family in WITHOUT_PRETRAINING else "without"
-        yield row_of(rival.name, metric, _score(result, rival), f"best {side} pretraining")
-        known.pop(rival.name)
-    for other in [*known.values()][: SHOWN_METHODS - 1 - bool(rival) - bool(constant)]:
-        yield row_of(other.name, metric, _score(result, other))
-    if constant:
-        yield row_of("always the most frequent label", metric, _score(result, constant))
+    one, rival = result.recommended, _rival(result)
+    names = {method.name: CONSTANT if method.name == MAJORITY_LABEL else method.name for method in result.ranking.methods}
+    scores = {names[method.name]: _score(result, method) for method in result.ranking.methods}
+    first = [names[method.name] for method in (one, rival) if method and method.name != MAJORITY_LABEL]
+    return rows_of(result.task.metric, scores, first, {rival.name: other_side(one.family)[1]} if rival else {})
 
 
 def _rival(result: Comparison) -> RankedMethod | None:
     """The method with the highest score on the other side: with pretraining, or without it."""
-    families = TRANSFER if result.recommended.method.family in WITHOUT_PRETRAINING else WITHOUT_PRETRAINING
-    others = [one for one in result.ranking.methods if one.name != MAJORITY_LABEL and one.method.family in families]
+    families, _ = other_side(result.recommended.family)
+    others = [one for one in result.ranking.methods if one.family in families and one.name != MAJORITY_LABEL]
     return max(others, key=lambda one: _score(result, one).value, default=None)
 
 
@@ -108,20 +100,10 @@ def _is_clear(result: Comparison) -> bool:
 
 
 def _failures(result: Comparison) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
-    """Those of the recommended method in its first run, on the test texts; none where no labels are predicted."""
-    task, trials = result.task, result.trials
-    if not (trials and task.single_label) or result.resampled:
+    """Those of the recommended method in its first run, on the test texts."""
+    if not (result.trials and result.task.single_label) or result.resampled:
         return (), ()
-    found = trials.test_predictions(result.recommended.method)
-    if found is None or np.shape(found) != (len(task.test), len(task.labels)):
-        return (), ()
-    return failures(task.test.texts, task.test.labels, found, task.labels)
-
-
-def _no_time(result: Comparison) -> Iterator[str]:
-    """Which methods had no time."""
-    if missing := [method.name for method in result.ranking.missing]:
-        yield f"The time was too short for {first_of(missing, SHOWN_METHODS)}."
+    return failures_on_test(result.task, result.trials.test_predictions(result.recommended.method))
 
 
 def _steps(result: Comparison, folder: Path | None, config: Config | None, *, kept: bool) -> Iterator[NextStep | None]:

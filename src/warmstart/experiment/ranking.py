@@ -39,6 +39,11 @@ class RankedMethod:
         """What tables call it."""
         return self.method.name
 
+    @property
+    def family(self) -> str:
+        """What it starts from."""
+        return self.method.family
+
     @cached_property
     def test_scores(self) -> MethodScores:
         """Scores on the test split, and on resamples of it."""
@@ -67,11 +72,6 @@ class RankedMethod:
         """Nats per text that chooses over the label frequencies, mean over seeds; None if a run has none."""
         found = [run.gain[0] for run in self.runs if run.gain]
         return float(np.mean(found)) if len(found) == len(self.runs) else None
-
-    @property
-    def refused(self) -> bool:
-        """Whether texts without labels hurt it with most seeds, on the texts that choose."""
-        return 2 * sum(run.refused for run in self.runs) > len(self.runs)
 
     @property
     def seconds(self) -> float:

@@ -48,11 +48,11 @@ def trials_in(stack: Trial, result: TrialResult, trials: Sequence[Trial]) -> lis
 def stackable_trials(results: Mapping[Trial, TrialResult]) -> list[Trial]:
     """The trials that predict probabilities, the lowest loss on the texts that choose first.
 
-    Without the majority label, and without those that texts without labels hurt. Of those that read an encoder's vectors the best,
+    Without the majority label. Of those that read an encoder's vectors the best,
     and where there are networks of those that read words: several of a kind would outvote the others (by 1.6 points on the
     development sets with 100 labels and one encoder).
     """
-    gains = {trial: result.gain[0] for trial, result in results.items() if result.gain and not result.refused}
+    gains = {trial: result.gain[0] for trial, result in results.items() if result.gain}
     found, kinds = list[Trial](), set[str]()
     alone = all(one.method.family == "baseline" for one in gains)
     for trial in sorted((one for one in gains if one.method.name != MAJORITY_LABEL), key=lambda one: -gains[one]):

@@ -25,15 +25,15 @@ from warmstart.data.budget import FOLDS
 from warmstart.data.scorings import ScoredMethod, ScoringRun
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
-from warmstart.experiment.backends import PROCESSES
-from warmstart.experiment.trial import SweepRuns, Trial, TrialResult, described_settings
+from warmstart.experiment.trial import Limits, SweepRuns, Trial, TrialResult, described_settings
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.selection import SelectionSettings
 from warmstart.runs.state import TRIALS
+from warmstart.system.backends import PROCESSES
 from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, unsealed
 from warmstart.tasks.load import load_task
 
-VERSION = {"baseline": 10, "frozen": 12, "adapted": 9, "scratch": 9, "stack": 13}
+VERSION = {"baseline": 11, "frozen": 13, "adapted": 10, "scratch": 10, "stack": 14}
 """of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
 PREDICTIONS = "predictions"
 """key of the hash of a trial's predictions, which are in a file beside its result"""
@@ -81,14 +81,12 @@ class SweepContext(Config):
     """trials at once"""
     backend: Effectless[str] = PROCESSES
     """where trials run"""
-    deadline: Effectless[float | None] = None
-    """moment (seconds since 1970) after which no trial starts"""
     equal_classes: bool = False
     """baselines are told nothing of how frequent classes are"""
     parts: int = FOLDS
     """folds of methods that fit in milliseconds"""
-    limits: Effectless[Any] = Field(None, exclude=True)
-    """the ``Limits`` of a fit, in place of a deadline"""
+    limits: Effectless[Any] = Field(default_factory=Limits, exclude=True)
+    """``Limits``: until when trials run"""
 
     def load_task(self) -> Task:
         """The task as it was given."""
@@ -99,9 +97,9 @@ class SweepContext(Config):
         return drop_leaks(task, near=self.drop_near_leaks) if self.drop_leaks or self.drop_near_leaks else task
 
     @classmethod
-    def of(cls, task: Task, manifest: str, folder: Path, tune: FineTuneConfig, **leaks: bool) -> SweepContext:
-        """The context of trials on ``task``, read from ``manifest``, in the run's folder; ``leaks`` says which were dropped."""
-        return cls(task=manifest, digest=task.digest, folder=str(folder / TRIALS), tune=tune, **leaks)
+    def of(cls, task: Task, manifest: str, folder: Path, tune: FineTuneConfig, **settings: Any) -> SweepContext:
+        """The context of trials on ``task``, read from ``manifest``, in the run's folder, with further settings."""
+        return cls(task=manifest, digest=task.digest, folder=str(folder / TRIALS), tune=tune, **settings)
 
 
 def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:
@@ -212,9 +210,7 @@ def _rows(labels: int, runs: SweepRuns) -> Iterator[dict[str, Any]]:
         if result := runs.results.get(trial):
             yield {
                 "method": trial.method.name,
-                "family": trial.method.family,
-                "scheme": trial.method.scheme,
-                "backbone": trial.method.backbone,
+                **{name: getattr(trial.method, name) for name in ("family", "scheme", "backbone")},
                 "labels": labels,
                 "seed": trial.seed,
                 "resample": trial.resample,
@@ -228,7 +224,5 @@ def _rows(labels: int, runs: SweepRuns) -> Iterator[dict[str, Any]]:
                 "trained_parameters": result.trainable,
                 "new_parameters": result.new,
                 "task_bytes": result.disk,
-                "collapsed": result.collapsed,
-                "diverged": result.diverged,
-                "note": result.note,
+                **{name: getattr(result, name) for name in ("collapsed", "diverged", "note")},
             }

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,10 +23,9 @@ from warmstart.data.audit import Audit, audit, drop_leaks
 from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.encode import cut_sentence
 from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
-from warmstart.data.scorings import LedgerSummary, ScoringRun, read_ledger
+from warmstart.data.scorings import ScoringRun
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment.backends import check_backend
 from warmstart.experiment.config import CHEAP_SEEDS, FEW_LABELS, SEEDS, RaceConfig, duration_seconds
 from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import run_stack, run_trials
@@ -42,10 +42,9 @@ from warmstart.experiment.methods import (
     with_continued_backbone,
     with_own_pretraining,
 )
-from warmstart.experiment.ranking import Ranking, rank
 from warmstart.experiment.stack import trials_of_seed
 from warmstart.experiment.store import HeldTask, SweepContext, find_result, result_file
-from warmstart.experiment.trial import OWN_BACKBONE, Method, SweepRuns, Trial, TrialResult
+from warmstart.experiment.trial import OWN_BACKBONE, Limits, Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.schemes.registry import make_scheme
@@ -57,6 +56,7 @@ from warmstart.runs.run import Run
 from warmstart.runs.state import TRIALS
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.selected import worse_out_of_fold
+from warmstart.system.backends import check_backend
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_task
@@ -78,14 +78,6 @@ class Sweep:
         """The labelled texts of the first seed; of those of the other seeds as many choose, or nearly."""
         return label_budget(self.task, labels, self.config.selection_with(labels), self.config.seed)
 
-    def finish(self) -> LedgerSummary:
-        """All trials that the time allows have run: what the ledger now says of the test split."""
-        return read_ledger(self.task)
-
-    def rank(self, runs: SweepRuns) -> Ranking:
-        """All methods, best first."""
-        return rank(self.methods, runs)
-
 
 def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | None = None, *, measured: bool = True) -> Sweep:
     """Read, audit and check all that the trials need, and open the folder. Only ``pool`` and ``dapt`` train anything yet.
@@ -96,12 +88,11 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     started = time.time()
     check_backend(config.backend)
     config, task, methods = check_sweep(config, given)
-    scoring = ScoringRun.of(config)
-    folder = _open_folder(config.out, command or config)
+    begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
+    folder = Run.open(config.out, command or config, extend=begun).folder  # which no other process writes
     threads = _threads(config, folder)
-    context = _context(config, task, scoring)
     running = {"threads": threads, "jobs": config.jobs, "backend": config.backend, "held": HeldTask.of(given)}
-    context = context.model_copy(update=running)
+    context = _context(config, task, ScoringRun.of(config), **running)
     labels = config.numbers_of_labels[0]
     budget = label_budget(task, labels, config.selection_with(labels), config.seed)  # the first seed's labels decide for all
     completed = config
@@ -113,7 +104,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     estimate = estimate_methods(config, task, methods if measured else (), context)
     methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
     if config.budget:
-        context = context.model_copy(update={"deadline": started + duration_seconds(config.budget)})
+        context = context.model_copy(update={"limits": Limits(started + duration_seconds(config.budget))})
     _print_unread_pool(config, task, methods)
     audited = _audit(task, completed)
     _print_read_before(config, methods, context)
@@ -123,12 +114,6 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
         console.print(f"The model in {folder} was of another task, and is removed.")
     write_record(folder, task=task.digest, threads=threads, planned=_count_trials(config, methods))
     return Sweep(config, task, audited, tuple(methods), context, folder, estimate)
-
-
-def _open_folder(out: str, command: Config) -> Path:
-    """The folder of the run, which no other process writes."""
-    begun = any((Path(out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
-    return Run.open(out, command, extend=begun).folder
 
 
 def _threads(config: RaceConfig, folder: Path) -> int:
@@ -155,7 +140,8 @@ def check_sweep(config: RaceConfig, given: Task | None = None) -> tuple[RaceConf
     """
     task = _checked_task(config, given)
     config = _with_contrast(config, task)
-    methods = _methods(_given_backbones(config), task)
+    given_backbones = tuple(path for path in config.backbones if path != OWN_BACKBONE)
+    methods = _methods(config.model_copy(update={"backbones": given_backbones}), task)
     if config.seeds is None:
         cheap = OWN_BACKBONE not in config.backbones and all(map(keeps_backbone, methods))
         config = config.model_copy(update={"seeds": CHEAP_SEEDS if cheap else SEEDS})
@@ -169,12 +155,6 @@ def _with_contrast(config: RaceConfig, task: Task) -> RaceConfig:
     if config.methods or config.schemes != default or labels >= FEW_LABELS or not task_type_of(task).one_label:
         return config
     return config.model_copy(update={"schemes": ("contrast", *default)})
-
-
-def _given_backbones(config: RaceConfig) -> RaceConfig:
-    """The same without the backbone that is still to be pretrained on the task's own text."""
-    given = tuple(path for path in config.backbones if path != OWN_BACKBONE)
-    return config.model_copy(update={"backbones": given})
 
 
 def _checked_task(config: RaceConfig, given: Task | None) -> Task:
@@ -243,17 +223,13 @@ def _print_read_before(config: RaceConfig, methods: Sequence[Method], context: S
 
 
 def estimate_methods(config: RaceConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
-    """What the trials without a result will cost, printed if there are any."""
-    trials = [trial for labels in config.numbers_of_labels for trial in _planned(config, methods, labels, context)]
+    """What the trials without a result will cost, as far as they are known before the first has run; printed if there are any."""
+    trials = [trial for labels in config.numbers_of_labels for trial in _all_trials(config, methods, labels)]
+    trials = [trial for trial in trials if not result_file(trial, context).is_file()]
     estimate = estimate_sweep(trials, config.tune, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])
     if trials:
         console.print(estimate.sentence)
     return estimate
-
-
-def _planned(config: RaceConfig, methods: Sequence[Method], labels: int | None, context: SweepContext) -> list[Trial]:
-    """The trials without a result, as far as they are known before the first one has run."""
-    return [trial for trial in _all_trials(config, methods, labels) if not result_file(trial, context).is_file()]
 
 
 def _all_trials(config: RaceConfig, methods: Sequence[Method], labels: int | None) -> list[Trial]:
@@ -299,10 +275,10 @@ def _at_seed(trial: Trial, seed: int, first: TrialResult | None) -> Trial:
     return trial.model_copy(update={"seed": seed, "learning_rates": rates})
 
 
-def _context(config: RaceConfig, task: Task, scoring: ScoringRun) -> SweepContext:
+def _context(config: RaceConfig, task: Task, scoring: ScoringRun, **running: Any) -> SweepContext:
     leaks = {"drop_leaks": config.drop_leaks, "drop_near_leaks": config.drop_near_leaks}
-    context = SweepContext.of(task, config.task, Path(config.out), config.tune, **leaks)
-    return context.model_copy(update={"scoring": scoring, "pool": config.pool, "pool_digest": pool_digest(task, config.pool)})
+    pool = {"pool": config.pool, "pool_digest": pool_digest(task, config.pool)}
+    return SweepContext.of(task, config.task, Path(config.out), config.tune, scoring=scoring, **leaks, **pool, **running)
 
 
 def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
@@ -314,8 +290,9 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     """
     trials, seeds = _first_trials(sweep.config, sweep.methods, labels)
     results = run_trials(trials, sweep.context, sweep.estimate, first=True)
-    deadline = sweep.context.deadline
-    stopped = _cannot_win(results) if deadline and time.time() + sweep.estimate.seconds > deadline else ()
+    limits = sweep.context.limits
+    short = not limits.in_turn and time.time() + sweep.estimate.seconds > limits.deadline
+    stopped = _cannot_win(results) if short else ()
     alive = [(trial, found) for trial, found in results.items() if labels is not None or not found.diverged]
     sweep.estimate.drop(_at_seed(trial, seed, None) for seed in seeds for trial, _ in alive if trial.method in stopped)
     alive = [(trial, found) for trial, found in alive if trial.method not in stopped]
@@ -332,7 +309,7 @@ def _cannot_win(results: Mapping[Trial, TrialResult]) -> tuple[Method, ...]:
     seen = {
         trial.method: MethodScores(trial.method.name, (one.validation,), np.asarray(one.resampled_validation)[None])
         for trial, one in results.items()
-        if one.resampled_validation and not one.refused
+        if one.resampled_validation
     }
     if not seen:
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -94,6 +95,11 @@ class Trial(Config):
     """on a split into training, validation and test texts that the seed draws"""
 
     @property
+    def split_seed(self) -> int | None:
+        """The seed that draws its split; None: the task's own split."""
+        return self.seed if self.resample else None
+
+    @property
     def same_for_every_seed(self) -> bool:
         """Whether nothing in it depends on the seed: no network, and all texts of the task's own splits."""
         return (
@@ -110,22 +116,24 @@ class Trial(Config):
         return f"{described}, seed {self.seed}{' and its split' * self.resample}{', choice of a rate' * self.chooses_rate}"
 
 
-@dataclass(eq=False)
+@dataclass(unsafe_hash=True)
 class Limits:
-    """Until when the methods of a fit run, and which one a network must still be able to beat; both change while they run.
+    """Until when trials run, and in a fit which method a network must still be able to beat; all that changes while they run.
 
-    No network learns from all labels: that is for the one that is chosen.
+    Any limits are equal, since no result depends on them.
     """
 
-    deadline: float | None = None
+    deadline: float = field(default=math.inf, compare=False)
     """moment (seconds since 1970) after which no trial starts"""
-    refits: float = 0.0
-    """seconds before it that fitting the networks that have run to all labels takes"""
-    right: np.ndarray | None = None
+    in_turn: bool = field(default=False, compare=False)
+    """methods run one after the other: a network may end after any fold, and learns from all labels only once it is chosen"""
+    refits: float = field(default=0.0, compare=False)
+    """seconds before the deadline that fitting the networks that have run to all labels takes"""
+    right: np.ndarray | None = field(default=None, compare=False)
     """(N,) whether the best method so far predicts each text when that is left out"""
-    units: np.ndarray | None = None
+    units: np.ndarray | None = field(default=None, compare=False)
     """(N,) which texts depend on each other"""
-    beaten: list[str] = field(default_factory=list)
+    beaten: list[str] = field(default_factory=list, compare=False)
     """names of the methods that could hardly win any more after some of their folds"""
 
 
@@ -177,8 +185,6 @@ class TrialResult:
     """settings that the method chose for itself"""
     setting: float | None = None
     """of a baseline: the one that it chose, 0 if there is nothing to choose"""
-    refused: bool = False
-    """texts without labels hurt it: without them it is significantly better on the texts that choose"""
     seconds_saved: float = 0.0
     """of the seconds, those that an earlier trial or run spent on reading the same texts with the same frozen backbone"""
     threads: int = 0

@@ -6,7 +6,6 @@ learned from is not below the mean score of the single seeds.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,13 +17,10 @@ from warmstart.errors import ConfigError
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import BudgetedRun
 from warmstart.model.bundle import Bundle
-from warmstart.model.model import parameter_counts
 from warmstart.stack.stack import Member, Stack
-from warmstart.tasks.predict import uncalibrated_predictions
+from warmstart.stats.formatting import percent
 from warmstart.tasks.thresholds import scores_left_out
 
-TIMED_TEXTS = 200
-"""texts that are read to measure how long one takes"""
 STACKABLE = ("classification", "multilabel", "regression")
 """types of tasks whose predictions have a mean that a stack can hold"""
 
@@ -42,9 +38,20 @@ class Averaged:
     test_predictions: Any
     score: float
     """the metric on the texts that choose; nan if there are none"""
-    parameters: int
-    seconds: float
-    """to predict a text, measured on the first test texts"""
+
+    def kept(self, singles: Sequence[float]) -> bool:
+        """Whether it is saved: not if it scores below the mean of ``singles``, the scores of single seeds on these texts."""
+        return not (len(singles) and self.score < float(np.mean(singles)))
+
+    def sentence(self, singles: Sequence[float], metric: str) -> str:
+        """What was found on the texts that choose, and whether it is saved."""
+        if not len(singles):
+            return f"The {self.name} is saved: no label chooses."
+        single, kept = percent(float(np.mean(singles))), "saved" if self.kept(singles) else "not saved"
+        return (
+            f"On the texts that choose, the {self.name} scores {percent(self.score)} {metric}, and single seeds {single} on "
+            f"average; it is {kept}."
+        )
 
 
 def check_ensemble(task_type: str, seeds: int) -> None:
@@ -65,17 +72,8 @@ def average_probabilities(
     members = tuple(Member(f"seed {run.seed}", one) for run, one in zip(runs, networks, strict=True))
     stack = Stack(members, encoded.task.type, encoded.task.labels)
     choosing, test = [run.choosing for run in runs], [run.final.test_predictions for run in runs]
-    parameters = sum(parameter_counts(run.final.model)["total"] for run in runs)
     mean = None if choosing[0] is None else np.mean(choosing, axis=0)
-    score, seconds = _score(budget, mean), seconds_per_text(stack, encoded.task.test.texts)
-    return Averaged(f"mean of {len(runs)} seeds", stack, mean, np.mean(test, axis=0), score, parameters, seconds)
-
-
-def seconds_per_text(model: Bundle | Stack, texts: Sequence[Any]) -> float:
-    """How long a model takes to predict one of the first ``texts``, all read at once."""
-    started = time.perf_counter()
-    uncalibrated_predictions(model, texts[:TIMED_TEXTS])
-    return (time.perf_counter() - started) / max(1, len(texts[:TIMED_TEXTS]))
+    return Averaged(f"mean of {len(runs)} seeds", stack, mean, np.mean(test, axis=0), _score(budget, mean))
 
 
 def _score(budget: LabelBudget, choosing: Any) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from warmstart.report.charts import Chart
@@ -32,6 +32,11 @@ class Table:
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    def columns(self, kept: Callable[[str], bool]) -> Table:
+        """Those whose names are ``kept``."""
+        places = [place for place, name in enumerate(self.header) if kept(name)]
+        return Table([self.header[place] for place in places], [[row[place] for place in places] for row in self.rows])
 
     def numeric(self) -> list[bool]:
         """Which columns hold numbers only. Empty cells are ignored; a column of empty cells is text."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import yaml
 
@@ -11,6 +13,7 @@ from warmstart.data.audit import Audit
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import parameter_counts
 from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
+from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import comparison_chart
 from warmstart.runs.run import provenance
@@ -29,14 +32,13 @@ def as_sentence(text: str) -> str:
     return sentence_case(text) + ("" if text.endswith(".") else ".")
 
 
-def scores_section(comparison: MethodTable, title: str, metric: str, *, findings: bool = True) -> Section:
-    """The scores of all methods: every seed, mean and interval, and, as ``findings``, the differences between methods."""
+def scores_section(comparison: MethodTable, title: str, metric: str) -> Section:
+    """The scores of all methods: every seed, mean and interval, and the differences between methods."""
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
     sources = sources_of_interval(max(len(row.scores) for row in comparison.rows), "test texts")
     caption = f"{sentence_case(title)}: each seed, mean and 95% interval over {sources}."
     figure = Figure("comparison", caption, comparison_chart(rows, metric))
-    sentences = tuple(comparison.findings()) if findings else ()
-    return Section("Comparison", sentences, (figure, Table(comparison.header, comparison.table())))
+    return Section("Comparison", tuple(comparison.findings()), (figure, Table(comparison.header, comparison.table())))
 
 
 def audit_section(audit: Audit) -> Section:
@@ -58,10 +60,11 @@ def size_section(bundle: Bundle, seconds: float | None = None) -> Section:
     return Section("Parameters", text, (Table(("part", "parameters"), rows),))
 
 
-def closing_sections(config: Config) -> Sequence[Section]:
-    """The command line and all settings."""
+def write_run_page(report: Report, config: Config, folder: Path, *more: Section, note: str = "") -> Path:
+    """Write the page of a run; returns its path. After the report come ``more`` sections, the command line, and all settings."""
     settings = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
-    return (Section("Command", pre=provenance().command), Section("Settings", pre=settings, folded=True))
+    closing = (Section("Command", pre=provenance().command), Section("Settings", pre=settings, folded=True))
+    return write_report(replace(report, sections=(*report.sections, *more, *closing), footer=footer() + note), folder)
 
 
 def footer() -> str:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from warmstart.config import Config
 from warmstart.report.headline import headline
-from warmstart.report.page import write_report
 from warmstart.report.parts import Report, Section
 from warmstart.report.result import StudyResult
-from warmstart.report.sections import closing_sections, footer
+from warmstart.report.sections import write_run_page
 from warmstart.runs.steps import terminal_lines
 from warmstart.system.console import console, print_table
 
@@ -39,8 +38,8 @@ def finish_study(
     first = headline(result.findings[0])
     others = [sentence for sentence in result.findings if sentence != first]
     findings = [Section("Findings", others)] if others else []
-    report = Report(result.title, first, tiles, (*findings, *sections, *closing_sections(config)), footer(), result.next_step)
-    _print(f"report: {write_report(report, folder)}")
+    report = Report(result.title, first, tiles, (*findings, *sections), next_step=result.next_step)
+    _print(f"report: {write_run_page(report, config, folder)}")
     for line in terminal_lines(filter(None, [result.next_step])):
         _print(line)
     return replace(result, sections=tuple(sections))

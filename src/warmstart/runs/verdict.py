@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,12 +27,17 @@ from warmstart.stats.intervals import Estimate
 from warmstart.system.limits import MANIFEST_BYTES
 from warmstart.system.storage import atomic_write, json_or_none
 
+if TYPE_CHECKING:
+    from warmstart.data.task import Task
+
 VERDICT_FILE = "verdict.json"
 ACCURACY = "accuracy"
 SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
 MISTAKE_CHARACTERS = 300
 """of a text"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
+CONSTANT = "always the most frequent label"
+"""names the row of what learns nothing"""
 NAMED_LABELS = 3
 """labels that are named beside the task"""
 
@@ -156,6 +161,25 @@ def row_of(name: str, metric: str, found: Estimate, role: str = "") -> ScoreRow:
     return ScoreRow(name, score_words(metric, found.value), ends, role)  # type: ignore[arg-type]
 
 
+def rows_of(
+    metric: str, scores: Mapping[str, Estimate], first: Sequence[str], roles: Mapping[str, str], constant: ScoreRow | None = None
+) -> tuple[ScoreRow, ...]:
+    """The chart of the first screen: the ``first`` methods, the next of ``scores``, and last ``constant``, or the row called so."""
+    if not constant and CONSTANT in scores and CONSTANT not in first:
+        constant = row_of(CONSTANT, metric, scores[CONSTANT])
+    names = [*first, *(name for name in scores if name not in (*first, CONSTANT))][: SHOWN_METHODS - (constant is not None)]
+    rows = (row_of(name, metric, scores[name], roles.get(name, "")) for name in names)
+    return (*rows, *([constant] if constant else []))
+
+
+def failures_on_test(task: Task, predicted: Any) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
+    """Where predictions for the test texts of a task fail; nothing where they are no probabilities of labels."""
+    test = task.test
+    if not task.single_label or np.shape(predicted) != (len(test), len(task.labels)):
+        return (), ()
+    return failures(test.texts, test.labels, np.asarray(predicted), task.labels)
+
+
 def failures(
     texts: Sequence[str], labels: np.ndarray, probabilities: np.ndarray, names: Sequence[str]
 ) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
@@ -179,3 +203,14 @@ def failures(
     if len(names) == 2:
         return tuple(mistakes), (f"{right}.",)
     return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
+
+
+def failures_of_several(
+    texts: Sequence[str], labels: np.ndarray, given: np.ndarray, probabilities: np.ndarray, names: Sequence[str]
+) -> tuple[Mistake, ...]:
+    """The surest mistakes where a text may have several of C ``names``: its ``labels``, those it is ``given``, all (N, C)."""
+    truth, held = labels > 0.5, given > 0.5
+    wrong = np.where(held != truth, np.abs(probabilities - truth), 0.0).max(axis=1)
+    surest = [int(i) for i in np.argsort(-wrong, kind="stable")[:SHOWN_MISTAKES] if wrong[i] > 0]
+    truly, said = ([", ".join(names[c] for c in np.flatnonzero(row).tolist()) or "none" for row in kind] for kind in (truth, held))
+    return tuple(Mistake(str(texts[i])[:MISTAKE_CHARACTERS], truly[i], said[i], float(wrong[i])) for i in surest)

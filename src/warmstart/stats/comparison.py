@@ -242,11 +242,6 @@ def compare_pairs(
     ]
 
 
-def compare_pair(one: MethodResult, other: MethodResult) -> PairedComparison:
-    """The difference of a single pair."""
-    return compare_pairs([(one, other)])[0]
-
-
 def _table(pairs: Sequence[tuple[MethodResult, MethodResult]], pair: tuple[MethodResult, MethodResult]) -> list[MethodResult]:
     """The further methods that one of the pair is compared with."""
     met = {id(one): one for both in pairs if any(one is own for one in both for own in pair) for one in both}

@@ -16,7 +16,6 @@ from warmstart.data.task import Split, Task
 from warmstart.experiment.adaptation import adapted_bundle, compare_methods, draw_budgets
 from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.answers import adapt_to_answers
-from warmstart.experiment.confidence_result import ConfidenceResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.calibration import split_calibration_texts
@@ -24,6 +23,7 @@ from warmstart.finetuning.finetune import check_scheme
 from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.saved import warn_of_other_predictions
 from warmstart.finetuning.schemes.registry import make_scheme
+from warmstart.inspection.confidence import ConfidenceResult
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.report.after_saving import model_is_saved

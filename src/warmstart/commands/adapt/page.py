@@ -10,34 +10,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warmstart.config import Config
-from warmstart.experiment.adaptation_result import ENSEMBLE_HEADER, AdaptResult
+from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.choose import MAJORITY_LABEL
-from warmstart.experiment.confidence_result import THRESHOLD_HEADER, ConfidenceResult
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, curve_rows
+from warmstart.inspection.confidence import THRESHOLD_HEADER, ConfidenceResult
 from warmstart.report.confidence_charts import reliability_chart, risk_chart
 from warmstart.report.headline import headline
-from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import MOST_CLASSES, class_scores_chart, confusions, tuning_chart
 from warmstart.report.sections import (
     audit_section,
-    closing_sections,
-    footer,
     scores_section,
     size_section,
     verdict_report,
+    write_run_page,
 )
 from warmstart.runs.steps import RACE_FOLDER, NextStep, TaskPlace, command, label_step, out_words, steps_after
 from warmstart.runs.verdict import (
     ACCURACY,
+    CONSTANT,
     NOT_CLEAR,
-    SHOWN_METHODS,
-    Mistake,
     Verdict,
     about_task,
-    failures,
-    row_of,
+    failures_on_test,
+    rows_of,
     score_words,
     use_sentence,
 )
@@ -60,17 +57,13 @@ EXAMPLES = 40
 
 def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder: Path) -> Path:
     """Write the report of an adaptation run; returns its path. ``bundle`` is the network that is saved, or one of several."""
-    shown = adapt_view(result, folder, config)
     sections = (
-        *shown.sections,
-        *([_ensemble_section(result)] if result.ensemble else []),
         *([_confidence_section(result.confidence, result.caution_of_choice)] if result.confidence else []),
         *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
         audit_section(result.audit),
         size_section(bundle),
-        *closing_sections(config),
     )
-    return write_report(replace(shown, sections=sections, footer=footer()), folder)
+    return write_run_page(adapt_view(result, folder, config), config, folder, *sections)
 
 
 def adapt_view(result: AdaptResult, folder: Path | None = None, config: Config | None = None) -> Report:
@@ -81,28 +74,26 @@ def adapt_view(result: AdaptResult, folder: Path | None = None, config: Config |
 
 def adapt_verdict(result: AdaptResult, folder: Path | None = None, config: Config | None = None) -> Verdict:
     """The first screen: the adapted model beside its strongest rival; whichever scores higher on the test texts is named."""
-    metric, gain = result.task.metric, result.transfer
-    texts = len(np.unique(result.task.test.units))
-    scores = {row.name: _score(row, metric, texts) for row in result.comparison.ranked()}
-    shown = {name: name for name in scores} | {PRETRAINED: THIS_MODEL, MAJORITY_LABEL: "always the most frequent label"}
-    rival = gain.names[1] if gain else ""
-    loses = bool(rival) and score_words(metric, scores[rival].value) != score_words(metric, scores[PRETRAINED].value)
-    loses = loses and scores[rival].value > scores[PRETRAINED].value
-    first = [rival, PRETRAINED] if loses else [PRETRAINED, rival]
-    names = [*filter(None, first), *(name for name in scores if name not in (*first, MAJORITY_LABEL))]
-    constant = [name for name in (MAJORITY_LABEL,) if name in scores and name not in first]
-    names = [*names[: SHOWN_METHODS - len(constant)], *constant]
-    headline = use_sentence(shown[first[0]], metric, scores[first[0]], f"{len(result.task.test):,} test texts")
+    metric, gain, task = result.task.metric, result.transfer, result.task
+    texts = len(np.unique(task.test.units))
+    shown = {PRETRAINED: THIS_MODEL, MAJORITY_LABEL: CONSTANT}
+    scores = {shown.get(row.name, row.name): _score(row, metric, texts) for row in result.comparison.ranked()}
+    rival = shown.get(gain.names[1], gain.names[1]) if gain else ""
+    own, other = scores[THIS_MODEL].value, scores[rival or THIS_MODEL].value
+    loses = other > own and score_words(metric, other) != score_words(metric, own)
+    first = [*filter(None, [rival, THIS_MODEL] if loses else [THIS_MODEL, rival])]
+    rows = rows_of(metric, scores, first, {rival: "best rival"})
+    headline = use_sentence(first[0], metric, scores[first[0]], f"{len(task.test):,} test texts")
     if loses:
-        headline = f"{headline[:-1]}, not this model: {score_words(metric, scores[PRETRAINED].value)}."
-    mistakes, fails = _failures(result)
+        headline = f"{headline[:-1]}, not this model: {score_words(metric, own)}."
+    mistakes, fails = failures_on_test(task, result.test_predictions)
     return Verdict(
-        about_task(result.task.name, result.task.labels),
+        about_task(task.name, task.labels),
         f"{result.labels:,} labels",
         result.labels,
         headline,
-        tuple(row_of(shown[name], metric, scores[name], "best rival" * (name == rival)) for name in names),
-        len(scores) - len(names),
+        rows,
+        len(scores) - len(rows),
         (*((NOT_CLEAR,) if gain and not gain.significant else ()), *_of_control(result, rival)),
         mistakes,
         fails,
@@ -134,23 +125,16 @@ def _score(row: MethodResult, metric: str, texts: int) -> Estimate:
     return found if found.tells or metric != ACCURACY else wilson_interval(found.value, texts)
 
 
-def _failures(result: AdaptResult) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
-    """Those of the saved model on the test texts; none where no labels are predicted."""
-    test, predicted = result.task.test, result.test_predictions
-    if not result.task.single_label or np.shape(predicted) != (len(test), len(result.task.labels)):
-        return (), ()
-    return failures(test.texts, test.labels, np.asarray(predicted), result.task.labels)
-
-
 def _labels_section(result: AdaptResult) -> Section:
-    """What the labels were for, and how often the test split was scored."""
-    return Section("How the labels were used", (*result.one_split_caution, *result.label_findings, *result.ledger.findings))
+    """What the labels were for, all seeds as one model, and how often the test split was scored."""
+    text = (*result.one_split_caution, *result.label_findings, *result.ensemble_findings, *result.ledger.findings)
+    return Section("How the labels were used", text)
 
 
-def comparison_sections(result: AdaptResult, *, findings: bool = True) -> Iterator[Section]:
-    """The comparison, with its ``findings`` or without, validation scores during fine-tuning, scores of each label, confusions."""
+def comparison_sections(result: AdaptResult) -> Iterator[Section]:
+    """The comparison, validation scores during fine-tuning, scores of each label, confusions."""
     metric, task = result.task.metric, result.task
-    compared = scores_section(result.comparison, f"{metric} on the test split", metric, findings=findings)
+    compared = scores_section(result.comparison, f"{metric} on the test split", metric)
     yield replace(compared, text=(*compared.text, *([result.control.sentence] if result.control else [])))
     if rows := curve_rows(result.runs):
         where = "on the validation split at each evaluation; the weights of the best one are kept."
@@ -178,11 +162,6 @@ def comparison_sections(result: AdaptResult, *, findings: bool = True) -> Iterat
             confusions(best.confusion, task.labels),
         ),
     )
-
-
-def _ensemble_section(result: AdaptResult) -> Section:
-    """Single seeds beside the mean of them."""
-    return Section("All seeds as one model", tuple(result.ensemble_findings), (Table(ENSEMBLE_HEADER, result.ensemble_rows),))
 
 
 def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -> Section:
@@ -215,7 +194,7 @@ def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:
 
 def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> Path:
     """Write the report of an adaptation to a task of answers; returns its path."""
-    first, task, shown = result.comparison.rows[0], result.task, answers_view(result)
+    first, task = result.comparison.rows[0], result.task
     tiles = (
         (f"{result.comparison.metric}, {first.name}", with_ends(first.interval, percent_interval)),
         ("training questions", f"{len(task.train):,}"),
@@ -224,41 +203,26 @@ def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> P
         ("test questions", f"{len(task.test):,}"),
         ("seeds", str(len(first.scores))),
     )
-    sections = (*shown.sections, *closing_sections(config))
-    return write_report(replace(shown, tiles=tiles, sections=sections, footer=f"{footer()} {result.saved}"), folder)
+    return write_run_page(replace(answers_view(result), tiles=tiles), config, folder, note=f" {result.saved}")
 
 
 def answers_view(result: AnswersResult) -> Report:
     """What a notebook shows of generated answers: the comparison, the training, when to abstain, and some answers."""
     title, first = f"Answers: {result.task.name}", headline(result.comparison.findings()[0])
-    return Report(title, first, (), tuple(_answers_sections(result)))
+    return Report(title, first, (), _answers_sections(result))
 
 
-def _answers_sections(result: AnswersResult) -> Iterator[Section]:
-    yield scores_section(result.comparison, "Correct answers to the test questions", "correct")
-    yield _answers_training(result)
-    yield _abstention_section(result)
-    yield _examples_section(result)
-    yield Section("What was looked at", (THIS_SPLIT, *result.ledger.findings))
-
-
-def _answers_training(result: AnswersResult) -> Section:
-    """The validation scores during training, by the progress of each run: the one from scratch takes more steps."""
-    text = "Correct answers to the validation questions at each of about ten evaluations; the weights of the best one are kept."
-    chart = tuning_chart(curve_rows(result.runs), "correct")
-    return Section("Training", (text,), (Figure("training", "Mean over seeds; the band spans lowest to highest.", chart),))
-
-
-def _abstention_section(result: AnswersResult) -> Section:
-    """The error rate against the fraction of questions answered."""
+def _answers_sections(result: AnswersResult) -> tuple[Section, ...]:
+    """The comparison, the validation scores by the progress of each run, when to abstain, some answers, and what was looked at."""
+    training = "Correct answers to the validation questions at each of about ten evaluations; the weights of the best one are kept."
+    scores = tuning_chart(curve_rows(result.runs), "correct")
     caption = "Error rate among the answers given to the test questions, from the most confident answer down."
-    chart = risk_chart(result.risk_coverage(), result.coverage())
-    return Section("When to abstain", result.abstention_findings(), (Figure("risk", caption, chart),))
-
-
-def _examples_section(result: AnswersResult) -> Section:
-    """Some test questions with their answers."""
-    rows = result.example_table(EXAMPLES)
-    seed = next(iter(result.runs.values()))[0].seed
-    text = f"The first {len(rows)} test questions, seed {seed}."
-    return Section("Questions and answers", (text,), (Table(EXAMPLE_HEADER, rows),))
+    risk = Figure("risk", caption, risk_chart(result.risk_coverage(), result.coverage()))
+    rows, seed = result.example_table(EXAMPLES), next(iter(result.runs.values()))[0].seed
+    return (
+        scores_section(result.comparison, "Correct answers to the test questions", "correct"),
+        Section("Training", (training,), (Figure("training", "Mean over seeds; the band spans lowest to highest.", scores),)),
+        Section("When to abstain", result.abstention_findings(), (risk,)),
+        Section("Questions and answers", (f"The first {len(rows)} test questions, seed {seed}.",), (Table(EXAMPLE_HEADER, rows),)),
+        Section("What was looked at", (THIS_SPLIT, *result.ledger.findings)),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,9 @@ from warmstart.config import Config
 from warmstart.data.budget import FOLDS
 from warmstart.experiment.choose import LEARNABLE
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult
-from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.score_charts import comparison_chart
-from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
+from warmstart.report.sections import audit_section, verdict_report, write_run_page
 from warmstart.runs.steps import TaskPlace
 from warmstart.runs.verdict import ACCURACY, metric_words
 from warmstart.stats.formatting import percent, percent_value
@@ -26,8 +24,7 @@ from warmstart.stats.selected import SelectedScore
 def write_fit_page(result: FitResult, config: Config, folder: Path, view: Report | None = None) -> Path:
     """Write the report, with what ``view`` shows if it is given; returns its path."""
     report = view or fit_view(result, folder, TaskPlace.of(config))
-    sections = (*report.sections, audit_section(result.audit), *closing_sections(config))
-    return write_report(replace(report, sections=sections, footer=footer()), folder)
+    return write_run_page(report, config, folder, audit_section(result.audit))
 
 
 def fit_view(result: FitResult, folder: Path | None = None, place: TaskPlace | None = None) -> Report:

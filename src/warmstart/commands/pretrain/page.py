@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from warmstart.commands.pretrain.result import CORPORA_HEADER, TEXT_HEADER, PretrainResult, corpora_table, domain_sentences
 from warmstart.config import Config
 from warmstart.report.headline import headline
-from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.sections import closing_sections, footer, size_section
+from warmstart.report.sections import size_section, write_run_page
 from warmstart.report.training_charts import loss_chart
 
 
 def write_pretrain_page(result: PretrainResult, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    report = Report(
-        f"Pretraining: {result.objective}",
-        headline(result.findings[0]),
-        tuple((name.replace("_", " "), f"{value:.4g}") for name, value in result.metrics.items()),
-        (
-            *pretraining_sections(result),
-            *domain_sections(result),
-            size_section(result.bundle, result.training.seconds),
-            *closing_sections(config),
-        ),
-        footer(),
-    )
-    return write_report(report, folder)
+    tiles = tuple((name.replace("_", " "), f"{value:.4g}") for name, value in result.metrics.items())
+    return write_run_page(replace(pretrain_view(result), tiles=tiles), config, folder)
 
 
 def pretrain_view(result: PretrainResult) -> Report:

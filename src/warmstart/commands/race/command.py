@@ -6,10 +6,8 @@ import json
 from contextlib import nullcontext
 
 from warmstart.commands.race.page import (
-    interval_header,
-    interval_rows,
-    method_header,
-    method_rows,
+    interval_table,
+    method_table,
     write_race_page,
 )
 from warmstart.errors import ModelError
@@ -39,11 +37,13 @@ def race_task(config: RaceConfig) -> Comparison:
     assert result.trials
     task, curve, folder = result.task, result.curve, result.trials.sweep.folder
     if curve:
-        print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", interval_rows(curve), interval_header(curve))
+        intervals = interval_table(curve)
+        print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", intervals.rows, intervals.header)
         for sentence in curve.findings:
             console.print(sentence)
     title = f"{task.name}: {task.metric} on {len(task.test)} test texts, {result.labels} labels"
-    print_table(title, method_rows(result), method_header(result))
+    methods = method_table(result)
+    print_table(title, methods.rows, methods.header)
     for sentence in result.findings:
         console.print(sentence)
     saved, refused = None, None

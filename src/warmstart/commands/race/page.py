@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,10 @@ from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.report.headline import headline
-from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.race_charts import learning_curve, restarts_chart, trade_off_chart
 from warmstart.report.score_charts import comparison_chart
-from warmstart.report.sections import audit_section, closing_sections, footer, verdict_report
+from warmstart.report.sections import audit_section, verdict_report, write_run_page
 from warmstart.stats.comparison import USEFUL, detectable_points
 from warmstart.stats.formatting import (
     INTERVAL_OVER,
@@ -56,25 +54,20 @@ COSTS: dict[str, tuple[str, Callable[[RankedMethod], float]]] = {
 
 def write_race_page(result: Comparison, config: Config, folder: Path) -> Path:
     """Write the report; returns its path."""
-    view = race_view(result, folder, config)
-    sections = (*view.sections, *_learning_rates_section(result), audit_section(result.audit), *closing_sections(config))
-    return write_report(replace(view, sections=sections, footer=footer()), folder)
+    sections = (*_learning_rates_section(result), audit_section(result.audit))
+    return write_run_page(race_view(result, folder, config), config, folder, *sections)
 
 
 def race_view(result: Comparison, folder: Path | None = None, config: Config | None = None) -> Report:
     """What a notebook shows: the method to use, the ranking, differences, restarts and costs."""
-    sections = (*(_curve_sections(result.curve) if result.curve else ()), *_sections(result))
-    return verdict_report(f"Race: {result.task.name}", race_verdict(result, folder, config), sections)
-
-
-def _sections(result: Comparison) -> tuple[Section, ...]:
-    """The comparison with one number of labels."""
-    return (
+    sections = (
+        *(_curve_sections(result.curve) if result.curve else ()),
         _ranking_section(result),
         _differences_section(result),
         _restarts_section(result),
         Section("Costs", (), tuple(_cost_figures(result))),
     )
+    return verdict_report(f"Race: {result.task.name}", race_verdict(result, folder, config), sections)
 
 
 def curve_view(result: CurveResult) -> Report:
@@ -87,29 +80,18 @@ def _curve_sections(result: CurveResult) -> tuple[Section, ...]:
     return (_scores_section(result), _extrapolation_section(result), _costs_section(result))
 
 
-def method_header(result: Comparison) -> tuple[str, ...]:
-    """Names the columns of ``method_rows``."""
-    over = "seeds and texts" if result.ranking.seeds > 1 else "texts"
-    score = "splits and seeds" if result.resampled else over
-    parts = () if result.resampled else ("over seeds", "over test texts")
-    return ("method", f"score (95% over {score})", "seconds", "saved", "trained", "new", "note", *parts)
-
-
-def method_rows(result: Comparison) -> list[tuple[str, ...]]:
+def method_table(result: Comparison) -> Table:
     """One row per method, best mean first."""
-    rows = list[tuple[str, ...]]()
+    over = "seeds and texts" if result.ranking.seeds > 1 else "texts"
+    score, rows = f"score (95% over {'splits and seeds' if result.resampled else over})", list[dict[str, str]]()
     for one in result.ranking.methods:
         run, over_texts = one.runs[0], one.test_scores.over_texts
-        parts = (result.over_seeds(one).ends, percent_range(over_texts.low, over_texts.high))
         sizes = (file_size(run.disk), f"{run.trainable:,}", f"{run.new:,}") if run.trainable else ("-",) * 3
-        costs = (f"{one.seconds:.1f}", *sizes)
-        rows.append((one.name, str(result.interval(one)), *costs, one.note, *(() if result.resampled else parts)))
-    return rows
-
-
-def _columns(result: Comparison, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Some columns of ``method_rows``."""
-    return [tuple(dict(zip(method_header(result), row, strict=True))[name] for name in names) for row in method_rows(result)]
+        row = {"method": one.name, score: str(result.interval(one)), "seconds": f"{one.seconds:.1f}"}
+        row |= dict(zip(("saved", "trained", "new"), sizes, strict=True)) | {"note": one.note}
+        alone = {"over seeds": result.over_seeds(one).ends, "over test texts": percent_range(over_texts.low, over_texts.high)}
+        rows.append(row if result.resampled else row | alone)
+    return Table([*rows[0]], [[*row.values()] for row in rows])
 
 
 def _ranking_section(result: Comparison) -> Section:
@@ -122,10 +104,8 @@ def _ranking_section(result: Comparison) -> Section:
     )
     figure = Figure("ranking", caption, comparison_chart(rows, metric))
     rule = RULE_OF_DRAWS if result.ranking.drawn else RULE
-    header = method_header(result)
-    first = [name for name in header if name == "method" or name not in PART_COLUMNS]
-    second = [name for name in header if name in PART_COLUMNS]
-    tables = (Table(first, _columns(result, first)), Table(second, _columns(result, second)))
+    table = method_table(result)
+    tables = (table.columns(lambda name: name == "method" or name not in PART_COLUMNS), table.columns(PART_COLUMNS.__contains__))
     title = f"Ranking with {result.labels:,} labels" if result.curve else "Ranking"
     return Section(title, (*result.findings, rule, *filter(None, [result.choice.permuted]), explanation), (figure, *tables))
 
@@ -223,18 +203,13 @@ def _interval(result: Comparison, ranked: RankedMethod) -> tuple[float, float, f
     return found.mean, found.low, found.high
 
 
-def interval_header(result: CurveResult) -> tuple[str, ...]:
-    """Names the columns of ``interval_rows``."""
-    return ("method", INTERVAL_OVER, *(f"{labels:,} labels" for labels in result.rankings))
-
-
-def interval_rows(result: CurveResult) -> list[tuple[str, ...]]:
+def interval_table(result: CurveResult) -> Table:
     """Two rows per method: intervals over seeds and texts, and below them over seeds alone; one row each if there is one seed."""
     rows = list[tuple[str, ...]]()
     for method in result.methods:
         both, alone = ([over(method, labels) for labels in result.rankings] for over in (result.interval, result.over_seeds))
         rows += rows_by_source(method.name, result.seeds, both, [one.ends for one in alone])
-    return rows
+    return Table(("method", INTERVAL_OVER, *(f"{labels:,} labels" for labels in result.rankings)), rows)
 
 
 def _scores_section(result: CurveResult) -> Section:
@@ -251,7 +226,7 @@ def _scores_section(result: CurveResult) -> Section:
         f"them, with its 90% interval. Dotted: {percent(result.target)}."
     )
     figure = Figure("curve", caption, learning_curve(rows, predicted, result.task.metric, result.target))
-    return Section("By number of labels", result.findings, (figure, Table(interval_header(result), interval_rows(result))))
+    return Section("By number of labels", result.findings, (figure, interval_table(result)))
 
 
 def _extrapolation_section(result: CurveResult) -> Section:
@@ -269,21 +244,13 @@ def _extrapolation_section(result: CurveResult) -> Section:
 
 def _costs_section(result: CurveResult) -> Section:
     rows = [
-        (
-            f"{labels:,}",
-            one.name,
-            f"{one.seconds:.1f}",
-            f"{one.search_seconds / len(one.runs):.1f}",
-            one.note,
-        )
+        (f"{labels:,}", one.name, f"{one.seconds:.1f}", f"{one.search_seconds / len(one.runs):.1f}", one.note)
         for labels, ranked in result.rankings.items()
         for one in ranked
         if one.method in result.methods
     ]
-    return Section(
-        "Costs by number of labels",
-        items=(Table(("labels", "method", "seconds per run", "seconds of choosing", "note"), rows),),
-    )
+    header = ("labels", "method", "seconds per run", "seconds of choosing", "note")
+    return Section("Costs by number of labels", items=(Table(header, rows),))
 
 
 def estimate_view(estimate: SweepEstimate) -> Report:

@@ -70,7 +70,7 @@ class ConfidenceResult:
         return {name: reliability_bins(confidence, self.correct) for name, confidence in self.confidences().items()}
 
     def risk_coverage(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coverage and risk at each threshold, after calibration."""
+        """(K,) coverage and (K,) risk at each of K thresholds, after calibration."""
         return risk_coverage(self.confidences()["after calibration"], self.correct)
 
     @cached_property
