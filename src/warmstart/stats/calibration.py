@@ -58,8 +58,8 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def towards_one(temperature: float, texts: int) -> float:
     """A temperature that so many ``texts`` gave, as if ``ONE_SAYS`` more had said that 1 is right: few say little.
 
-    Its logarithm is shrunk towards a guess (Efron and Morris 1973). On the four development sets with 60 to 500 labels, probabilities of new texts are then
-    neither too sure nor too unsure. Simulation: tests/test_calibration.py:
+    Its logarithm is shrunk towards a guess (Efron and Morris 1973). On the four development sets with 60 to 500 labels,
+    probabilities of new texts are then neither too sure nor too unsure. Simulation: tests/test_calibration.py:
     ``test_a_temperature_of_few_texts_is_better_moved_towards_one``.
 
     >>> [round(towards_one(0.5, texts), 2) for texts in (0, 50, 1000)]
