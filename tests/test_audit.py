@@ -166,23 +166,16 @@ def test_near_leaks() -> None:
     assert (copy.leaks[0].count, copy.near_leaks) == (1, ()), "a copy is no near leak"
 
 
-def test_short_texts_of_one_template_are_alike() -> None:
-    """A slot with another word or number makes no copy: this is noted, and nothing is dropped."""
+def test_what_fills_a_short_question_makes_another_one() -> None:
+    """Another word in a slot makes no copy; another number does."""
     task = replace(
         CLEAN,
-        train=split(*filled("a"), ("set an alarm for 7 am", 1), ("What is the capital of Chad ?", 0)),
-        test=split(*filled("c"), ("set an alarm for 8 am", 1), ("What is the capital of Peru ?", 0)),
+        train=split(*filled("a"), ("please set an alarm for 7 am", 1), ("What is the capital of Chad ?", 0)),
+        test=split(*filled("c"), ("please set an alarm for 8 am", 1), ("What is the capital of Peru ?", 0)),
     )
-    found = audit(task)
-    assert [(finding.severity, finding.sentence) for finding in found.findings()] == [
-        (
-            "note",
-            "2 short texts of test (9.1%) are like one of train but for a few words, such as 'set an alarm for 8 am' and "
-            "'set an alarm for 7 am': alike, not copies.",
-        )
+    assert [(leak.count, leak.example, leak.like) for leak in audit(task).near_leaks] == [
+        (1, "please set an alarm for 8 am", "please set an alarm for 7 am")
     ]
-    assert found.near_leaks == ()
-    assert drop_leaks(task, near=True).train.texts == task.train.texts
 
 
 def test_pretraining_text() -> None:
@@ -190,14 +183,14 @@ def test_pretraining_text() -> None:
     test = split(*filled("c"), (LONGER.format("there"), 1), (LONGER.format("there").replace("many", "ten"), 1))
     documents = ["before", LONGER.format("THERE,") + " after"]
     findings = audit(replace(CLEAN, test=test), pretraining=documents).findings()
-    assert [(finding.severity, finding.sentence) for finding in findings] == [
+    assert [(finding.severity, finding.sentence) for finding in findings[:1]] == [
         (
             "warning",
             "Of 2 test texts looked for in the pretraining text, 1 (50.0%) occurs there and 1 more (50.0%) nearly, "
             "such as 'one of many sentences that all have the same beginning and …'.",
         )
     ]
-    assert [finding.sentence for finding in audit(replace(CLEAN, test=test), pretraining=["other"]).findings()] == [
+    assert [finding.sentence for finding in audit(replace(CLEAN, test=test), pretraining=["other"]).findings()[:1]] == [
         "Of 2 test texts looked for in the pretraining text, none occurs there."
     ]
     assert [finding.sentence for finding in audit(CLEAN, pretraining=documents).findings()] == [

@@ -16,10 +16,11 @@ import numpy as np
 
 from warmstart.data.encode import encode
 from warmstart.data.label_cells import MISSING
-from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks, first_texts, near_not_same
-from warmstart.data.task import Split, Task, plain_text
+from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks
+from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
+from warmstart.data.units import independent_units, plain_text
 from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
 from warmstart.heads.settings import CUT, WindowSettings
@@ -33,6 +34,8 @@ MOST_WARNINGS = 3
 """of a verdict"""
 FEW_EXAMPLES = 10
 """a label with fewer training examples is worth a warning"""
+MOST_INDEPENDENT = 0.9
+"""share of texts up to which it is a warning that no more are independent"""
 MANY_CUT = 0.05
 """above this fraction of cut texts or unknown tokens a finding is a warning, below it a note"""
 
@@ -79,6 +82,10 @@ class SplitAudit:
     """texts that occur earlier in the same split"""
     duplicate: str
     """one of them"""
+    units: int
+    """texts that are independent: (near) copies, quotes and the texts of a group are one"""
+    near_copies: tuple[str, str]
+    """two texts that are nearly the same, but not the same; or two empty strings"""
     words: dict[str, float]
     """words per text: mean, median, p95, longest"""
     tokens: TokenCounts | None
@@ -120,9 +127,7 @@ class Audit(Shown, view="report.notebook:audit_view"):
     """pairs of splits without a common text are left out"""
     conflicts: tuple[Conflict, ...]
     near_leaks: tuple[NearLeak, ...] = ()
-    """the same of long texts that are nearly in two splits"""
-    alike: tuple[NearLeak, ...] = ()
-    """the same of short ones, which differ in a word or two, as those of one template do"""
+    """the same of texts that are nearly in two splits"""
     group_leaks: tuple[GroupLeak, ...] = ()
     """pairs of splits without a common group are left out"""
     pretraining: PretrainingOverlap | None = None
@@ -205,13 +210,6 @@ class Audit(Shown, view="report.notebook:audit_view"):
                 f"{'is' if near.count == 1 else 'are'} nearly the same as a text of {near.other}, such as {_short(near.example)} "
                 f"and {_short(near.like)}.",
             )
-        for near in self.alike:
-            yield Finding(
-                "note",
-                f"{_number_of(near.count, 'short text')} of {near.split} ({percent(near.count / examples[near.split])}) "
-                f"{'is' if near.count == 1 else 'are'} like one of {near.other} but for a few words, such as "
-                f"{_short(near.example)} and {_short(near.like)}: alike, not copies.",
-            )
         for shared in self.group_leaks:
             yield Finding(
                 "error" if shared.split == "test" else "warning",
@@ -259,6 +257,13 @@ def _in_texts(split: SplitAudit) -> Iterator[Finding]:
         yield Finding("warning", f"{_number_of(split.empty, 'text')} of {split.examples:,} in {split.name} {verb} empty.")
     if split.duplicates:
         yield Finding("note", _copies(split))
+    if split.units < split.examples - split.duplicates:
+        one, other = map(_short, split.near_copies)
+        yield Finding(
+            "note" if split.units > MOST_INDEPENDENT * split.examples else "warning",
+            f"Of the {split.examples:,} texts of {split.name} {split.units:,} are independent: the others are (nearly) copies or "
+            f"quotes of one, or of its group, such as {one} and {other}; each such unit counts once.",
+        )
     needed = FEW_EXAMPLES if split.name == "train" else 1
     if rare := [(label, count) for label, count in split.classes.items() if count < needed]:
         named = ", ".join(f"{label!r} ({count})" for label, count in sorted(rare, key=lambda one: one[1])[:MOST_NAMED])
@@ -332,8 +337,7 @@ def audit(
         splits=splits,
         leaks=leaks,
         conflicts=_conflicts(task, keys),
-        near_leaks=tuple(leak for leak in near if not leak.alike),
-        alike=tuple(leak for leak in near if leak.alike),
+        near_leaks=near,
         group_leaks=groups,
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
         windows=windows,
@@ -369,6 +373,8 @@ def _split_audit(name: str, split: Split, keys: list[str], labels: tuple[str, ..
         empty=keys.count(""),
         duplicates=len(duplicates),
         duplicate=split.texts[duplicates[0]] if duplicates else "",
+        units=len(np.unique(split.units)),
+        near_copies=_near_copies(split, keys),
         words={
             "mean": float(words.mean()),
             "median": float(np.median(words)),
@@ -377,6 +383,15 @@ def _split_audit(name: str, split: Split, keys: list[str], labels: tuple[str, ..
         },
         tokens=tokens,
     )
+
+
+def _near_copies(split: Split, keys: Sequence[str]) -> tuple[str, str]:
+    """The first two different texts that are one unit, if those of one group do not stand before them."""
+    first = dict[int, int]()
+    for number, unit in enumerate(split.units.tolist()):
+        if keys[first.setdefault(unit, number)] != keys[number]:
+            return split.texts[first[unit]], split.texts[number]
+    return "", ""
 
 
 def _token_counts(split: Split, tokenizer: Tokenizer | None, max_length: int | None, windows: WindowSettings) -> TokenCounts | None:
@@ -426,7 +441,7 @@ def _conflicts(task: Task, keys: dict[str, list[str]]) -> tuple[Conflict, ...]:
 def drop_leaks(task: Task, *, near: bool = False) -> Task:
     """The task without training and validation texts that are in test, and without training texts that are in validation.
 
-    With ``near`` also without long texts that are nearly the same as one of these. Test never changes, so its scores still compare
+    With ``near`` also without texts that are nearly the same as one of these. Test never changes, so its scores still compare
     with those of others. Raises ``DataError`` if no validation example is left, or no training example of some label.
     """
     validation = _without(task.validation, task.test, near)
@@ -440,9 +455,8 @@ def drop_leaks(task: Task, *, near: bool = False) -> Task:
 
 def _without(split: Split, other: Split, near: bool) -> Split:
     """The split without the texts that are in ``other`` too; empty texts stay."""
-    texts, others = (tuple(map(plain_text, one.texts)) for one in (split, other))
-    keys, other_keys = list(map(text_key, texts)), list(map(text_key, others))
-    like = near_not_same(first_texts(keys, texts), first_texts(other_keys, others))[0] if near else {}
-    dropped = {*other_keys, *like} - {""}
-    kept = [index for index, key in enumerate(keys) if key not in dropped]
-    return split.take(np.array(kept, dtype=np.int64))
+    texts = [*map(plain_text, (*split.texts, *other.texts))]
+    same = np.unique(np.array([text_key(text) for text in texts], dtype=object), return_inverse=True)[1]
+    units = independent_units(texts, None) if near else same
+    empty = np.array([not text_key(text) for text in texts[: len(split)]], dtype=bool)
+    return split.take(np.flatnonzero(empty | ~np.isin(units[: len(split)], units[len(split) :])))

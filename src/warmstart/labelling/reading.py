@@ -12,7 +12,8 @@ from warmstart.data.pool import pool_unlike
 from warmstart.data.read import open_prose, read_examples, source_files, source_format
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import label_column, read_table, reading_alike, reading_of, text_column
-from warmstart.data.task import Task, plain_text
+from warmstart.data.task import Task
+from warmstart.data.units import plain_text
 from warmstart.errors import ConfigError
 from warmstart.labelling.project import MOST_TEXT_BYTES, check_text
 from warmstart.tasks.guess import guess_task
