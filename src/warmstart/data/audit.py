@@ -261,8 +261,8 @@ def _in_texts(split: SplitAudit) -> Iterator[Finding]:
         one, other = map(_short, split.near_copies)
         yield Finding(
             "note" if split.units > MOST_INDEPENDENT * split.examples else "warning",
-            f"Of the {split.examples:,} texts of {split.name} {split.units:,} are independent: the others are (nearly) copies or "
-            f"quotes of one, or of its group, such as {one} and {other}; each such unit counts once.",
+            f"Of the {split.examples:,} texts of {split.name} {split.units:,} are independent: others are nearly copies of "
+            f"one, quote it, or are by the same hand, such as {one} and {other}. They count as one.",
         )
     needed = FEW_EXAMPLES if split.name == "train" else 1
     if rare := [(label, count) for label, count in split.classes.items() if count < needed]:

@@ -2,11 +2,11 @@
 
     "Ticket 4711: my lamp is broken"    "my lamp is brokn -- Ann Lee, +44 6053"    "Thanks!  > my lamp is broken"   ->  one unit
 
-A text is compared without numbers, without greeting and signature, and apart from what it quotes. Two are near copies if they have
-most of their pairs of words in common, each counted by how rare it is (inverse document frequency): short texts must agree in all
-but the endings, or differ by typing errors; longer ones may differ in what fills a template. So "what is the capital of Peru" and
-"… of Chad" stay two. Candidates are neighbours in the lists of texts that have a pair of words, which finds all copies of a text
-without comparing each with each.
+A text is compared without numbers, greeting and signature, and apart from what it quotes; texts with the same signature are by one
+hand. Two are near copies if they have most of their pairs of words in common, each counted by how rare it is (inverse document
+frequency): short texts must agree in all but the endings, or differ by typing errors; longer ones may differ in what fills a
+template. So "what is the capital of Peru" and "… of Chad" stay two. Candidates are neighbours in the lists of texts that have a
+pair of words, which finds all copies of a text without comparing each with each.
 
 Letters: N texts, P parts of texts, F different pairs of words, M candidates.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,12 +34,14 @@ NEIGHBOURS = 3
 """texts with the same pair of words, in their order, that each is compared with"""
 MOST_QUOTED = 5
 """texts with the same quote, which no text says itself; what more have is a form letter"""
+MOST_SIGNED = 0.2
+"""share of the texts with the same signature of several names, if it is that of one person"""
 SHORT_ALIKE, MIDDLE, MIDDLE_ALIKE, LONG, LONG_ALIKE = 0.8, 8, 0.6, 12, 0.4
 """the similarity of near copies; it may be less where so many pairs of words are common"""
 CONTAINED, CONTAINED_ALIKE = 0.95, 0.5
 """the share of a text that another has, and their similarity, if one contains the other"""
-TEMPLATE, TEMPLATE_SHARE = 8, 0.6
-"""common words, and their share of both texts, of two that fill one template"""
+TEMPLATE, TEMPLATE_SHARE, LONGEST_FILLED = 8, 0.6, 60
+"""common words, and their share of both texts, of two that fill one template; and the words of a text that may be one"""
 MOST_HAVE_IT = np.log(2)
 """the weight of a word that half of all texts have: where most fill one template, that says nothing of two of them"""
 SIMILAR_FOR_TYPOS = 0.1
@@ -97,7 +99,8 @@ def plain_text(text: Any) -> str:
 def near_copies(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of texts (M,), (M,), by number, that together connect all near copies; not each pair of a unit is among them."""
     number_of = dict[tuple[str, ...], int]()
-    found = [[*_parts(text)] for text in texts]
+    read = [_read(text) for text in texts]
+    found, signed = zip(*read, strict=True) if read else ((), ())
     said = {words for own in found for words, quoted in own if not quoted}
     times = Counter(words for own in found for words, quoted in own if quoted and words not in said)
     parts = [
@@ -111,11 +114,21 @@ def near_copies(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     owners, numbers = np.array(parts, dtype=np.int64).T
     first = np.unique(numbers, return_index=True)[1]
     one, other = _alike([*number_of])
-    return np.append(owners, owners[first[one]]), np.append(owners[first[numbers]], owners[first[other]])
+    alike = [(owners, owners[first[numbers]]), (owners[first[one]], owners[first[other]]), _of_one_hand(signed)]
+    return tuple(np.concatenate(alike, axis=1))
 
 
-def _parts(text: str) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """The words that a text says itself, and those that it quotes (True), each if they are enough to be compared."""
+def _of_one_hand(signed: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """(M,), (M,) texts with the same signature, each with the first of them."""
+    times, first = Counter(signed), {words: place for place, words in reversed([*enumerate(signed)])}
+    places = [
+        (place, first[words]) for place, words in enumerate(signed) if len(words) > 1 and times[words] <= MOST_SIGNED * len(signed)
+    ]
+    return tuple(np.array(places, dtype=np.int64).reshape(-1, 2).T)
+
+
+def _read(text: str) -> tuple[list[tuple[tuple[str, ...], bool]], tuple[str, ...]]:
+    """The words that a text says itself, and those that it quotes (True), each if they are enough to be compared; its signature."""
     text, quoted = text[:MOST_READ].strip(), list[str]()
     if found := _ORIGINAL.search(text):
         quoted.append(_HEADERS.sub("", text[found.end() :]).replace(">", " "))
@@ -123,26 +136,27 @@ def _parts(text: str) -> Iterator[tuple[tuple[str, ...], bool]]:
     if ">" in text:
         quoted += [re.sub(r"^\s*>+", "", one, flags=re.M) for one in _QUOTED.findall(text)]
         text = _QUOTED.sub("\n", text)
-    for number, part in enumerate((text, *quoted)):
-        if len(words := _own_words(part.strip(' "\n'))) >= SHORTEST:
-            yield tuple(words), number > 0
+    found = [_own_words(part.strip(' "\n')) for part in (text, *quoted)]
+    return [(tuple(words), number > 0) for number, (words, _) in enumerate(found) if len(words) >= SHORTEST], found[0][1]
 
 
-def _own_words(text: str) -> list[str]:
-    """Without greeting, signature and numbers, if enough is left."""
+def _own_words(text: str) -> tuple[list[str], tuple[str, ...]]:
+    """Without greeting, signature and numbers, if enough is left; and the words of a signature that are no closing phrase."""
     if (found := _GREETING.match(text)) and len(_words(text[found.end() :])) >= SHORTEST:
         text = text[found.end() :].strip()
-    words = _words(text)
+    words, body, signature = _words(text), text, ""
     for found in _CLOSING.finditer(text):
         before = _words(text[: found.start()])
         if len(before) >= SHORTEST and len(words) - len(before) <= _LONGEST_SIGNATURE:
-            words, text = before, text[: found.start()].strip()
+            words, body, signature = before, text[: found.start()].strip(), text[found.end() :]
             break
-    lines = text.split("\n")
+    lines = body.split("\n")
     while len(lines) > 1 and _ends_a_letter(lines[-1]):
-        lines.pop()
-    before = _words("\n".join(lines)) if lines[-1] != text.split("\n")[-1] else words
-    return before if len(before) >= SHORTEST else words
+        signature = f"{lines.pop()} {signature}"
+    if signature and len(before := _words("\n".join(lines))) >= SHORTEST:
+        words = before
+    names = len(re.findall(r"\b[^\W\d_a-z]\w+", signature)) > 1
+    return words, tuple(_words(signature)) if names else ()
 
 
 def _ends_a_letter(line: str) -> bool:
@@ -207,9 +221,13 @@ def _alike(parts: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
     telling = replace(single, weights=np.where(single.weights > MOST_HAVE_IT, 1.0, 0.0))
     own, (words_shared, told) = telling.table @ telling.weights, telling.common(one, other)
     filled = (words_shared >= TEMPLATE) & (told >= np.maximum(1, TEMPLATE_SHARE * np.maximum(own[one], own[other])))
-    for place in np.flatnonzero(~alike & (similar >= SIMILAR_FOR_TYPOS) | filled & ~alike):
+    lengths = np.bincount(owners, minlength=len(parts))
+    filled &= np.maximum(lengths[one], lengths[other]) <= LONGEST_FILLED
+    spelled = (lengths[one] == lengths[other]) & (similar >= SIMILAR_FOR_TYPOS)
+    spelled &= words_shared >= single.table.sum(axis=1)[one] - np.maximum(2, lengths[one] // 3)
+    for place in np.flatnonzero(~alike & (filled | spelled)):
         texts = parts[one[place]], parts[other[place]]
-        alike[place] = (filled[place] and _fill_one_template(*texts)) or _differ_by_typos(*texts)
+        alike[place] = (filled[place] and _fill_one_template(*texts)) or (spelled[place] and _differ_by_typos(*texts))
     return one[alike], other[alike]
 
 
@@ -226,9 +244,9 @@ def _fill_one_template(one: Sequence[str], other: Sequence[str]) -> bool:
 def _differ_by_typos(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether the few words that only one of two texts has are spellings of those that only the other has."""
     left, right = ([word for word in words if word not in others] for words, others in ((one, other), (other, one)))
-    if len(one) != len(other) or len(left) != len(right) or len(left) > max(2, len(one) // 3):
-        return False
-    return all(any(_spelled_alike(word, another) for another in right) for word in left)
+    return len(left) == len(right) <= max(2, len(one) // 3) and all(
+        any(_spelled_alike(word, another) for another in right) for word in left
+    )
 
 
 def _spelled_alike(one: str, other: str) -> bool:

@@ -10,8 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.data.label_cells import names_in
+from warmstart.data.owners import groups_of
 from warmstart.data.read import source_format
 from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS
@@ -41,7 +44,8 @@ SHARE_OF_TRIALS, LAST_SECONDS = 0.9, 20
 
 MOST_WITHOUT = 0.5
 """share of rows without a label from which these are not labelled, where a text may have several labels or none"""
-_Row = tuple[str, str | tuple[str, ...] | None]
+_Row = tuple[str, str | tuple[str, ...] | None, str]
+"""text, label or labels, group"""
 
 
 def fit_data(config: FitConfig) -> FitResult:
@@ -160,15 +164,19 @@ def _from_table(place: Path, guess: Guess, config: FitConfig) -> Task:
             if config.test:
                 raise
             console.print(f"{tested} is not used: {error}")
-    test = tuple(map(list, zip(*scored, strict=True))) if scored else 0
-    texts, labels = zip(*(row for row in rows if row[1] is not None), strict=True)
-    more = [text for text, label in rows if label is None]
+    test = tuple(map(list, zip(*(row[:2] for row in scored), strict=True))) if scored else 0
+    texts, labels, groups = zip(*(row for row in rows if row[1] is not None), strict=True)
+    more = [text for text, label, _ in rows if label is None]
     task = Task.from_lists(texts, labels, test=test, unlabelled=more, name=place.stem, seed=config.seed)  # type: ignore[arg-type]
+    if source.group:
+        tested_groups = np.array([group for *_, group in scored], dtype=str)
+        train, scored_split = replace(task.train, groups=np.array(groups)), replace(task.test, groups=tested_groups)
+        task = replace(task, train=train, test=scored_split, validation=train.take(NO_TEXTS))
     return replace(task, reading=reading_of(source))
 
 
 def _rows(source: Source, file: Path, several: bool) -> list[_Row]:
-    """(text, label or labels) of each row that has a text; None if it has none. Raises ``DataError`` if all are.
+    """(text, label or labels, group) of each row that has a text; None if it has no label. Raises ``DataError`` if none has one.
 
     With ``several`` labels per text, a row without one is a text for which none holds; if most cells are blank, nobody labelled
     those.
@@ -176,17 +184,18 @@ def _rows(source: Source, file: Path, several: bool) -> list[_Row]:
     table = read_table(source, file, source_format(source, file))
     if missing := [name for name in (source.text, source.label) if name not in table.columns]:
         raise DataError(f"{file} must have the column '{missing[0]}', but has {', '.join(table.columns)}")
-    pairs = zip(table[source.text].to_list(), table[source.label].to_list(), strict=True)
-    given = [(str(text), label) for text, label in pairs if text is not None and str(text).strip()]
+    groups = groups_of(table, source.group, f"{file.name}:")
+    triples = zip(table[source.text].to_list(), table[source.label].to_list(), groups, strict=True)
+    given = [(str(text), label, group) for text, label, group in triples if text is not None and str(text).strip()]
     if len(given) < len(table):
         console.print(f"Left out, since they have no text: {len(table) - len(given):,} of {len(table):,} rows of {file}.")
-    cells = [(text, label, label is None or not str(label).strip()) for text, label in given]
+    cells = [(text, label, label is None or not str(label).strip(), group) for text, label, group in given]
     if several:
-        drop = sum(empty for *_, empty in cells) > MOST_WITHOUT * len(cells)
-        rows: list[_Row] = [(text, None if drop and empty else names_in(label, source.separator)) for text, label, empty in cells]
+        drop = sum(empty for *_, empty, _ in cells) > MOST_WITHOUT * len(cells)
+        rows: list[_Row] = [(t, None if drop and empty else names_in(label, source.separator), g) for t, label, empty, g in cells]
     else:
-        rows = [(text, None if empty else str(label).strip()) for text, label, empty in cells]
-    if not any(label for _, label in rows):
+        rows = [(text, None if empty else str(label).strip(), group) for text, label, empty, group in cells]
+    if not any(label for _, label, _ in rows):
         raise DataError(f"{file} must have labels in column '{source.label}', but has none; name another with --label-column")
     return rows
 
