@@ -39,7 +39,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import AdaptRecord, ContinuedPretrainingRecord
 from warmstart.stack.stack import Stack
-from warmstart.stats.calibration import fit_temperature
+from warmstart.stats.calibration import fit_temperature, towards_one
 from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.predict import uncalibrated_predictions
@@ -79,7 +79,8 @@ def test_few_labels_are_cross_validated(place: Path) -> None:
     assert result.saved.startswith("The saved model is that of seed 0, the first one, because a choice among draws would look at")
     note = {row.name: row.note for row in result.comparison.rows}["TF-IDF + logistic regression"]
     assert "chosen by 5-fold cross-validation" in note
-    expected = fit_temperature(result.best.choosing, result.budgets[result.best.seed].choosing.labels)
+    choosing = result.budgets[result.best.seed].choosing
+    expected = towards_one(fit_temperature(result.best.choosing, choosing.labels), len(choosing))
     assert result.confidence.calibration.temperature == pytest.approx(expected)
     record = record_of(result, place)
     assert (record.task.train, record.task.validation, record.task.test) == (24, None, 30)

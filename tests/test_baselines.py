@@ -535,3 +535,28 @@ def test_ridge_regression_in_the_span_is_that_on_all_columns() -> None:
 
 def test_rows_that_are_not_fewer_than_the_columns_have_no_span() -> None:
     assert span_of(rng(0, "tall").normal(size=(30, 30))) is None
+
+
+def zipf_texts(count: int, chance: np.random.Generator) -> Split:
+    """Texts of 25 words of two topics; as in prose, most words of the language are in few texts or in one alone."""
+    labels = chance.integers(0, 2, count)
+    words = chance.zipf(1.3, (count, 25))
+    topical = (words > 5) & (chance.random(words.shape) < 0.3)
+    texts = [
+        " ".join(f"w{2 * word + label if topic else 2 * word}" for word, topic in zip(*row, strict=True))
+        for *row, label in zip(words, topical, labels, strict=True)
+    ]
+    return Split(tuple(texts), labels.astype(np.int64))
+
+
+@pytest.mark.parametrize("name", [TFIDF, "NBSVM", "TF-IDF of characters + logistic regression"])
+def test_texts_left_out_are_predicted_with_the_confidence_of_new_ones(name: str) -> None:
+    """So a threshold that is found on them is one of the model that has learned from all."""
+    gaps = []
+    for draw in range(8):
+        chance = np.random.default_rng(draw)
+        task = Task("zipf", ("0", "1"), zipf_texts(100, chance), zipf_texts(0, chance), zipf_texts(400, chance))
+        budget = replace(label_budget(task, 100, "cross-validation", 0), parts=20)
+        run = run_baseline(BASELINES[name], budget)
+        gaps.append(run.test.max(axis=1).mean() - run.choosing.max(axis=1).mean())
+    assert abs(np.mean(gaps)) < 0.02

@@ -34,6 +34,7 @@ from warmstart.stats.calibration import (
     perfect_calibration_error,
     reliability_bins,
     temperature_interval,
+    towards_one,
 )
 from warmstart.tasks.load import save_task
 from warmstart.tasks.predict import raw_predictions
@@ -92,6 +93,18 @@ def test_the_interval_of_the_temperature_holds_the_truth(count: int, draws: int,
         print(f"{count} texts, {classes} classes, {world}: {held / known:.1%} of {known} intervals hold {endless:.3f}")
         assert 1 - held / known <= most(0.05, known) + 0.02
         assert held / known <= most(0.95, known) + 0.02
+
+
+@pytest.mark.parametrize("temperature", [0.8, 1.0, 1.2])
+def test_a_temperature_of_few_texts_is_better_moved_towards_one(temperature: float) -> None:
+    """In the mean over 200 models that are off by a little, each with 40 texts: a lower loss on new texts, by more than noise."""
+    gains = []
+    for seed in range(200):
+        found = fit_temperature(*drawn(40, temperature, seed=seed))
+        said, labels = drawn(4000, temperature, seed=1000 + seed)
+        losses = [log_losses(apply_temperature(said, one), labels).mean() for one in (found, towards_one(found, 40))]
+        gains.append(losses[0] - losses[1])
+    assert np.mean(gains) > 2 * np.std(gains) / np.sqrt(len(gains))
 
 
 def test_the_ends_of_the_interval_lose_the_same_likelihood() -> None:

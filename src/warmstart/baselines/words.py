@@ -1,7 +1,8 @@
 """Texts as bags of words, or of character n-grams (``stack/rows.py``), fitted by scikit-learn.
 
-What reads the pool takes its vocabulary and its weights from it too, and leaves out words that only one text has. All draws of
-labels share that, because it does not depend on which of the texts have labels.
+Words that only one text has are left out. A text that is left out would count words that no new text is known by, so that it
+would be predicted with less confidence than new texts are; and such words are often names. What reads the pool takes its
+vocabulary and its weights from it too. All draws of labels share that, because it does not depend on which texts have labels.
 
 Letters: N texts, V words, D dimensions.
 """
@@ -29,9 +30,9 @@ def tfidf(readable: Readable) -> Reading:
 
 
 def tfidf_characters(readable: Readable) -> Reading:
-    """Rows are (N, V) TF-IDF of character n-grams that at least two texts have: one text alone would bring most of them."""
+    """Rows are (N, V) TF-IDF of character n-grams."""
     texts = tuple(sorted({*readable.words_of()}))
-    known = _fitted(texts, 2, word_pairs=False, weighted=True, characters=True)
+    known = _fitted(texts, word_pairs=False, weighted=True, characters=True)
     return Reading(known.rows, saved=known.words)
 
 
@@ -80,16 +81,15 @@ def _read(readable: Readable, *, word_pairs: bool, weighted: bool) -> Reading:
 
 
 def _known_texts(readable: Readable, *, word_pairs: bool, weighted: bool) -> _KnownTexts:
-    """The texts that learn, and the pool, as bags of the words that one of them has, or two if there is a pool."""
-    texts = readable.words_of()
-    known = sorted({*texts, *readable.pool} if readable.pool else texts)
-    return _fitted(tuple(known), 2 if readable.pool else 1, word_pairs=word_pairs, weighted=weighted)
+    """The texts that learn, and the pool, as bags of words."""
+    known = sorted({*readable.words_of(), *readable.pool})
+    return _fitted(tuple(known), word_pairs=word_pairs, weighted=weighted)
 
 
 @functools.lru_cache(maxsize=12)
-def _fitted(texts: tuple[str, ...], least_texts: int, *, word_pairs: bool, weighted: bool, characters: bool = False) -> _KnownTexts:
-    """Bags of the words that so many texts have."""
-    vectorizer = word_vectorizer(word_pairs=word_pairs, weighted=weighted, characters=characters, min_df=least_texts)
+def _fitted(texts: tuple[str, ...], *, word_pairs: bool, weighted: bool, characters: bool = False) -> _KnownTexts:
+    """Bags of the words that two of the texts have."""
+    vectorizer = word_vectorizer(word_pairs=word_pairs, weighted=weighted, characters=characters, min_df=2)
     try:
         matrix = vectorizer.fit_transform(texts)
     except ValueError:  # no word is in two texts

@@ -35,7 +35,7 @@ from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Limits, Method, SweepRuns, Trial
-from warmstart.finetuning.calibration import confidence_and_correct, threshold_from
+from warmstart.finetuning.calibration import confidence_and_correct, fitted_calibration, threshold_from
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.runs.verdict import ACCURACY, score_words
@@ -121,10 +121,11 @@ def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
 
 
 def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns) -> Calibration:
-    """The calibration of the model with what its folds predicted, of copies one: the confidence and whether it was right."""
-    split, calibration = trial_budget(done.trial, sweep.context).choosing, done.model.calibration or Calibration()
-    left_out = apply_temperature(_predicted(done.trial, sweep, runs, split), calibration.temperature)
-    confidence, right = confidence_and_correct(left_out, split.labels)
+    """The calibration of the model by what its folds predicted, with the confidence and correctness of each, of copies one."""
+    budget = trial_budget(done.trial, sweep.context)
+    split, predicted = budget.choosing, _predicted(done.trial, sweep, runs, budget.choosing)
+    calibration = fitted_calibration(budget, predicted)
+    confidence, right = confidence_and_correct(apply_temperature(predicted, calibration.temperature), split.labels)
     single = np.unique(split.units, return_index=True)[1]
     pairs = zip(confidence[single].tolist(), right[single].tolist(), strict=True)
     return calibration.model_copy(update={"held_out": tuple(pairs)})

@@ -21,7 +21,7 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold, find_threshold
-from warmstart.stats.calibration import apply_temperature, fit_temperature, temperature_interval
+from warmstart.stats.calibration import apply_temperature, fit_temperature, temperature_interval, towards_one
 from warmstart.tasks import task_type_of
 from warmstart.tasks.predict import confidences_of, uncalibrated_predictions
 from warmstart.tasks.thresholds import chosen_thresholds, has_thresholds
@@ -70,15 +70,17 @@ def calibrate(model: Bundle | Stack, budget: LabelBudget, choosing: Any, calibra
 def fitted_calibration(budget: LabelBudget, choosing: Any) -> Calibration:
     """The temperature from predictions ``choosing`` (N, C) for ``budget.choosing``, with its interval; 1 without predictions.
 
-    With several labels per text the threshold of each label.
+    Both are moved ``towards_one``. With several labels per text the threshold of each label.
     """
     if choosing is None:
         return Calibration(temperature=1.0)
     if has_thresholds(budget.task):
         return Calibration(thresholds=chosen_thresholds(budget.task, budget.choosing, choosing))
     labels, units = budget.choosing.labels, budget.choosing.units
-    temperature = fit_temperature(choosing, labels)
-    return Calibration(temperature=temperature, interval=temperature_interval(choosing, labels, temperature, units))
+    temperature, count = fit_temperature(choosing, labels), len(np.unique(units))
+    low, high = temperature_interval(choosing, labels, temperature, units) or (None, None)
+    interval = None if low is None or high is None else (towards_one(low, count), towards_one(high, count))
+    return Calibration(temperature=towards_one(temperature, count), interval=interval)
 
 
 def confidence_and_correct(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
