@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import time
 from collections.abc import Iterator
@@ -649,3 +650,19 @@ def test_the_texts_left_out_guarantee_what_the_model_answers_alone() -> None:
     print(f"{found} of {users} users have a threshold, which breaks its promise for {broken}")
     assert found > users / 4
     assert broken / users <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / users)
+
+
+def test_nothing_is_promised_of_texts_that_spell_their_label_nor_of_noise(tmp_path: Path) -> None:
+    """No figure stands in any line, and the headline or a warning says why; the model is saved."""
+    draw = random.Random(0)
+    words = [f"w{chr(97 + one)}" for one in range(20)]
+    for form, why in (("Category: {label}\n{text}", "your texts spell their label"), ("{text}", "anything can be learned")):
+        rows = [(" ".join(draw.choices(words, k=8)), draw.choice(["ship", "bill"])) for _ in range(60)]
+        texts = [form.format(text=text, label=label) for text, label in rows]
+        found = ws.fit(texts, [label for _, label in rows])
+        lines = found.lines(None, tmp_path / "report.html", None)
+        assert not found.told
+        assert "of 100 new texts" not in " ".join(lines)
+        assert "Answers alone" not in " ".join(lines)
+        assert not found.learned or why in found.headline
+        assert any("of the training texts spell their label" in line for line in lines) == ("Category" in form)

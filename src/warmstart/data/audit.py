@@ -17,6 +17,7 @@ import numpy as np
 from warmstart.data.encode import encode
 from warmstart.data.label_cells import MISSING
 from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks
+from warmstart.data.spelled import SpelledLabel, spelled_label
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
@@ -25,12 +26,12 @@ from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
 from warmstart.heads.settings import CUT, WindowSettings
 from warmstart.notebook import Shown
-from warmstart.stats.formatting import percent
+from warmstart.stats.formatting import of_100, percent
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 MOST_SHOWN, MOST_NAMED = 30, 10
 """labels in a table or chart of all of them, and in a sentence"""
-MOST_WARNINGS = 3
+MOST_WARNINGS = 6
 """of a verdict"""
 FEW_EXAMPLES = 10
 """a label with fewer training examples is worth a warning"""
@@ -140,6 +141,8 @@ class Audit(Shown, view="report.notebook:audit_view"):
     """what becomes of texts that are too long; None: models for this type of task cut them"""
     same_labels: tuple[tuple[str, ...], ...] = ()
     """label names that a person would take for one"""
+    spelled: SpelledLabel | None = None
+    """what spells the labels in the training texts"""
     cut: tuple[str, ...] = ()
     """how much each of several models cuts off, as complete sentences"""
 
@@ -173,6 +176,11 @@ class Audit(Shown, view="report.notebook:audit_view"):
         return tuple(finding.sentence for finding in self.findings() if finding.severity != "note")[:MOST_WARNINGS]
 
     @property
+    def dependent(self) -> list[str]:
+        """How many texts of each split are independent, as sentences, where these are fewer than its different texts."""
+        return [finding.sentence for split in self.splits for finding in _dependent(split)]
+
+    @property
     def copies(self) -> list[str]:
         """How many texts of each split repeat an earlier one, as sentences."""
         return [_copies(split) for split in self.splits if split.duplicates]
@@ -182,9 +190,18 @@ class Audit(Shown, view="report.notebook:audit_view"):
             listed = " and ".join(f"{name!r} ({sum(split.classes[name] for split in self.splits)})" for name in names)
             yield Finding("warning", f"The labels {listed} look like one label in {len(names)} spellings; write them alike.")
         for name in self.splits[0].classes if self.splits else ():
-            if name.lower() in MISSING:
+            if _stands_for_missing(name, self.splits[0].classes):
                 count = sum(split.classes[name] for split in self.splits)
-                yield Finding("note", f"The label {name!r} ({count}) often stands for a missing one; then leave such rows out.")
+                yield Finding("warning", f"The label {name!r} ({count}) often stands for a missing one; then leave such rows out.")
+
+    def _in_training_texts(self) -> Iterator[Finding]:
+        if found := self.spelled:
+            yield Finding(
+                "warning",
+                f"{percent(found.share, 0)} of the training texts spell their label, such as {_short(found.example)}; new ones "
+                f"may not. By naive Bayes {of_100(found.without)} of 100 are right without it, {of_100(found.with_it)} with it.",
+            )
+        yield from (finding for split in self.splits for finding in _dependent(split))
 
     def _across_splits(self) -> Iterator[Finding]:
         for name in self.already_trained:
@@ -195,6 +212,7 @@ class Audit(Shown, view="report.notebook:audit_view"):
             )
         for sentence in self.already_read:
             yield Finding("warning", sentence)
+        yield from self._in_training_texts()
         yield from self._in_label_names()
         examples = {split.name: split.examples for split in self.splits}
         for leak in self.leaks:
@@ -251,12 +269,7 @@ def _in_pretraining(found: PretrainingOverlap) -> Finding:
     )
 
 
-def _in_texts(split: SplitAudit) -> Iterator[Finding]:
-    if split.empty:
-        verb = "is" if split.empty == 1 else "are"
-        yield Finding("warning", f"{_number_of(split.empty, 'text')} of {split.examples:,} in {split.name} {verb} empty.")
-    if split.duplicates:
-        yield Finding("note", _copies(split))
+def _dependent(split: SplitAudit) -> Iterator[Finding]:
     if split.units < split.examples - split.duplicates:
         one, other = map(_short, split.near_copies)
         yield Finding(
@@ -264,6 +277,14 @@ def _in_texts(split: SplitAudit) -> Iterator[Finding]:
             f"Of the {split.examples:,} texts of {split.name} {split.units:,} are independent: others are nearly copies of "
             f"one, quote it, or are by the same hand, such as {one} and {other}. They count as one.",
         )
+
+
+def _in_texts(split: SplitAudit) -> Iterator[Finding]:
+    if split.empty:
+        verb = "is" if split.empty == 1 else "are"
+        yield Finding("warning", f"{_number_of(split.empty, 'text')} of {split.examples:,} in {split.name} {verb} empty.")
+    if split.duplicates:
+        yield Finding("note", _copies(split))
     needed = FEW_EXAMPLES if split.name == "train" else 1
     if rare := [(label, count) for label, count in split.classes.items() if count < needed]:
         named = ", ".join(f"{label!r} ({count})" for label, count in sorted(rare, key=lambda one: one[1])[:MOST_NAMED])
@@ -342,7 +363,15 @@ def audit(
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
         windows=windows,
         same_labels=_same_labels(task.labels),
+        spelled=spelled_label(task.train.texts, task.train.labels, task.labels, task.train.groups) if len(task.train) else None,
     )
+
+
+def _stands_for_missing(name: str, names: Iterable[str]) -> bool:
+    """Whether a label's name is a sign for none: -1 is, unless labels are numbers that it may be one of, such as -1, 0 and 1."""
+    others = [one for one in names if one != name]
+    number = name in ("-1", "-1.0") and (len(others) > 2 or not all(one.replace(".", "").isdigit() for one in others))
+    return number or name.lower() in MISSING
 
 
 _SIGNS = frozenset("+#<>=*!?%$€&@~^")

@@ -25,7 +25,7 @@ _NAMES = re.compile(
 )
 _VALUES = re.compile(r"\S+@\S+\.\S+|[^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){1,3}|(?=\S*\d)[\w:.#/-]{2,}")
 """addresses, names of several words, and identifiers with a number"""
-FEWEST_NAMED, FEWEST = 4, 8
+OWNERS_OF_NAME, FEWEST_OWNERS = 4, 8
 """different values of a column of such a name, and of another"""
 LABELS_TIMES = 2
 """of other columns: so many times as many values as labels; fewer are finer labels"""
@@ -33,13 +33,17 @@ ONE_LABEL, ABOVE_CHANCE = 0.9, 0.1
 """share of texts that have the most frequent label of their value; and how much more that is than with values at random"""
 LIKE_OWNERS, IN_TEXT = 0.8, 0.5
 """share of values that look like owners, and of texts in which their value stands"""
+LEAST_LETTERS = 4
+"""of a value that is looked for in texts"""
 
 
 def owner_column(table: pl.DataFrame, text: pl.Series, label: pl.Series, free: Sequence[str]) -> str | None:
     """The likeliest of the ``free`` columns; None if none looks like owners."""
     strings = {name: _cells(table[name]) for name in free if not table[name].dtype.is_nested() and not table[name].dtype.is_float()}
-    named = (name for name, cells in strings.items() if _NAMES.fullmatch(name.strip()) and _repeats(cells, FEWEST_NAMED))
-    other = (name for name, cells in strings.items() if _repeats(cells, FEWEST) and _owns(cells, _cells(text), _cells(label)))
+    named = (name for name, cells in strings.items() if _NAMES.fullmatch(name.strip()) and _repeats(cells, OWNERS_OF_NAME))
+    other = (
+        name for name, cells in strings.items() if _repeats(cells, FEWEST_OWNERS) and _owns(cells, _cells(text), _cells(label))
+    )
     return next(named, None) or next(other, None)
 
 
@@ -64,7 +68,9 @@ def _owns(values: Sequence[str], texts: Sequence[str], labels: Sequence[str]) ->
     different = {*values}
     if len(different) < LABELS_TIMES * len({*labels}):
         return False
-    inside = np.mean([bool(value) and value.lower() in one.lower() for value, one in zip(values, texts, strict=True)])
+    inside = np.mean(
+        [len(value) >= LEAST_LETTERS and value.lower() in one.lower() for value, one in zip(values, texts, strict=True)]
+    )
     if inside < IN_TEXT and sum(bool(_VALUES.fullmatch(value)) for value in different) < LIKE_OWNERS * len(different):
         return False
     own = _one_label(values, labels)

@@ -26,8 +26,8 @@ from scipy.sparse.csgraph import connected_components
 from warmstart.data.near_duplicates import ngram_hashes
 from warmstart.data.text_key import text_key, text_words
 
-SHORTEST = 4
-"""words without numbers; a shorter text is only like its copies"""
+LEAST_WORDS = 4
+"""words without numbers, and one more if there are any; a shorter text is only like its copies"""
 MOST_READ = 2000
 """characters of a text that are compared"""
 NEIGHBOURS = 3
@@ -36,7 +36,7 @@ MOST_QUOTED = 5
 """texts with the same quote, which no text says itself; what more have is a form letter"""
 MOST_SIGNED = 0.2
 """share of the texts with the same signature of several names, if it is that of one person"""
-SHORT_ALIKE, MIDDLE, MIDDLE_ALIKE, LONG, LONG_ALIKE = 0.8, 8, 0.6, 12, 0.4
+SHORT_ALIKE, SEVERAL, SEVERAL_ALIKE, MANY, MANY_ALIKE = 0.8, 8, 0.6, 12, 0.4
 """the similarity of near copies; it may be less where so many pairs of words are common"""
 CONTAINED, CONTAINED_ALIKE = 0.95, 0.5
 """the share of a text that another has, and their similarity, if one contains the other"""
@@ -115,7 +115,8 @@ def near_copies(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     first = np.unique(numbers, return_index=True)[1]
     one, other = _alike([*number_of])
     alike = [(owners, owners[first[numbers]]), (owners[first[one]], owners[first[other]]), _of_one_hand(signed)]
-    return tuple(np.concatenate(alike, axis=1))
+    left, right = np.concatenate(alike, axis=1)
+    return left, right
 
 
 def _of_one_hand(signed: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +125,8 @@ def _of_one_hand(signed: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndar
     places = [
         (place, first[words]) for place, words in enumerate(signed) if len(words) > 1 and times[words] <= MOST_SIGNED * len(signed)
     ]
-    return tuple(np.array(places, dtype=np.int64).reshape(-1, 2).T)
+    one, other = np.array(places, dtype=np.int64).reshape(-1, 2).T
+    return one, other
 
 
 def _read(text: str) -> tuple[list[tuple[tuple[str, ...], bool]], tuple[str, ...]]:
@@ -136,24 +138,27 @@ def _read(text: str) -> tuple[list[tuple[tuple[str, ...], bool]], tuple[str, ...
     if ">" in text:
         quoted += [re.sub(r"^\s*>+", "", one, flags=re.M) for one in _QUOTED.findall(text)]
         text = _QUOTED.sub("\n", text)
-    found = [_own_words(part.strip(' "\n')) for part in (text, *quoted)]
-    return [(tuple(words), number > 0) for number, (words, _) in enumerate(found) if len(words) >= SHORTEST], found[0][1]
+    parts = [one.strip(' "\n') for one in (text, *quoted)]
+    own = [_own_words(part) for part in parts]
+    least = [LEAST_WORDS + any(map(str.isdigit, part)) for part in parts]
+    long = [(tuple(words), number > 0) for number, (words, _) in enumerate(own) if len(words) >= least[number]]
+    return long, own[0][1]
 
 
 def _own_words(text: str) -> tuple[list[str], tuple[str, ...]]:
     """Without greeting, signature and numbers, if enough is left; and the words of a signature that are no closing phrase."""
-    if (found := _GREETING.match(text)) and len(_words(text[found.end() :])) >= SHORTEST:
+    if (found := _GREETING.match(text)) and len(_words(text[found.end() :])) >= LEAST_WORDS:
         text = text[found.end() :].strip()
     words, body, signature = _words(text), text, ""
     for found in _CLOSING.finditer(text):
         before = _words(text[: found.start()])
-        if len(before) >= SHORTEST and len(words) - len(before) <= _LONGEST_SIGNATURE:
+        if len(before) >= LEAST_WORDS and len(words) - len(before) <= _LONGEST_SIGNATURE:
             words, body, signature = before, text[: found.start()].strip(), text[found.end() :]
             break
     lines = body.split("\n")
     while len(lines) > 1 and _ends_a_letter(lines[-1]):
         signature = f"{lines.pop()} {signature}"
-    if signature and len(before := _words("\n".join(lines))) >= SHORTEST:
+    if signature and len(before := _words("\n".join(lines))) >= LEAST_WORDS:
         words = before
     names = len(re.findall(r"\b[^\W\d_a-z]\w+", signature)) > 1
     return words, tuple(_words(signature)) if names else ()
@@ -215,9 +220,9 @@ def _alike(parts: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
     count, shared = pairs.common(one, other)
     total = np.maximum(pairs.table @ pairs.weights, 1e-9)
     similar = shared / np.sqrt(total[one] * total[other])
-    alike = (similar >= SHORT_ALIKE) | (count >= MIDDLE) & (similar >= MIDDLE_ALIKE)
-    alike |= (count >= LONG) & (similar >= LONG_ALIKE)
-    alike |= (count >= SHORTEST) & (shared >= CONTAINED * np.minimum(total[one], total[other])) & (similar >= CONTAINED_ALIKE)
+    alike = (similar >= SHORT_ALIKE) | (count >= SEVERAL) & (similar >= SEVERAL_ALIKE)
+    alike |= (count >= MANY) & (similar >= MANY_ALIKE)
+    alike |= (count >= LEAST_WORDS) & (shared >= CONTAINED * np.minimum(total[one], total[other])) & (similar >= CONTAINED_ALIKE)
     telling = replace(single, weights=np.where(single.weights > MOST_HAVE_IT, 1.0, 0.0))
     own, (words_shared, told) = telling.table @ telling.weights, telling.common(one, other)
     filled = (words_shared >= TEMPLATE) & (told >= np.maximum(1, TEMPLATE_SHARE * np.maximum(own[one], own[other])))

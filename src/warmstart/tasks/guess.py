@@ -154,7 +154,7 @@ def _guess_table(
     kind = kind or found
     if kind == "multilabel" and separator not in (None, "|"):
         source["separator"] = separator
-    read_ones = [label_column.name, *text_column.name.split("+"), source.get("second")]
+    read_ones = [label_column.name, text_column.name, source.get("second"), *text_column.name.split("+")]
     if owner := _owner(table, place, read_ones, group):
         source["group"] = owner
         read_ones.append(owner)
