@@ -53,6 +53,8 @@ class SpelledLabel:
 
 def spelled_label(texts: Sequence[str], labels: np.ndarray, names: Sequence[str], groups: np.ndarray | None) -> SpelledLabel | None:
     """What spells the labels (N,) of N texts; None if nothing does."""
+    if len(names) < 2:
+        return None
     chosen = np.random.default_rng(0).permutation(len(texts))[:MOST_SCORED]
     texts, labels, groups = [texts[one] for one in chosen], labels[chosen], None if groups is None else groups[chosen]
     spelled = {tuple(_TOKENS.findall(name.casefold())): number for number, name in enumerate(names) if text_key(name)}

@@ -428,7 +428,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """The last of them: where the model is, and what to do next."""
         steps = {step.name: step for step in self.steps(saved, place)}
         shown = terminal_lines(steps[name] for name in ON_TERMINAL if name in steps)
-        return [f"saved in {saved}, report {report}", *shown] if saved else shown
+        kept = ["it keeps words that two of your texts have, its report whole texts (SECURITY.md)"]
+        return [f"saved in {saved}, report {report}", *kept, *shown] if saved else shown
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""
