@@ -26,8 +26,10 @@ from scipy.sparse.csgraph import connected_components
 from warmstart.data.near_duplicates import ngram_hashes
 from warmstart.data.text_key import text_key, text_words
 
-LEAST_WORDS = 4
-"""words without numbers, and one more if there are any; a shorter text is only like its copies"""
+LEAST_WORDS = 3
+"""words of a text that is compared, and two more if there are small numbers; a shorter text is only like its copies"""
+LEAST_COMMON = 4
+"""pairs of words that are common to texts of which one contains the other, or which fill one template"""
 MOST_READ = 2000
 """characters of a text that are compared"""
 NEIGHBOURS = 3
@@ -40,12 +42,18 @@ SHORT_ALIKE, SEVERAL, SEVERAL_ALIKE, MANY, MANY_ALIKE = 0.8, 8, 0.6, 12, 0.4
 """the similarity of near copies; it may be less where so many pairs of words are common"""
 CONTAINED, CONTAINED_ALIKE = 0.95, 0.5
 """the share of a text that another has, and their similarity, if one contains the other"""
-TEMPLATE, TEMPLATE_SHARE, LONGEST_FILLED = 8, 0.6, 60
+TEMPLATE, TEMPLATE_SHARE, LONGEST_FILLED = 8, 0.55, 60
 """common words, and their share of both texts, of two that fill one template; and the words of a text that may be one"""
 MOST_HAVE_IT = np.log(2)
 """the weight of a word that half of all texts have: where most fill one template, that says nothing of two of them"""
 SIMILAR_FOR_TYPOS = 0.1
 """below this similarity typing errors are not looked for"""
+_IDENTIFIER = re.compile(
+    r"(?:(?:^|[(\[])(?:\W*\b(?:ticket|case|order|ref(?:erence)?|invoice|incident|request|re|fwd?|aw|nr|no|number|id)\b)+[\s.:#-]*)?"
+    r"(?<![\w-])(?=(?:[\w-]*?\d){3})(?=(?:[\w-]*?\d){5}|[\w-]*[a-z])[\w-]{5,}",
+    re.I | re.M,
+)
+"""a number of a ticket or the like, which says nothing even of a short text"""
 _QUOTED = re.compile(r"^\s*>.*$(?:\n\s*>.*$)*", re.M)
 _ORIGINAL = re.compile(
     r"^[\s-]*(?:original message|forwarded message|urspr\S* nachricht|message d'origine)[\s-]*$"
@@ -131,7 +139,7 @@ def _of_one_hand(signed: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndar
 
 def _read(text: str) -> tuple[list[tuple[tuple[str, ...], bool]], tuple[str, ...]]:
     """The words that a text says itself, and those that it quotes (True), each if they are enough to be compared; its signature."""
-    text, quoted = text[:MOST_READ].strip(), list[str]()
+    text, quoted = _IDENTIFIER.sub(" ", text[:MOST_READ]).strip(), list[str]()
     if found := _ORIGINAL.search(text):
         quoted.append(_HEADERS.sub("", text[found.end() :]).replace(">", " "))
         text = text[: found.start()]
@@ -140,7 +148,7 @@ def _read(text: str) -> tuple[list[tuple[tuple[str, ...], bool]], tuple[str, ...
         text = _QUOTED.sub("\n", text)
     parts = [one.strip(' "\n') for one in (text, *quoted)]
     own = [_own_words(part) for part in parts]
-    least = [LEAST_WORDS + any(map(str.isdigit, part)) for part in parts]
+    least = [LEAST_WORDS + 2 * any(map(str.isdigit, part)) for part in parts]
     long = [(tuple(words), number > 0) for number, (words, _) in enumerate(own) if len(words) >= least[number]]
     return long, own[0][1]
 
@@ -222,7 +230,7 @@ def _alike(parts: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
     similar = shared / np.sqrt(total[one] * total[other])
     alike = (similar >= SHORT_ALIKE) | (count >= SEVERAL) & (similar >= SEVERAL_ALIKE)
     alike |= (count >= MANY) & (similar >= MANY_ALIKE)
-    alike |= (count >= LEAST_WORDS) & (shared >= CONTAINED * np.minimum(total[one], total[other])) & (similar >= CONTAINED_ALIKE)
+    alike |= (count >= LEAST_COMMON) & (shared >= CONTAINED * np.minimum(total[one], total[other])) & (similar >= CONTAINED_ALIKE)
     telling = replace(single, weights=np.where(single.weights > MOST_HAVE_IT, 1.0, 0.0))
     own, (words_shared, told) = telling.table @ telling.weights, telling.common(one, other)
     filled = (words_shared >= TEMPLATE) & (told >= np.maximum(1, TEMPLATE_SHARE * np.maximum(own[one], own[other])))
