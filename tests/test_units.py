@@ -177,8 +177,10 @@ def test_what_fills_a_template_is_one_unit() -> None:
         assert np.bincount(units).max() <= 15, short
 
 
-def test_a_form_letter_that_many_quote_joins_nothing() -> None:
-    """Two replies that quote the same text are one unit; twenty that quote an automatic answer are not."""
+def test_what_replies_have_in_common_joins_nothing() -> None:
+    """Two replies that quote the same text are one unit; twenty that quote an automatic answer, or say the same words, are not."""
+    thanks = [f"Thank you very much for that.\n> {text}" for text in sentences(20, seed=5)]
+    assert len(set(independent_units(thanks, None).tolist())) == 20
     texts = [f"{text}\n> Thank you, your message was passed on to the sales team." for text in sentences(20, seed=3)]
     assert len(set(independent_units(texts, None).tolist())) == 20
     assert len(set(independent_units(texts[:2], None).tolist())) == 1

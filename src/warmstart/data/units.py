@@ -28,6 +28,8 @@ from warmstart.data.text_key import text_key, text_words
 
 LEAST_WORDS = 3
 """words of a text that is compared, and two more if there are small numbers; a shorter text is only like its copies"""
+LEAST_REPLY = 10
+"""words of a reply that is compared beside what it quotes: "thank you, that helps" is no copy of another one"""
 LEAST_COMMON = 4
 """pairs of words that are common to texts of which one contains the other, or which fill one template"""
 MOST_READ = 2000
@@ -149,6 +151,8 @@ def _read(text: str) -> tuple[list[tuple[tuple[str, ...], bool]], tuple[str, ...
     parts = [one.strip(' "\n') for one in (text, *quoted)]
     own = [_own_words(part) for part in parts]
     least = [LEAST_WORDS + 2 * any(map(str.isdigit, part)) for part in parts]
+    if quoted:
+        least[0] = LEAST_REPLY
     long = [(tuple(words), number > 0) for number, (words, _) in enumerate(own) if len(words) >= least[number]]
     return long, own[0][1]
 
