@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,8 @@ MOST_HAVE_IT = np.log(2)
 """the weight of a word that half of all texts have: where most fill one template, that says nothing of two of them"""
 SIMILAR_FOR_TYPOS = 0.1
 """below this similarity typing errors are not looked for"""
+SPELLED_ALIKE = 0.75
+"""share of common letters of a word and one with a typing error"""
 _IDENTIFIER = re.compile(
     r"(?:(?:^|[(\[])(?:\W*\b(?:ticket|case|order|ref(?:erence)?|invoice|incident|request|re|fwd?|aw|nr|no|number|id)\b)+[\s.:#-]*)?"
     r"(?<![\w-])(?=(?:[\w-]*?\d){3})(?=(?:[\w-]*?\d){5}|[\w-]*[a-z])[\w-]{5,}",
@@ -150,15 +153,15 @@ def _read(text: str) -> tuple[list[tuple[tuple[str, ...], bool]], tuple[str, ...
         text = _QUOTED.sub("\n", text)
     parts = [one.strip(' "\n') for one in (text, *quoted)]
     own = [_own_words(part) for part in parts]
-    least = [LEAST_WORDS + 2 * any(map(str.isdigit, part)) for part in parts]
+    least = [LEAST_WORDS + 2 * numbered for _, numbered, _ in own]
     if quoted:
         least[0] = LEAST_REPLY
-    long = [(tuple(words), number > 0) for number, (words, _) in enumerate(own) if len(words) >= least[number]]
-    return long, own[0][1]
+    long = [(tuple(words), number > 0) for number, (words, *_) in enumerate(own) if len(words) >= least[number]]
+    return long, own[0][2]
 
 
-def _own_words(text: str) -> tuple[list[str], tuple[str, ...]]:
-    """Without greeting, signature and numbers, if enough is left; and the words of a signature that are no closing phrase."""
+def _own_words(text: str) -> tuple[list[str], bool, tuple[str, ...]]:
+    """Without greeting, signature and numbers, if enough is left; whether numbers were left out; and the names of a signature."""
     if (found := _GREETING.match(text)) and len(_words(text[found.end() :])) >= LEAST_WORDS:
         text = text[found.end() :].strip()
     words, body, signature = _words(text), text, ""
@@ -171,9 +174,9 @@ def _own_words(text: str) -> tuple[list[str], tuple[str, ...]]:
     while len(lines) > 1 and _ends_a_letter(lines[-1]):
         signature = f"{lines.pop()} {signature}"
     if signature and len(before := _words("\n".join(lines))) >= LEAST_WORDS:
-        words = before
+        words, text = before, "\n".join(lines)
     names = len(re.findall(r"\b[^\W\d_a-z]\w+", signature)) > 1
-    return words, tuple(_words(signature)) if names else ()
+    return words, any(map(str.isdigit, text)), tuple(_words(signature)) if names else ()
 
 
 def _ends_a_letter(line: str) -> bool:
@@ -267,11 +270,5 @@ def _differ_by_typos(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _spelled_alike(one: str, other: str) -> bool:
-    """Whether two words differ in one place: in a letter, two that changed places, or two of a long word."""
-    shorter = min(len(one), len(other))
-    if shorter < 3 or abs(len(one) - len(other)) > 1:
-        return False
-    start = next((place for place in range(shorter) if one[place] != other[place]), shorter)
-    end = next((place for place in range(shorter - start) if one[-1 - place] != other[-1 - place]), shorter - start)
-    swapped = one[start : len(one) - end] == other[start : len(other) - end][::-1]
-    return max(len(one), len(other)) - start - end <= (2 if shorter >= 6 or swapped else 1)
+    """Whether most letters of two words are the same in the same order (Ratcliff and Metzener 1988)."""
+    return min(len(one), len(other)) > 2 and SequenceMatcher(None, one, other, autojunk=False).ratio() >= SPELLED_ALIKE
