@@ -271,4 +271,5 @@ def _differ_by_typos(one: Sequence[str], other: Sequence[str]) -> bool:
 
 def _spelled_alike(one: str, other: str) -> bool:
     """Whether most letters of two words are the same in the same order (Ratcliff and Metzener 1988)."""
-    return min(len(one), len(other)) > 2 and SequenceMatcher(None, one, other, autojunk=False).ratio() >= SPELLED_ALIKE
+    shorter, longer = sorted((len(one), len(other)))
+    return shorter > 2 and longer - shorter <= 2 and SequenceMatcher(None, one, other, autojunk=False).ratio() >= SPELLED_ALIKE
