@@ -195,7 +195,7 @@ def test_calibration_texts_of_a_budget_have_no_copies_among_those_that_learn() -
 
 def test_what_cannot_be_chosen_is_refused_before_training(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Too few labels, and early stopping without a holdout; nothing is written."""
-    with pytest.raises(ConfigError, match="--labels 2: cross-validation needs two labelled texts of one class"):
+    with pytest.raises(ConfigError, match="--labels 2: cross-validation needs two independent texts of one class"):
         run(place, labels=2)
     with pytest.raises(ConfigError, match="use more labels; with --no-baselines nothing has to choose"):
         run(place, labels=2, selection="none")

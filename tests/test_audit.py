@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from warmstart.corpora.index import LeftOut
 from warmstart.corpora.open import shard_folders, text_of_shards
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.encode import encode
+from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_words
 from warmstart.errors import DataError
@@ -99,8 +101,11 @@ def test_label_names_that_a_person_would_call_equal() -> None:
         finding.sentence for finding in found.findings()
     ]
     assert [one.sentence for one in found.findings() if "missing" in one.sentence] == [
-        "The label 'nan' (0) often stands for a missing one; then leave such rows out."
+        f"The label {name!r} (0) often stands for a missing one; then leave such rows out." for name in ("-1", "nan")
     ]
+    for numbers, found_missing in ((("-1", "0", "1"), False), (("-1", "1", "2", "3", "4"), True)):
+        said = [one.sentence for one in audit(replace(CLEAN, labels=numbers)).findings()]
+        assert any("'-1'" in sentence and "missing" in sentence for sentence in said) == found_missing
 
 
 def test_lengths_in_tokens(tokenizer: Tokenizer) -> None:
@@ -166,23 +171,54 @@ def test_near_leaks() -> None:
     assert (copy.leaks[0].count, copy.near_leaks) == (1, ()), "a copy is no near leak"
 
 
-def test_short_texts_of_one_template_are_alike() -> None:
-    """A slot with another word or number makes no copy: this is noted, and nothing is dropped."""
+def test_what_fills_a_short_question_makes_another_one() -> None:
+    """Another word in a slot makes no copy; another number does."""
     task = replace(
         CLEAN,
-        train=split(*filled("a"), ("set an alarm for 7 am", 1), ("What is the capital of Chad ?", 0)),
-        test=split(*filled("c"), ("set an alarm for 8 am", 1), ("What is the capital of Peru ?", 0)),
+        train=split(*filled("a"), ("please set an alarm for 7 am", 1), ("What is the capital of Chad ?", 0)),
+        test=split(*filled("c"), ("please set an alarm for 8 am", 1), ("What is the capital of Peru ?", 0)),
     )
-    found = audit(task)
-    assert [(finding.severity, finding.sentence) for finding in found.findings()] == [
-        (
-            "note",
-            "2 short texts of test (9.1%) are like one of train but for a few words, such as 'set an alarm for 8 am' and "
-            "'set an alarm for 7 am': alike, not copies.",
-        )
+    assert [(leak.count, leak.example, leak.like) for leak in audit(task).near_leaks] == [
+        (1, "please set an alarm for 8 am", "please set an alarm for 7 am")
     ]
-    assert found.near_leaks == ()
-    assert drop_leaks(task, near=True).train.texts == task.train.texts
+
+
+FORMS = (
+    "Category: {name}\n{text}", "[{name}] {text}", "{text} #{name}", "{name}: {text}", "{text} {name}", "{text}\n{name}",
+    "{text}\n> Thank you, it was passed on to the {name} team.", "{text} (for the {name} desk)", "{text} Queue={name}; prio 2",
+)  # fmt: skip
+"""how texts spell their label"""
+
+
+def spelling(form: str, share: float = 1.0) -> Task:
+    """A hundred sentences of words at random, of which a share spells its label, in any case."""
+    draw = random.Random(form)
+    words, names = [f"w{one}" for one in "abcdefghijklmnopqrstuvwxyz"], ("human", "place", "number")
+    rows = [(" ".join(draw.choices(words, k=9)), draw.randrange(3)) for _ in range(100)]
+    cased = [draw.choice([str.upper, str.lower])(names[label]) for _, label in rows]
+    texts = [
+        form.format(text=text, name=name) if draw.random() < share else text for (text, _), name in zip(rows, cased, strict=True)
+    ]
+    train = Split(tuple(texts), np.array([label for _, label in rows]))
+    return Task("spelled", names, train, train.take(NO_TEXTS), train.take(NO_TEXTS))
+
+
+def test_texts_that_spell_their_label_are_told() -> None:
+    """All of them or a part, in whatever form; with the words, and what remains without them. A word that belongs to it is none."""
+    for form in FORMS:
+        for share in (1.0, 0.6):
+            found = audit(spelling(form, share)).spelled
+            assert found is not None, form
+            assert found.share == pytest.approx(share, abs=0.15), form
+            assert found.misleads, form
+            assert found.without < 0.5 < found.with_it, form
+    said = audit(spelling(FORMS[0])).warnings
+    assert any("% of the training texts spell their label, such as 'Category: " in sentence for sentence in said)
+    words = ("refund", "loan", "rate", "card", "fee", "coin")
+    texts = [f"I want a {words[number % 6]} for {chr(97 + number)} now" for number in range(24)]
+    train = Split(tuple(texts), np.array([number % 6 // 3 for number in range(24)]))
+    honest = Task("honest", ("refund", "card"), train, train.take(NO_TEXTS), train.take(NO_TEXTS))
+    assert audit(honest).spelled is None
 
 
 def test_pretraining_text() -> None:
@@ -190,15 +226,15 @@ def test_pretraining_text() -> None:
     test = split(*filled("c"), (LONGER.format("there"), 1), (LONGER.format("there").replace("many", "ten"), 1))
     documents = ["before", LONGER.format("THERE,") + " after"]
     findings = audit(replace(CLEAN, test=test), pretraining=documents).findings()
-    assert [(finding.severity, finding.sentence) for finding in findings] == [
+    assert [(finding.severity, finding.sentence) for finding in findings if "looked for" in finding.sentence] == [
         (
             "warning",
             "Of 2 test texts looked for in the pretraining text, 1 (50.0%) occurs there and 1 more (50.0%) nearly, "
             "such as 'one of many sentences that all have the same beginning and …'.",
         )
     ]
-    assert [finding.sentence for finding in audit(replace(CLEAN, test=test), pretraining=["other"]).findings()] == [
-        "Of 2 test texts looked for in the pretraining text, none occurs there."
+    assert "Of 2 test texts looked for in the pretraining text, none occurs there." in [
+        finding.sentence for finding in audit(replace(CLEAN, test=test), pretraining=["other"]).findings()
     ]
     assert [finding.sentence for finding in audit(CLEAN, pretraining=documents).findings()] == [
         "The test texts have under 5 words: too few to be looked for in the pretraining text."

@@ -39,8 +39,10 @@ from warmstart.baselines.vectors import (
     nearest_prototype,
     with_names,
 )
+from warmstart.baselines.words import present_word_pairs, tfidf, tfidf_characters
 from warmstart.cli import main
 from warmstart.data.budget import LabelBudget, label_budget
+from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.seeding import rng
 from warmstart.tasks import TASK_TYPES, task_type_of
@@ -560,3 +562,16 @@ def test_texts_left_out_are_predicted_with_the_confidence_of_new_ones(name: str)
         run = run_baseline(BASELINES[name], budget)
         gaps.append(run.test.max(axis=1).mean() - run.choosing.max(axis=1).mean())
     assert abs(np.mean(gaps)) < 0.02
+
+
+def test_words_of_one_hand_alone_are_not_kept() -> None:
+    """Nor pairs or parts of them: neither of a text and its near copies, nor of texts of one group; words of two units are."""
+    texts = ("my lamp is broken says Zorbax", "Ticket 4711: my lamp is broken says Zorbax", "a chair of mine", "my chair of oak")
+    groups = np.array(["ann", "ben", "cem", "cem"])
+    split = Split(texts, np.array([0, 0, 1, 1]), groups)
+    task = Task("mails", ("lamp", "chair"), split, split.take(NO_TEXTS), split.take(NO_TEXTS))
+    readable = Readable(task, texts, units=tuple(split.units.tolist()))
+    for reads in (tfidf, tfidf_characters, present_word_pairs):
+        words = " ".join(reads(readable).saved.vocabulary)
+        assert "my" in words
+        assert not any(part in words for part in ("rbax", "lamp", "chair")), words

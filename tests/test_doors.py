@@ -36,7 +36,7 @@ from warmstart.data.read import given_file, read_documents, read_examples
 from warmstart.data.scorings import read_ledger
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import grouped_split
-from warmstart.data.task import independent_units
+from warmstart.data.units import independent_units
 from warmstart.errors import ConfigError, DataError
 from warmstart.estimators.classifier import TextClassifier
 from warmstart.model.bundle import Bundle

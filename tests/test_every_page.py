@@ -160,7 +160,7 @@ def task() -> object:
 MAKERS: dict[str, Callable[[], Any]] = {
     "comparison": lambda: MethodTable("accuracy", (MethodResult(HOSTILE, (0.8, 0.82)), MethodResult("TF-IDF", (0.7,)))),
     "study": study,
-    "audit without findings": lambda: replace(audit(cats()), splits=(), leaks=(), near_leaks=(), alike=(), conflicts=()),
+    "audit without findings": lambda: replace(audit(cats()), splits=(), leaks=(), near_leaks=(), conflicts=()),
     "predictions": lambda: Predictions(
         [{"label": HOSTILE, "probabilities": {HOSTILE: 0.9, "dog": 0.1}}, {"number": 3.14159}, {"tags": ["A", "B"]}]
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import warmstart as ws
 from helpers.bundles import language_bundle
 from helpers.fits import fit_result
 from helpers.multitask import who
-from helpers.tasks import cats, write_task
+from helpers.tasks import LETTERS, cats, write_task
 from warmstart.cli import main
 from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.data.audit import audit
@@ -229,6 +230,7 @@ def test_an_encoder_is_fine_tuned_once_if_there_is_time(
 ) -> None:
     """By ``contrast``, or as named, beside words and frozen vectors; one that would not end in time has one fold."""
     save(language_bundle(tokenizer), tmp_path / "lm")
+    monkeypatch.setattr(execution, "out_of_reach", lambda *_: False)
     config = FitConfig(data=str(table(tmp_path, 20)), encoders=(str(tmp_path / "lm"),), minutes=30, out=str(tmp_path / "run"))
     found = fit_data(config)
     assert {one.name for one in found.candidates} >= {"contrast", "stack"}
@@ -348,7 +350,10 @@ def test_macro_f1_chooses_where_it_is_asked_for(tested: tuple[Path, FitResult]) 
 def test_frequent_labels_are_likelier_only_in_a_random_sample(tmp_path: Path) -> None:
     """Of a text that says nothing, by the model that was saved; else every label is about as likely."""
     labels = ["cat"] * 27 + ["dog"] * 9
-    rows = [(f"{'She has' if label == 'cat' else 'He sees'} a {label} {number}.", label) for number, label in enumerate(labels)]
+    rows = [
+        (f"{'She has' if label == 'cat' else 'He sees'} a {label} {number}.".translate(LETTERS), label)
+        for number, label in enumerate(labels)
+    ]
     polars.DataFrame(rows, schema=["text", "label"], orient="row").write_csv(tmp_path / "texts.csv")
     likely = dict[bool, float]()
     for drawn in (True, False):
@@ -646,3 +651,19 @@ def test_the_texts_left_out_guarantee_what_the_model_answers_alone() -> None:
     print(f"{found} of {users} users have a threshold, which breaks its promise for {broken}")
     assert found > users / 4
     assert broken / users <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / users)
+
+
+def test_nothing_is_promised_of_texts_that_spell_their_label_nor_of_noise(tmp_path: Path) -> None:
+    """No figure stands in any line, and the headline or a warning says why; the model is saved."""
+    draw = random.Random(0)
+    words = [f"w{chr(97 + one)}" for one in range(20)]
+    for form, why in (("Category: {label}\n{text}", "your texts spell their label"), ("{text}", "anything can be learned")):
+        rows = [(" ".join(draw.choices(words, k=8)), draw.choice(["ship", "bill"])) for _ in range(60)]
+        texts = [form.format(text=text, label=label) for text, label in rows]
+        found = ws.fit(texts, [label for _, label in rows])
+        lines = found.lines(None, tmp_path / "report.html", None)
+        assert not found.told
+        assert "of 100 new texts" not in " ".join(lines)
+        assert "Answers alone" not in " ".join(lines)
+        assert not found.learned or why in found.headline
+        assert any("of the training texts spell their label" in line for line in lines) == ("Category" in form)

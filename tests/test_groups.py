@@ -14,17 +14,23 @@ from sklearn import config_context
 
 from helpers.refusals import refused
 from helpers.tasks import cats
+from warmstart.cli import main
+from warmstart.commands.fit.command import read_labelled
 from warmstart.data.audit import audit
+from warmstart.data.source import LabelledTableFlags
 from warmstart.data.splits import calibration_split, grouped_split
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key
 from warmstart.errors import DataError
 from warmstart.estimators.classifier import TextClassifier
+from warmstart.experiment.config import FitConfig
 from warmstart.finetuning.calibration import split_calibration_texts
+from warmstart.labelling.reading import task_to_label
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.resampling import resample_indices
 from warmstart.tasks.answers import load_answer_task
+from warmstart.tasks.guess import guess_task
 from warmstart.tasks.load import load_task, save_task
 
 
@@ -129,7 +135,7 @@ def by_author(task: Task, authors: int) -> Task:
 
 def test_the_audit_finds_groups_in_two_splits() -> None:
     """An error for the test split, a warning for validation; nothing if no group is shared."""
-    found = [(one.severity, one.sentence) for one in audit(by_author(cats(), 5)).findings() if "group" in one.sentence]
+    found = [(one.severity, one.sentence) for one in audit(by_author(cats(), 5)).findings() if "also occur" in one.sentence]
     assert found[0] == ("error", "1 group of test also occurs in train, such as 'all'; 6 texts of test (20.0%) belong to it.")
     assert sorted(severity for severity, _ in found) == ["error", "error", "warning"]
     assert not [one for one in audit(cats()).findings() if "group" in one.sentence]
@@ -210,3 +216,41 @@ def test_intervals_of_grouped_texts() -> None:
     print(f"coverage if authors are resampled {grouped:.3f}, if texts are {plain:.3f}")
     assert grouped >= 0.92
     assert plain <= 0.85
+
+
+def write_mails(file: Path, column: str, owners: list[str], rows: int = 96) -> Path:
+    """A table with texts of several owners, each of whom has one label."""
+    texts = [f"mail about {chr(97 + n % 26)}{chr(97 + n // 26)} stuff" for n in range(rows)]
+    lines = [f"{text},{'ab'[n % len(owners) % 2]},{owners[n % len(owners)]}" for n, text in enumerate(texts)]
+    file.write_text("\n".join([f"text,label,{column}", *lines]) + "\n")
+    return file
+
+
+PEOPLE = [f"{first} {last}" for first in ("Ann", "Bob", "Cem") for last in ("Lee", "Ray", "Poe", "Kay")]
+
+
+def test_a_column_of_owners_is_guessed(tmp_path: Path) -> None:
+    """By its name, or by values that look like people, addresses or numbers and have one label; not finer labels, dates or ids."""
+    for column, owners, found in (
+        ("author", ["x", "y", "z", "w"], True), ("Customer ID", [*"abcdefgh"], True), ("by", PEOPLE, True),
+        ("mail", [f"p{n}@x.org" for n in range(10)], True), ("ref", [f"K-{n}" for n in range(10)], True),
+        ("kind", ["late", "lost", "broken", "torn"] * 3, False), ("author", [f"u{n}" for n in range(96)], False),
+        ("subcategory", [*"klmnopqrst"], False), ("author", ["x"], False),
+    ):  # fmt: skip
+        guess = guess_task(write_mails(tmp_path / "mails.csv", column, owners))
+        assert guess.source.get("group") == (column if found else None), (column, owners)
+        assert f"Texts with the same '{column}' belong together; --group-column none takes" in guess.sentences()[0] or not found
+
+
+def test_the_group_column_of_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any column can be named, and none; ``fit`` and what reads a manifest of the table have the same groups."""
+    place = write_mails(tmp_path / "mails.csv", "why", ["x", "y", "z", "w"])
+    for named, count in (("why", 4), ("none", 96), (None, 96)):
+        fitted = read_labelled(FitConfig(data=str(place), group_column=named)).train
+        splits = load_task(place, flags=LabelledTableFlags(group_column=named)).splits().values()
+        assert len(np.unique(fitted.units)) == sum(len(np.unique(split.units)) for split in splits if len(split)) == count
+    assert main(["audit", str(place), "--group-column", "who"]) == 2
+    assert "has no column 'who'; did you mean 'why'?" in " ".join(capsys.readouterr().err.split())
+    place.write_text(place.read_text() + "one more,,x\n")
+    task = task_to_label(place, {"group_column": "why"})
+    assert not {*task.train.groups.tolist()} & {*task.test.groups.tolist()}

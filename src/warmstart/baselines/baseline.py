@@ -44,6 +44,8 @@ class Readable:
     vectors: Vectors | None = None
     """the frozen backbone; None if there is none"""
     seed: int = 0
+    units: tuple[int, ...] = ()
+    """which of the inputs are independent (``data/units.py``); empty: all"""
 
     def words_of(self) -> list[str]:
         """The inputs as plain strings. Raises ``NoWordsError`` if all are empty."""

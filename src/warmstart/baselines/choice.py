@@ -67,7 +67,8 @@ def run_baseline(
     there are too few labels for two folds.
     """
     task, kept = budget.whole, _sampled(pool, baseline.pool_limit, budget.seed) if baseline.reads_pool else ()
-    readable = Readable(task, budget.task.train.texts, kept, vectors if baseline.needs_vectors else None, budget.seed)
+    learns, needed = budget.task.train, vectors if baseline.needs_vectors else None
+    readable = Readable(task, learns.texts, kept, needed, budget.seed, tuple(learns.units.tolist()))
     try:
         reading = baseline.read(readable)
     except NoWordsError:

@@ -1,8 +1,9 @@
 """Texts as bags of words, or of character n-grams (``stack/rows.py``), fitted by scikit-learn.
 
-Words that only one text has are left out. A text that is left out would count words that no new text is known by, so that it
-would be predicted with less confidence than new texts are; and such words are often names. What reads the pool takes its
-vocabulary and its weights from it too. All draws of labels share that, because it does not depend on which texts have labels.
+Words that only one text has, or only copies of one or texts by one hand, are left out. A text that is left out would count words
+that no new text is known by, so that it would be predicted with less confidence than new texts are; and such words are often
+names. What reads the pool takes its vocabulary and its weights from it too. All draws of labels share that, because it does not
+depend on which texts have labels.
 
 Letters: N texts, V words, D dimensions.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
 
 from warmstart.baselines.baseline import Readable, Reading
 from warmstart.seeding import derive
@@ -32,7 +34,7 @@ def tfidf(readable: Readable) -> Reading:
 def tfidf_characters(readable: Readable) -> Reading:
     """Rows are (N, V) TF-IDF of character n-grams."""
     texts = tuple(sorted({*readable.words_of()}))
-    known = _fitted(texts, word_pairs=False, weighted=True, characters=True)
+    known = _fitted(texts, _units(readable, texts), word_pairs=False, weighted=True, characters=True)
     return Reading(known.rows, saved=known.words)
 
 
@@ -82,21 +84,40 @@ def _read(readable: Readable, *, word_pairs: bool, weighted: bool) -> Reading:
 
 def _known_texts(readable: Readable, *, word_pairs: bool, weighted: bool) -> _KnownTexts:
     """The texts that learn, and the pool, as bags of words."""
-    known = sorted({*readable.words_of(), *readable.pool})
-    return _fitted(tuple(known), word_pairs=word_pairs, weighted=weighted)
+    known = tuple(sorted({*readable.words_of(), *readable.pool}))
+    return _fitted(known, _units(readable, known), word_pairs=word_pairs, weighted=weighted)
+
+
+def _units(readable: Readable, texts: Sequence[str]) -> tuple[int, ...]:
+    """The unit of each of these texts; a text of the pool is one of its own."""
+    own = dict(zip(readable.words_of(), readable.units, strict=True)) if readable.units else {}
+    return tuple(own.get(text, ~place) for place, text in enumerate(texts))
 
 
 @functools.lru_cache(maxsize=12)
-def _fitted(texts: tuple[str, ...], *, word_pairs: bool, weighted: bool, characters: bool = False) -> _KnownTexts:
-    """Bags of the words that two of the texts have."""
-    vectorizer = word_vectorizer(word_pairs=word_pairs, weighted=weighted, characters=characters, min_df=2)
+def _fitted(
+    texts: tuple[str, ...], units: tuple[int, ...], *, word_pairs: bool, weighted: bool, characters: bool = False
+) -> _KnownTexts:
+    """Bags of the words that two of the units (N,) have."""
+    how = {"word_pairs": word_pairs, "weighted": weighted, "characters": characters}
+    vectorizer = word_vectorizer(**how, min_df=2)
     try:
         matrix = vectorizer.fit_transform(texts)
+        if len({*units}) < len(texts) and (kept := _of_two(matrix, units)).any() and not kept.all():
+            vectorizer = word_vectorizer(**how, vocabulary=vectorizer.get_feature_names_out()[kept])
+            matrix = vectorizer.fit_transform(texts)
     except ValueError:  # no word is in two texts
         matrix = vectorizer.set_params(min_df=1).fit_transform(texts)
     vocabulary = tuple(map(str, vectorizer.get_feature_names_out()))
     words = WordRows(vocabulary, word_pairs, vectorizer.idf_ if weighted else None, characters=characters)
     return _KnownTexts(words, {text: place for place, text in enumerate(texts)}, matrix)
+
+
+def _of_two(matrix: Any, units: Sequence[int]) -> np.ndarray:
+    """(V,) whether two units have a word, by the rows (N, V) of their texts."""
+    _, rows = np.unique(units, return_inverse=True)
+    by_unit = coo_array((np.ones(len(rows)), (rows, np.arange(len(rows))))).tocsr() @ (matrix > 0)
+    return np.asarray((by_unit > 0).sum(axis=0) > 1).ravel()
 
 
 @functools.lru_cache(maxsize=4)

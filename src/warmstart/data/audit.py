@@ -16,23 +16,27 @@ import numpy as np
 
 from warmstart.data.encode import encode
 from warmstart.data.label_cells import MISSING
-from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks, first_texts, near_not_same
-from warmstart.data.task import Split, Task, plain_text
+from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks
+from warmstart.data.spelled import SpelledLabel, spelled_label
+from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
+from warmstart.data.units import independent_units, plain_text
 from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
 from warmstart.heads.settings import CUT, WindowSettings
 from warmstart.notebook import Shown
-from warmstart.stats.formatting import percent
+from warmstart.stats.formatting import of_100, percent
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 MOST_SHOWN, MOST_NAMED = 30, 10
 """labels in a table or chart of all of them, and in a sentence"""
-MOST_WARNINGS = 3
+MOST_WARNINGS = 6
 """of a verdict"""
 FEW_EXAMPLES = 10
 """a label with fewer training examples is worth a warning"""
+MOST_INDEPENDENT = 0.9
+"""share of texts up to which it is a warning that no more are independent"""
 MANY_CUT = 0.05
 """above this fraction of cut texts or unknown tokens a finding is a warning, below it a note"""
 
@@ -79,6 +83,10 @@ class SplitAudit:
     """texts that occur earlier in the same split"""
     duplicate: str
     """one of them"""
+    units: int
+    """texts that are independent: (near) copies, quotes and the texts of a group are one"""
+    near_copies: tuple[str, str]
+    """two texts that are nearly the same, but not the same; or two empty strings"""
     words: dict[str, float]
     """words per text: mean, median, p95, longest"""
     tokens: TokenCounts | None
@@ -120,9 +128,7 @@ class Audit(Shown, view="report.notebook:audit_view"):
     """pairs of splits without a common text are left out"""
     conflicts: tuple[Conflict, ...]
     near_leaks: tuple[NearLeak, ...] = ()
-    """the same of long texts that are nearly in two splits"""
-    alike: tuple[NearLeak, ...] = ()
-    """the same of short ones, which differ in a word or two, as those of one template do"""
+    """the same of texts that are nearly in two splits"""
     group_leaks: tuple[GroupLeak, ...] = ()
     """pairs of splits without a common group are left out"""
     pretraining: PretrainingOverlap | None = None
@@ -135,6 +141,8 @@ class Audit(Shown, view="report.notebook:audit_view"):
     """what becomes of texts that are too long; None: models for this type of task cut them"""
     same_labels: tuple[tuple[str, ...], ...] = ()
     """label names that a person would take for one"""
+    spelled: SpelledLabel | None = None
+    """what spells the labels in the training texts"""
     cut: tuple[str, ...] = ()
     """how much each of several models cuts off, as complete sentences"""
 
@@ -168,6 +176,11 @@ class Audit(Shown, view="report.notebook:audit_view"):
         return tuple(finding.sentence for finding in self.findings() if finding.severity != "note")[:MOST_WARNINGS]
 
     @property
+    def dependent(self) -> list[str]:
+        """How many texts of each split are independent, as sentences, where these are fewer than its different texts."""
+        return [finding.sentence for split in self.splits for finding in _dependent(split)]
+
+    @property
     def copies(self) -> list[str]:
         """How many texts of each split repeat an earlier one, as sentences."""
         return [_copies(split) for split in self.splits if split.duplicates]
@@ -177,9 +190,18 @@ class Audit(Shown, view="report.notebook:audit_view"):
             listed = " and ".join(f"{name!r} ({sum(split.classes[name] for split in self.splits)})" for name in names)
             yield Finding("warning", f"The labels {listed} look like one label in {len(names)} spellings; write them alike.")
         for name in self.splits[0].classes if self.splits else ():
-            if name.lower() in MISSING:
+            if _stands_for_missing(name, self.splits[0].classes):
                 count = sum(split.classes[name] for split in self.splits)
-                yield Finding("note", f"The label {name!r} ({count}) often stands for a missing one; then leave such rows out.")
+                yield Finding("warning", f"The label {name!r} ({count}) often stands for a missing one; then leave such rows out.")
+
+    def _in_training_texts(self) -> Iterator[Finding]:
+        if found := self.spelled:
+            yield Finding(
+                "warning",
+                f"{percent(found.share, 0)} of the training texts spell their label, such as {_short(found.example)}; new ones "
+                f"may not. By naive Bayes {of_100(found.without)} of 100 are right without it, {of_100(found.with_it)} with it.",
+            )
+        yield from (finding for split in self.splits for finding in _dependent(split))
 
     def _across_splits(self) -> Iterator[Finding]:
         for name in self.already_trained:
@@ -190,6 +212,7 @@ class Audit(Shown, view="report.notebook:audit_view"):
             )
         for sentence in self.already_read:
             yield Finding("warning", sentence)
+        yield from self._in_training_texts()
         yield from self._in_label_names()
         examples = {split.name: split.examples for split in self.splits}
         for leak in self.leaks:
@@ -204,13 +227,6 @@ class Audit(Shown, view="report.notebook:audit_view"):
                 f"{_number_of(near.count, 'text')} of {near.split} ({percent(near.count / examples[near.split])}) "
                 f"{'is' if near.count == 1 else 'are'} nearly the same as a text of {near.other}, such as {_short(near.example)} "
                 f"and {_short(near.like)}.",
-            )
-        for near in self.alike:
-            yield Finding(
-                "note",
-                f"{_number_of(near.count, 'short text')} of {near.split} ({percent(near.count / examples[near.split])}) "
-                f"{'is' if near.count == 1 else 'are'} like one of {near.other} but for a few words, such as "
-                f"{_short(near.example)} and {_short(near.like)}: alike, not copies.",
             )
         for shared in self.group_leaks:
             yield Finding(
@@ -251,6 +267,16 @@ def _in_pretraining(found: PretrainingOverlap) -> Finding:
         f"{'occurs' if found.exact == 1 else 'occur'} there and {found.near:,} more ({percent(found.near / found.compared)}) "
         f"nearly, such as {_short(found.example)}.",
     )
+
+
+def _dependent(split: SplitAudit) -> Iterator[Finding]:
+    if split.units < split.examples - split.duplicates:
+        one, other = map(_short, split.near_copies)
+        yield Finding(
+            "note" if split.units > MOST_INDEPENDENT * split.examples else "warning",
+            f"Of the {split.examples:,} texts of {split.name} {split.units:,} are independent: others are nearly copies of "
+            f"one, quote it, or are by the same hand, such as {one} and {other}. They count as one.",
+        )
 
 
 def _in_texts(split: SplitAudit) -> Iterator[Finding]:
@@ -332,13 +358,20 @@ def audit(
         splits=splits,
         leaks=leaks,
         conflicts=_conflicts(task, keys),
-        near_leaks=tuple(leak for leak in near if not leak.alike),
-        alike=tuple(leak for leak in near if leak.alike),
+        near_leaks=near,
         group_leaks=groups,
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
         windows=windows,
         same_labels=_same_labels(task.labels),
+        spelled=spelled_label(task.train.texts, task.train.labels, task.labels, task.train.groups) if len(task.train) else None,
     )
+
+
+def _stands_for_missing(name: str, names: Iterable[str]) -> bool:
+    """Whether a label's name is a sign for none: -1 is, unless labels are numbers that it may be one of, such as -1, 0 and 1."""
+    others = [one for one in names if one != name]
+    number = name in ("-1", "-1.0") and (len(others) > 2 or not all(one.replace(".", "").isdigit() for one in others))
+    return number or name.lower() in MISSING
 
 
 _SIGNS = frozenset("+#<>=*!?%$€&@~^")
@@ -369,6 +402,8 @@ def _split_audit(name: str, split: Split, keys: list[str], labels: tuple[str, ..
         empty=keys.count(""),
         duplicates=len(duplicates),
         duplicate=split.texts[duplicates[0]] if duplicates else "",
+        units=len(np.unique(split.units)),
+        near_copies=_near_copies(split, keys),
         words={
             "mean": float(words.mean()),
             "median": float(np.median(words)),
@@ -377,6 +412,15 @@ def _split_audit(name: str, split: Split, keys: list[str], labels: tuple[str, ..
         },
         tokens=tokens,
     )
+
+
+def _near_copies(split: Split, keys: Sequence[str]) -> tuple[str, str]:
+    """The first two different texts that are one unit, if those of one group do not stand before them."""
+    first = dict[int, int]()
+    for number, unit in enumerate(split.units.tolist()):
+        if keys[first.setdefault(unit, number)] != keys[number]:
+            return split.texts[first[unit]], split.texts[number]
+    return "", ""
 
 
 def _token_counts(split: Split, tokenizer: Tokenizer | None, max_length: int | None, windows: WindowSettings) -> TokenCounts | None:
@@ -426,7 +470,7 @@ def _conflicts(task: Task, keys: dict[str, list[str]]) -> tuple[Conflict, ...]:
 def drop_leaks(task: Task, *, near: bool = False) -> Task:
     """The task without training and validation texts that are in test, and without training texts that are in validation.
 
-    With ``near`` also without long texts that are nearly the same as one of these. Test never changes, so its scores still compare
+    With ``near`` also without texts that are nearly the same as one of these. Test never changes, so its scores still compare
     with those of others. Raises ``DataError`` if no validation example is left, or no training example of some label.
     """
     validation = _without(task.validation, task.test, near)
@@ -440,9 +484,8 @@ def drop_leaks(task: Task, *, near: bool = False) -> Task:
 
 def _without(split: Split, other: Split, near: bool) -> Split:
     """The split without the texts that are in ``other`` too; empty texts stay."""
-    texts, others = (tuple(map(plain_text, one.texts)) for one in (split, other))
-    keys, other_keys = list(map(text_key, texts)), list(map(text_key, others))
-    like = near_not_same(first_texts(keys, texts), first_texts(other_keys, others))[0] if near else {}
-    dropped = {*other_keys, *like} - {""}
-    kept = [index for index, key in enumerate(keys) if key not in dropped]
-    return split.take(np.array(kept, dtype=np.int64))
+    texts = [*map(plain_text, (*split.texts, *other.texts))]
+    same = np.unique(np.array([text_key(text) for text in texts], dtype=object), return_inverse=True)[1]
+    units = independent_units(texts, None) if near else same
+    empty = np.array([not text_key(text) for text in texts[: len(split)]], dtype=bool)
+    return split.take(np.flatnonzero(empty | ~np.isin(units[: len(split)], units[len(split) :])))

@@ -1,24 +1,18 @@
-"""Texts that are in two splits of a task: the same, nearly the same, alike, or of one group.
+"""Texts that are in two splits of a task: the same, nearly the same, or of one group.
 
-``data/text_key.py`` says when two texts are the same, ``data/near_duplicates.py`` when they are nearly the same. Short texts that
-share most of their words are only alike: they may be of one template ("set an alarm for 7 am", "set an alarm for 8 am"), as new
-texts will be, too.
+``data/text_key.py`` says when two texts are the same, ``data/units.py`` when they are nearly the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from warmstart.data.near_duplicates import LONG, near_duplicates
 from warmstart.data.task import Task
-from warmstart.data.text_key import text_words
-
-SHORTEST_COPY = LONG // 2
-"""words; a shorter text that is nearly the same as another is only like it"""
+from warmstart.data.units import independent_units
 
 
 @dataclass(frozen=True)
@@ -44,8 +38,6 @@ class NearLeak:
     example: str
     like: str
     """the text of the other split that the example is like"""
-    alike: bool
-    """whether the texts are short"""
 
 
 @dataclass(frozen=True)
@@ -69,11 +61,16 @@ def find_leaks(
     pairs = [(scored, other) for other, scored in combinations(keys, 2)]
     leaks = [_leak(task, keys, *pair) for pair in pairs]
     groups = [_group_leak(task, *pair) for pair in pairs]
-    return (
-        tuple(leak for leak in leaks if leak.count),
-        tuple(leak for pair in pairs for leak in _near_leaks(task, keys, *pair)),
-        tuple(leak for leak in groups if leak),
-    )
+    near = [_near_leak(task, keys, units, *pair) for units in [_units(task)] for pair in pairs]
+    return tuple(leak for leak in leaks if leak.count), tuple(leak for leak in near if leak), tuple(leak for leak in groups if leak)
+
+
+def _units(task: Task) -> dict[str, np.ndarray]:
+    """The unit of each text among those of all splits, without regard to groups."""
+    splits = task.splits()
+    units = independent_units([text for split in splits.values() for text in split.texts], None)
+    ends = np.cumsum([len(split) for split in splits.values()])
+    return dict(zip(splits, np.split(units, ends[:-1]), strict=True))
 
 
 def _leak(task: Task, keys: Mapping[str, Sequence[str]], scored: str, other: str) -> Leak:
@@ -89,28 +86,12 @@ def _group_leak(task: Task, scored: str, other: str) -> GroupLeak | None:
     return GroupLeak(scored, other, len(shared), int(np.isin(groups, shared).sum()), shared[0])
 
 
-def _near_leaks(task: Task, keys: Mapping[str, Sequence[str]], scored: str, other: str) -> Iterator[NearLeak]:
-    texts, others = (first_texts(keys[name], task.splits()[name].texts) for name in (scored, other))
-    for alike, like in enumerate(near_not_same(texts, others)):
-        if near := [key for key in keys[scored] if key in like]:
-            yield NearLeak(scored, other, len(near), texts[near[0]], others[like[near[0]]], bool(alike))
-
-
-def first_texts(keys: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
-    """Each key and the first text that has it, so that copies are compared once."""
-    return dict(zip(reversed(keys), reversed(texts), strict=True))
-
-
-def near_not_same(texts: Mapping[str, str], others: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The key of each text of which ``others`` has nearly the same, but not the same -> the key of the one most like it.
-
-    Of long texts, then of short ones, which are only alike.
-    """
-    new, old = [key for key in texts if key not in others], list(others)
-    words = [text_words(texts[key]) for key in new]
-    like = near_duplicates(words, [text_words(others[key]) for key in old])
-    found: tuple[dict[str, str], dict[str, str]] = ({}, {})
-    for key, own, number in zip(new, words, like.tolist(), strict=True):
-        if number >= 0:
-            found[len(own) < SHORTEST_COPY][key] = old[number]
-    return found
+def _near_leak(
+    task: Task, keys: Mapping[str, Sequence[str]], units: Mapping[str, np.ndarray], scored: str, other: str
+) -> NearLeak | None:
+    present = {*keys[other]}
+    in_both = np.flatnonzero(np.isin(units[scored], units[other]))
+    if not (near := [number for number in in_both.tolist() if keys[scored][number] not in present]):
+        return None
+    like = np.flatnonzero(units[other] == units[scored][near[0]])[0]
+    return NearLeak(scored, other, len(near), task.splits()[scored].texts[near[0]], task.splits()[other].texts[like])

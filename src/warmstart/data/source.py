@@ -60,6 +60,9 @@ class LabelledTableFlags(TableFlags):
 
     label_column: Advanced[str | None] = None
     """the column of a table that holds the labels; default: a guess, which is printed"""
+    group_column: Advanced[str | None] = None
+    """the column that says which texts belong together, such as those of an author: they count as one; none: every text stands
+    alone; default: a guess, which is printed"""
 
 
 class Source(Config):

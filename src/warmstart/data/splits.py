@@ -166,8 +166,8 @@ def cross_validation_folds(labels: np.ndarray, units: np.ndarray, folds: int, se
     count = min(folds, int((~alone).sum()))
     if count < 2:
         raise DataError(
-            f"cross-validation needs two labelled texts of one class, but among the {len(labels)} labels every class has one; use "
-            "more labels"
+            f"cross-validation needs two independent texts of one class, but among the {len(labels)} labelled ones every class has "
+            "one ((near) copies and the texts of a group count once); use more labels"
         )
     target, filled = table[~alone].sum(axis=0) / count, np.zeros((count, table.shape[1]))
     fold_of = np.full(len(names), -1)

@@ -15,7 +15,8 @@ import numpy as np
 
 from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS, grouped_split, strata, stratified_sample, stratified_split
-from warmstart.data.text_key import TextHashes, key_of, text_key
+from warmstart.data.text_key import TextHashes, key_of
+from warmstart.data.units import independent_units, plain_text
 from warmstart.errors import DataError
 from warmstart.notebook import Shown
 from warmstart.system.storage import digest_of
@@ -33,6 +34,8 @@ class Split:
 
     groups: np.ndarray | None = None
     """(N,) which texts belong together, as strings; None if every text stands alone"""
+    drawn: tuple[Split, np.ndarray] | None = field(default=None, repr=False)
+    """the split that this is a part of, and the indices in it: what is independent is decided once, among all texts"""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -40,7 +43,8 @@ class Split:
     def take(self, indices: np.ndarray) -> Split:
         """The examples at these indices, in this order."""
         groups = None if self.groups is None else self.groups[indices]
-        return Split(tuple(self.texts[i] for i in indices), self.labels[indices], groups)
+        whole, places = self.drawn or (self, np.arange(len(self)))
+        return Split(tuple(self.texts[i] for i in indices), self.labels[indices], groups, (whole, places[indices]))
 
     def group_names(self, split: str) -> np.ndarray:
         """(N,) the groups; if every text stands alone, a name for each that no other split has."""
@@ -53,7 +57,10 @@ class Split:
 
     @cached_property
     def units(self) -> np.ndarray:
-        """(N,) int64 what is independent of each other: texts, of which copies and those of one group are the same unit."""
+        """(N,) int64 what is independent of each other: texts, of which copies, near copies and those of one group are one unit."""
+        if self.drawn is not None:
+            whole, places = self.drawn
+            return np.unique(whole.units[places], return_inverse=True)[1]
         return independent_units(self.texts, self.groups)
 
     def hold_out(self, fraction_or_count: float, seed: int) -> tuple[Split, Split]:
@@ -300,32 +307,3 @@ def joined_splits(parts: Mapping[str, Split]) -> Split:
     if any(split.groups is not None for split in parts.values()):
         groups = np.concatenate([split.group_names(name) for name, split in parts.items()])
     return Split(tuple(text for split in parts.values() for text in split.texts), labels, groups)
-
-
-def independent_units(texts: Sequence[Any], groups: np.ndarray | None) -> np.ndarray:
-    """(N,) int64 the unit of each text: copies and the texts of one of the ``groups`` (N,) are the same unit.
-
-    Copies count as the same by ``text_key``, as in the audit; blank texts are not copies. Units are numbered in the order of their
-    texts.
-    """
-    plain = [text if (text := plain_text(one)).strip() else f"\0{number}" for number, one in enumerate(texts)]
-    _, order = np.unique(np.array(plain, dtype=object), return_inverse=True)
-    _, same = np.unique(np.array([*map(text_key, plain)], dtype=object), return_inverse=True)
-    first = np.full(int(same.max(initial=-1)) + 1, len(plain))
-    np.minimum.at(first, same, order)
-    _, copies = np.unique(first[same], return_inverse=True)
-    if groups is None:
-        return copies
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    _, owners = np.unique(groups, return_inverse=True)
-    texts_at = int(owners.max(initial=-1)) + 1  # a graph of groups and texts: what hangs together is one unit
-    size = texts_at + int(copies.max(initial=-1)) + 1
-    edges = coo_array((np.ones(len(texts)), (owners, texts_at + copies)), shape=(size, size))
-    return np.asarray(connected_components(edges, directed=False)[1][owners], dtype=np.int64)
-
-
-def plain_text(text: Any) -> str:
-    """Any input as one string."""
-    return text if isinstance(text, str) else " ".join(text)

@@ -169,9 +169,15 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return self.tested or self.selected.expected
 
     @property
+    def promised(self) -> bool:
+        """Whether that holds for new texts: something was learned, and not from labels that the texts spell."""
+        spelled = bool(self.audit.spelled and self.audit.spelled.misleads)
+        return self.learned and (bool(self.tested) or not (spelled or self.unproven))
+
+    @property
     def told(self) -> bool:
         """Whether that is known well enough to be said."""
-        return self.learned and self.expected.tells
+        return self.promised and self.expected.tells
 
     @property
     def rival(self) -> OutOfFold | None:
@@ -194,7 +200,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def answers_alone(self) -> str:
         """For how many texts the model needs no person; empty if no threshold is known to keep its errors few."""
-        if self.unseen or not self.alone or math.isinf(self.alone.threshold):
+        if self.unseen or not self.promised or not self.alone or math.isinf(self.alone.threshold):
             return ""
         share, wrong = of_100(self.alone.answered / self.alone.examples), of_100(self.alone.target)
         how = f"(predict --target-error {self.alone.target:g})"
@@ -203,7 +209,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def outlook(self) -> str:
         """What more labels would bring; empty if that is not known well."""
-        if not self.more or not self.more[1].tells:
+        if not self.promised or not self.more or not self.more[1].tells:
             return ""
         count, (gain, low, high) = self.more
         about = f"about {of_100(gain)}" if round(100 * gain) else "hardly any"
@@ -233,8 +239,17 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """What to do, how good it is, against what; at most 25 words."""
         if not self.learned:
             return f"Label more texts first: no method does better than {self.always}."
+        if not self.promised:
+            return f"Use {self.best.name}, but {self.no_promise}."
         known_from = f"{len(self.task.test):,} test texts" if self.tested else self.counted
         return use_sentence(self.best.name, self.task.metric, self.expected, known_from)
+
+    @property
+    def no_promise(self) -> str:
+        """Why nothing is said of new texts."""
+        if self.unproven:
+            return f"label more: {self.counted} do not show yet that anything can be learned from them"
+        return "how often it is right is not known: your texts spell their label, which new texts may not"
 
     @property
     def how(self) -> str:
@@ -256,7 +271,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         scores |= {self.best.name: self.expected} if self.learned else {}
         first = [*([self.best.name] if self.learned else []), *([self.rival.name] if self.rival else [])]
         roles = {self.rival.name: self._role_of_rival} if self.rival else {}
-        return rows_of(self.task.metric, scores, first, roles, self.constant_row)
+        found = rows_of(self.task.metric, scores, first, roles, self.constant_row)
+        if self.learned and not self.promised:
+            found = tuple(row if row == self.constant_row else row._replace(score="not known", ends=None) for row in found)
+        return found
 
     @property
     def constant_row(self) -> ScoreRow:
@@ -332,8 +350,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def warnings(self) -> list[str]:
-        """What somebody should know of the texts and labels, at most six sentences."""
-        return [*filter(None, [self.unproven, self.unseen, self.misleads, self.unrecognised]), *self.audit.warnings]
+        """What somebody should know of the texts and labels."""
+        unproven = "" if self.learned and not self.promised else self.unproven  # which the headline says
+        return [*filter(None, [unproven, self.unseen, self.misleads, self.unrecognised]), *self.audit.warnings]
 
     @property
     def unproven(self) -> str:
@@ -420,7 +439,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return steps_after(folder, self.task, place, label)
 
     def lines(self, saved: Path | None, report: Path | None, place: TaskPlace | None) -> list[str]:
-        """What a terminal shows, at most sixteen lines."""
+        """What a terminal shows: sixteen lines, or as many more as there are warnings."""
         more = f", {self.unlabelled:,} text{'s' * (self.unlabelled != 1)} without labels" if self.unlabelled else ""
         more += ", too few to learn from" if 0 < self.unlabelled < least_unlabelled(self.task) else ""
         first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
@@ -429,14 +448,16 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         others = [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in rows]
         said = (*self.label_sentences, self.unclear, self.answers_alone, self.outlook, self.how, self.no_time)
         lines = [self.headline, *others, *filter(None, said), *self.last_lines(saved, report, place)]
-        minds = [*self.warnings, *self.audit.copies]
-        return [first, *(f"mind: {sentence}" for sentence in minds[: max(0, MOST_LINES - 1 - len(lines))]), *lines]
+        warnings = self.warnings
+        minds = [*warnings, *self.audit.copies][: max(len(warnings), MOST_LINES - 1 - len(lines))]
+        return [first, *(f"mind: {sentence}" for sentence in minds), *lines]
 
     def last_lines(self, saved: Path | None, report: Path | None, place: TaskPlace | None) -> list[str]:
         """The last of them: where the model is, and what to do next."""
         steps = {step.name: step for step in self.steps(saved, place)}
         shown = terminal_lines(steps[name] for name in ON_TERMINAL if name in steps)
-        return [f"saved in {saved}, report {report}", *shown] if saved else shown
+        kept = ["it keeps words that two of your texts have, its report whole texts (SECURITY.md)"]
+        return [f"saved in {saved}, report {report}", *kept, *shown] if saved else shown
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from warmstart.data.annotation_values import Annotation
+from warmstart.data.owners import groups_of
 from warmstart.data.pool import pool_unlike
 from warmstart.data.read import open_prose, read_examples, source_files, source_format
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import label_column, read_table, reading_alike, reading_of, text_column
-from warmstart.data.task import Task, plain_text
+from warmstart.data.task import Task
+from warmstart.data.units import plain_text
 from warmstart.errors import ConfigError
 from warmstart.labelling.project import MOST_TEXT_BYTES, check_text
 from warmstart.tasks.guess import guess_task
@@ -51,14 +55,18 @@ def task_to_label(path: str | Path, flags: Mapping[str, Any] | None = None) -> T
         return load_task(place, flags=how)
     source = Source(path=str(place), **guess.source)
     table = task_table(source, place)
-    rows = list(zip(text_column(table, source, place), label_column(table, source, place, gaps=True), strict=True))
-    if all(label for _, label in rows):
+    labels = label_column(table, source, place, gaps=True)
+    if all(labels):
         return load_task(place, flags=how)
-    given = [row for row in rows if row[1]]
-    test = read_examples(source.model_copy(update={"path": str(guess.test)})) if guess.test else TEST_FRACTION
-    left = [text for text, label in rows if not label]
-    task = Task.from_lists(*zip(*given, strict=True), test=test, unlabelled=left, name=place.stem)
-    return replace(task, manifest=place, reading=reading_of(source))
+    rows = list(zip(text_column(table, source, place), labels, groups_of(table, source.group, ""), strict=True))
+    texts, given, groups = zip(*(row for row in rows if row[1]), strict=True)
+    test = read_examples(source.model_copy(update={"path": str(guess.test)})) if guess.test else ([], [])
+    left = [text for text, label, _ in rows if not label]
+    task = Task.from_lists(texts, given, test=test, unlabelled=left, name=place.stem)
+    train, held_out = replace(task.train, groups=np.array(groups) if source.group else None), task.test
+    if not guess.test:
+        train, held_out = train.hold_out(TEST_FRACTION, 0)
+    return replace(task, train=train, test=held_out, manifest=place, reading=reading_of(source))
 
 
 def read_pool(paths: Sequence[str], task: Task | None = None, reading: Mapping[str, Any] | None = None) -> PoolTexts:

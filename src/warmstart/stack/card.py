@@ -10,6 +10,12 @@ from warmstart.stack.rows import VectorRows, WordRows
 from warmstart.stack.stack import Member, Stack
 from warmstart.stats.formatting import percent
 
+WORDS_KEPT = (
+    "It keeps words, pairs of words or parts of words of the texts that it learned from, in `baseline.json`, where two independent "
+    "texts have them: names that recur are among them."
+)
+"""what a model of words tells of its texts"""
+
 
 def stack_card(stack: Stack) -> str:
     """The card in Markdown."""
@@ -29,6 +35,7 @@ def stack_card(stack: Stack) -> str:
         f"# {stack.names if several else stack.members[0].name}",
         what,
         markdown_table(("folder in members/", "method", "what it is", "temperature", "weight"), rows),
+        *([WORDS_KEPT] if any(isinstance(getattr(one.model, "rows", None), WordRows) for one in stack.members) else []),
         *([f"Labels: {', '.join(map(code, stack.labels))}."] if stack.labels else []),
         "## Use",
         '```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER "a text"\nwarmstart export FOLDER --to onnx --out EXPORTED\n```',

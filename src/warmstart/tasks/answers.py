@@ -28,8 +28,9 @@ from warmstart.data.batches import length_buckets
 from warmstart.data.encode import padded
 from warmstart.data.source import Source
 from warmstart.data.splits import grouped_split, held_out_count
-from warmstart.data.task import independent_units, texts_digest
+from warmstart.data.task import texts_digest
 from warmstart.data.text_key import TextHashes, key_of, text_key
+from warmstart.data.units import independent_units
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.generation.decoding import decode
 from warmstart.generation.settings import GenerateConfig
@@ -54,7 +55,7 @@ class AnsweredQuestions:
 
     @property
     def units(self) -> np.ndarray:
-        """(N,) int64 what is independent of each other: questions, of which copies and those of one group are the same unit."""
+        """(N,) int64 what is independent of each other: questions, of which (near) copies and those of one group are one unit."""
         return independent_units(self.questions, self.groups)
 
     def __len__(self) -> int:

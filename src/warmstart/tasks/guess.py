@@ -18,6 +18,7 @@ from warmstart.data.class_names import refuse_saved_dataset
 from warmstart.data.conllu import is_conll
 from warmstart.data.files import open_bytes, without_compression
 from warmstart.data.label_cells import is_list, other_separator
+from warmstart.data.owners import NONE, owner_column
 from warmstart.data.read import open_prose, source_format
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import read_table
@@ -102,6 +103,8 @@ class Guess:
             if self.unread:
                 reads = f'--text-column "{"+".join((*self.unread, text))}" reads {"both" if len(self.unread) == 1 else "them all"}'
                 found[-1] += f" Not read: {', '.join(self.unread)}; {reads}."
+            if group := self.source.get("group"):
+                found[-1] += f" Texts with the same '{group}' belong together; --group-column none takes each by itself."
         if self.classes:
             more = f", and {len(self.classes) - _SHOWN_LABELS} more" if len(self.classes) > _SHOWN_LABELS else ""
             found.append(f"Each folder is a label: {', '.join(self.classes[:_SHOWN_LABELS])}{more}.")
@@ -132,10 +135,12 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str |
     read = Source(path=str(place), **source)
     if source_format(read, place) in PROSE:
         return Guess("classification", place, {"pattern": _pattern(place, read), **source}, test=test, validation=validation)
-    return replace(_guess_table(place, source, text, label, kind), test=test, validation=validation)
+    return replace(_guess_table(place, source, text, label, kind, flags.group_column), test=test, validation=validation)
 
 
-def _guess_table(place: Path, source: dict[str, Any], text: str | None, label: str | None, kind: str | None) -> Guess:
+def _guess_table(
+    place: Path, source: dict[str, Any], text: str | None, label: str | None, kind: str | None, group: str | None
+) -> Guess:
     named = {name: column for name, column in (("text", text), ("label", label)) if column}
     read = Source(path=str(place), **source, **named)
     table = read_table(read, place, source_format(read, place))
@@ -149,10 +154,22 @@ def _guess_table(place: Path, source: dict[str, Any], text: str | None, label: s
     kind = kind or found
     if kind == "multilabel" and separator not in (None, "|"):
         source["separator"] = separator
-    read_ones = (label_column.name, text_column.name, source.get("second"))
+    read_ones = [label_column.name, text_column.name, source.get("second"), *text_column.name.split("+")]
+    if owner := _owner(table, place, read_ones, group):
+        source["group"] = owner
+        read_ones.append(owner)
     free = [one for one in table if text is None and one.name not in read_ones and one.dtype == pl.String]
     unread = tuple(one.name for one in free if _is_prose(one))
     return Guess(kind, place, source, columns=tuple(table.columns), rows=len(table), unread=unread)
+
+
+def _owner(table: pl.DataFrame, place: Path, taken: Sequence[str | None], named: str | None) -> str | None:
+    """The column of groups that was ``named``, or one that looks like it. Raises ``DataError`` if there is none of that name."""
+    if named is None:
+        return owner_column(table, table[str(taken[1])], table[str(taken[0])], [one for one in table.columns if one not in taken])
+    if named not in table.columns and named != NONE:
+        raise DataError(f"{place} has no column '{named}'; {suggest(named, table.columns)}")
+    return named if named in table.columns else None
 
 
 def _guess_folder(place: Path, encoding: str | None) -> Guess:

@@ -166,7 +166,7 @@ def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Pa
             f"no such file: {file}; {nearest_path(file)}a task is a manifest (YAML), a table of texts and labels, or a folder with "
             "a folder of texts per label"
         )
-    if flags and (flags.reading or flags.label_column):
+    if flags and (flags.reading or flags.label_column or flags.group_column):
         raise ConfigError(f"{file} is a manifest, which says itself how tables are read; remove the flags, and change it there")
     return file, read_yaml(file)
 

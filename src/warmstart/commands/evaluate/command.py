@@ -14,6 +14,7 @@ import torch
 from warmstart.commands.evaluate.page import pairs_section
 from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result
 from warmstart.commands.settings import EvaluateConfig
+from warmstart.data.audit import audit
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
@@ -182,6 +183,8 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
         for sentence in filter(None, [given_and_found(test.labels, given), without_label(none)]):
             console.print(sentence)
     notes = [found.cut(), recognised_sentence(bundle, found, strange, task.labels) if len(strange) else "", left_out]
+    empty = test.take(NO_TEXTS)
+    notes += audit(replace(known, train=empty, validation=empty)).dependent
     for sentence in (*filter(None, notes), *_model_knows(bundle, task), *read_ledger(task).findings):
         console.print(sentence)
     return scores
