@@ -13,9 +13,9 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from warmstart.commands.settings import PredictConfig
-from warmstart.data.read import files_as_texts, given_file, source_format
+from warmstart.data.read import files_as_texts, given_file
 from warmstart.data.source import TABLE_FORMATS, Source
-from warmstart.data.tables import dialect_of, read_table, reading_alike
+from warmstart.data.tables import dialect_of, read_table, reading_alike, source_format
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import threshold_for

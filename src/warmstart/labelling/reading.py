@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from warmstart.data.annotation_values import Annotation
 from warmstart.data.pool import pool_unlike
-from warmstart.data.read import open_prose, read_examples, source_files, source_format
+from warmstart.data.read import open_prose, source_files
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
-from warmstart.data.tables import label_column, read_table, reading_alike, reading_of, text_column
+from warmstart.data.tables import read_table, reading_alike, source_format, text_column
 from warmstart.data.task import Task, plain_text
 from warmstart.errors import ConfigError
 from warmstart.labelling.project import MOST_TEXT_BYTES, check_text
-from warmstart.tasks.guess import guess_task
 from warmstart.tasks.load import load_task
-from warmstart.tasks.rows import task_table
 
 TASK_PERSON = "task"
 """whose answers the labels of a task are"""
-TEST_FRACTION = 0.2
-"""of the labelled texts, held out where there is nothing better"""
 
 
 @dataclass(frozen=True)
@@ -45,20 +41,7 @@ def task_to_label(path: str | Path, flags: Mapping[str, Any] | None = None) -> T
     place = Path(path)
     if place.suffix in (".yaml", ".yml") or (place / "task.yaml").is_file():
         return load_task(place)
-    how = LabelledTableFlags.build({**(flags or {})})
-    guess = guess_task(place, how) if place.is_file() else None
-    if guess is None or guess.type != "classification" or not guess.columns or "second" in guess.source or guess.validation:
-        return load_task(place, flags=how)
-    source = Source(path=str(place), **guess.source)
-    table = task_table(source, place)
-    rows = list(zip(text_column(table, source, place), label_column(table, source, place, gaps=True), strict=True))
-    if all(label for _, label in rows):
-        return load_task(place, flags=how)
-    given = [row for row in rows if row[1]]
-    test = read_examples(source.model_copy(update={"path": str(guess.test)})) if guess.test else TEST_FRACTION
-    left = [text for text, label in rows if not label]
-    task = Task.from_lists(*zip(*given, strict=True), test=test, unlabelled=left, name=place.stem)
-    return replace(task, manifest=place, reading=reading_of(source))
+    return load_task(place, flags=LabelledTableFlags.build({**(flags or {})}))
 
 
 def read_pool(paths: Sequence[str], task: Task | None = None, reading: Mapping[str, Any] | None = None) -> PoolTexts:

@@ -19,18 +19,31 @@ Examples = tuple[list[Any], list[Any]]
 """inputs and their targets, equally many"""
 
 
-def table_rows(source: Source) -> Iterator[TableRow]:
-    """The rows of all tables of a source."""
+def table_rows(source: Source, *, several: bool | None = None) -> Iterator[TableRow]:
+    """The rows of all tables of a source; with ``several`` (or without, False) labels in a cell those that have a label."""
     from warmstart.data.read import source_files
+    from warmstart.data.tables import labelled_rows
 
     for file in source_files(source):
-        yield from task_table(source, file).iter_rows(named=True)
+        table = task_table(source, file)
+        yield from (table if several is None else labelled_rows(table, source, file, several=several)[0]).iter_rows(named=True)
+
+
+def unlabelled_texts(source: Source, *, several: bool) -> list[str]:
+    """The texts of the rows that have no label, of a table; of anything else none."""
+    from warmstart.data.read import source_files
+    from warmstart.data.tables import labelled_rows, source_format, text_column
+
+    if source.as_label is not None or source.labels_path is not None or source.second is not None:
+        return []
+    files = [file for file in source_files(source) if source_format(source, file) not in (*PROSE, "pattern")]
+    tables = ((labelled_rows(task_table(source, file), source, file, several=several)[1], file) for file in files)
+    return [text for table, file in tables if len(table) for text in text_column(table, source, file) if text.strip()]
 
 
 def task_table(source: Source, file: Path) -> pl.DataFrame:
     """One table. Raises ``DataError`` for plain text, which has no columns."""
-    from warmstart.data.read import source_format
-    from warmstart.data.tables import read_table
+    from warmstart.data.tables import read_table, source_format
 
     form = source_format(source, file)
     if form in (*PROSE, "pattern"):
@@ -41,8 +54,13 @@ def task_table(source: Source, file: Path) -> pl.DataFrame:
 def value_of(row: TableRow, column: str, key: str) -> Any:
     """The value in a column; ``key`` is the setting that names the column."""
     if column not in row:
-        raise DataError(f"there is no column '{column}'; {suggest(column, list(row))}; name the column to read with '{key}: …'")
+        raise DataError(f"there is no column '{column}'; {suggest(column, list(row))}; name the column to read with {_naming(key)}")
     return row[column]
+
+
+def _naming(key: str) -> str:
+    """How the column of a setting is named."""
+    return f"--{key}-column (in a manifest '{key}: …')" if key in ("text", "label", "group") else f"'{key}: …' in a manifest"
 
 
 def string_of(row: TableRow, column: str, key: str) -> str:
@@ -53,7 +71,7 @@ def string_of(row: TableRow, column: str, key: str) -> str:
 
 def list_of(row: TableRow, column: str, source: Source, number: int) -> list[Any]:
     """The list in a column; ``number`` is the row's number, from 1."""
-    value = value_of(row, column, column)
+    value = value_of(row, column, "label" if column == source.label else "text")
     if isinstance(value, str):  # as a csv file holds a list
         from warmstart.data.label_cells import listed
 
