@@ -145,7 +145,7 @@ class TokenizeConfig(TableFlags):
         return None if self.held_out == "none" else float(self.held_out)
 
 
-class EvaluateConfig(ThreadsConfig):
+class EvaluateConfig(ThreadsConfig, LabelledTableFlags):
     """Score an adapted model on a task's test split, or a language model on a text or on minimal pairs."""
 
     model: Positional[FileInput[str]]

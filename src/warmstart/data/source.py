@@ -70,6 +70,11 @@ class LabelledTableFlags(TableFlags):
     type: Advanced[str | None] = None
     """the task type: classification, multilabel, regression or tagging; default: a guess, which is printed"""
 
+    @classmethod
+    def of(cls, config: Config) -> LabelledTableFlags:
+        """These settings of a command that has them among others."""
+        return cls(**{name: getattr(config, name) for name in cls.model_fields})
+
 
 class Source(Config):
     """A file or a folder, and how to read it."""

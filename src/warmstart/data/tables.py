@@ -131,7 +131,7 @@ def _called_text(source: Source, file: Path) -> Format:
     if first.startswith("__label__"):
         return "fasttext"
     whole = start if len(start) < _SNIFFED else start.rpartition("\n")[0]
-    form = table_form(whole)
+    form: Format | None = table_form(whole)
     if form is None and first.startswith("{"):
         with suppress(ValueError, RecursionError):
             form = "ndjson" if all(isinstance(json.loads(line), dict) for line in whole.split("\n", 3)[:2]) else None
@@ -278,7 +278,12 @@ def _column(table: pl.DataFrame, name: str, how: str, file: Path) -> pl.Series:
 
 
 def text_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
-    """The column of texts; if nobody named one, and none is called text, that which looks most like texts, which is printed."""
+    """The column of texts."""
+    return _strings(_column(table, text_name(table, source, file), _NAMING_TEXT, file), file)
+
+
+def text_name(table: pl.DataFrame, source: Source, file: Path) -> str:
+    """The name of the column of texts; if none was given, and none is called text, of the likeliest one, which is printed."""
     name = source.text
     if name == "text" and name not in table.columns and (found := text_columns(table, table.columns)):
         name = found[0]
@@ -286,7 +291,7 @@ def text_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
         others = [one for one in found[1:] if is_prose(table[one])]
         more = f"Not read: {', '.join(others)}; " if others else ""
         print_once(f"The texts of {file} are read from column '{name}', such as {example!r}. {more}--text-column names another.")
-    return _strings(_column(table, name, _NAMING_TEXT, file), file)
+    return name
 
 
 def label_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.data.annotation_values import Annotation
+from warmstart.data.mail import mail_text
 from warmstart.data.pool import pool_unlike
 from warmstart.data.read import open_prose, source_files
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
@@ -89,8 +90,11 @@ def task_answers(task: Task) -> list[Annotation]:
 def _texts(source: Source, file: Path) -> Iterator[str]:
     """The texts of one file that are not blank, checked."""
     form = source_format(source, file)
+    if form == "eml":
+        yield from _checked(mail_text(file), str(file))
+        return
     if form in (*PROSE, "pattern"):
-        with open_prose(source, file, "text" if form == "pattern" else form) as lines:
+        with open_prose(source, file, "text") as lines:
             number = 0
             while line := lines.readline(MOST_TEXT_BYTES + 2):  # a longer line is refused before all of it is in memory
                 number += 1

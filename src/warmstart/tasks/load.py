@@ -135,19 +135,19 @@ def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None 
         raise DataError(f"{file}: {error}") from None
 
 
-def load_whole_task(path: Path, flags: LabelledTableFlags, test: str | None = None) -> Task:
-    """The task of a manifest, a table or a folder, of which all labelled texts learn, but those of test files.
+def load_whole_task(path: Path, flags: LabelledTableFlags, test: str | None = None, labels: tuple[str, ...] | None = None) -> Task:
+    """The task of a manifest, a table or a folder, of which all labelled texts are in one split, but those of test files.
 
-    ``test`` is a table like the first. Raises ``ConfigError`` if there is no first.
+    ``test`` is a table like the first. Raises ``ConfigError`` if there is no first. A table may lack some of its ``labels``.
     """
     file, spec = read_spec(path, flags)
-    guessed = file.suffix not in (".yaml", ".yml")
+    guessed = not is_manifest(path)
     if test and (not guessed or path.is_dir()):
         raise ConfigError(f"--test goes with a table of texts and labels, but {path} is none; name the test texts in a manifest")
     if guessed:
         tests = (spec.train[0].model_copy(update={"path": os.path.relpath(test, file.parent)}),) if test else spec.test
-        spec = spec.model_copy(update={"test": tests if isinstance(tests, tuple) else (), "validation": None})
-        return build_task(spec, file.parent)
+        whole = {"test": tests if isinstance(tests, tuple) else (), "validation": None, "labels": labels}
+        return build_task(spec.model_copy(update=whole), file.parent, covered=labels is None)
     task = load_task(path)
     held_out = {} if isinstance(spec.test, tuple) else {"test": task.test}
     train = joined_splits({"train": task.train, "validation": task.validation} | held_out)
@@ -178,7 +178,7 @@ def read_spec(path: str | Path, flags: LabelledTableFlags | None = None) -> tupl
 def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Path, dict[str, Any]]:
     """The same with the keys as they are written or guessed: whatever the manifest is called, paths in it start at its folder."""
     file = path / "task.yaml" if path.is_dir() else path
-    if (path.is_dir() and not file.is_file() and any(path.iterdir())) or _is_table(file):
+    if not is_manifest(path) and (file.is_file() or (path.is_dir() and any(path.iterdir()))):
         place = path if path.name not in ("", "..") else path.resolve()
         return place, _guessed(place, flags)
     if not file.is_file():
@@ -191,13 +191,15 @@ def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Pa
     return file, read_yaml(file)
 
 
-def _is_table(file: Path) -> bool:
-    """Whether the manifest of a file is guessed: of a table, of CoNLL, and of lines of fastText."""
+def is_manifest(path: str | Path) -> bool:
+    """Whether a path leads to a manifest, or a folder with one; of a table, CoNLL and lines of fastText it is guessed."""
+    place = Path(path)
+    file = place / "task.yaml" if place.is_dir() else place
     if not file.is_file():
-        return False
-    return file.suffix.lower() not in (".yaml", ".yml") and (
-        is_conll(file) or source_format(Source(path=str(file), document="line"), file) not in PROSE
-    )
+        return not place.is_dir()
+    if file.suffix.lower() in (".yaml", ".yml"):
+        return True
+    return not is_conll(file) and source_format(Source(path=str(file), document="line"), file) in PROSE
 
 
 def _guessed(place: Path, flags: LabelledTableFlags | None) -> dict[str, Any]:
@@ -214,10 +216,11 @@ def names_validation(path: str | Path) -> bool:
     return read_spec(path)[1].validation is not None
 
 
-def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
+def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = True) -> Task:
     """Read the sources of a manifest in ``folder``, hold out the splits that it names, number the labels, and check everything.
 
-    Test, then validation, are held out of the training examples; a fraction is one of all training examples given.
+    Test, then validation, are held out of the training examples; a fraction is one of all training examples given. Each label must
+    have a training example if they are to be ``covered``.
     """
     task_type = TASK_TYPES[spec.type]
     if spec.metric and spec.metric not in task_type.metrics:
@@ -249,7 +252,8 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
         label_descriptions=_descriptions(spec.label_descriptions, labels, "'label_descriptions'"),
         reading=reading_of(spec.train[0]), unlabelled_texts=tuple(more),
     )  # fmt: skip
-    _check_train_covers(task)
+    if covered:
+        _check_train_covers(task)
     return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmstart.data.source import PROSE, Source
 from warmstart.errors import ConfigError, DataError, suggest
+from warmstart.system.console import print_once
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,7 +96,7 @@ def label_names(present: Sequence[str], wanted: tuple[str, ...] | None) -> tuple
     examples. Raises ``DataError`` for fewer than two different ones, ``ConfigError`` if ``wanted`` repeats a name.
     """
     names = set(present)
-    if len(names) < 2:
+    if len(names) < 2 and wanted is None:
         found = f"all {len(present)} training examples have {names.pop()!r}" if names else "no training example has one"
         raise DataError(f"a task needs at least two labels, but {found}")
     if wanted is None:
@@ -109,10 +111,17 @@ def label_numbers(split: str, used: Iterable[str], labels: tuple[str, ...]) -> d
     """Label name -> number. Raises ``DataError`` if the split uses a name that is not in ``labels``."""
     numbers = {label: number for number, label in enumerate(labels)}
     unknown = Counter(label for label in used if label not in numbers)
+    alike = {label: [name for name in labels if name.casefold() == label.casefold()] for label in unknown}
+    for label in [label for label, names in alike.items() if len(names) == 1]:
+        print_once(f"The label {label!r} of the {split} split is read as {alike[label][0]!r}.")
+        numbers[label] = numbers[alike[label][0]]
+        del unknown[label]
     if unknown:
+        numeric = all(re.fullmatch(r"-?\d+(\.\d+)?", label) for label in unknown)
+        way = "write the name of a label in place of each number" if numeric else "correct the labels"
         listed = ", ".join(f"{label!r} ({count}×)" for label, count in unknown.most_common(5))
         raise DataError(
             f"every label of the {split} split must be one of {', '.join(labels)}, but it has {listed}; "
-            "correct the labels, or add training examples with them"
+            f"{way}, or add training examples with them"
         )
     return numbers
