@@ -7,6 +7,7 @@ that may hold labels the likeliest is the one that the texts tell most about, no
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -42,6 +43,8 @@ _OTHER_WORDS = {
     *("email", "name", "hour", "count"),
 }
 """words of the names of columns that hold something else"""
+_WEAK_NAMES = {"rating", "stars", "score", "queue", "tag", "tags"}
+"""names of labels, and of what is measured beside them"""
 _SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval", "trial"}
 _LANGUAGES = {
     *("en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "zh", "ja", "ko", "ar", "tr", "sv", "da", "fi", "no", "cs", "el"),
@@ -51,7 +54,7 @@ FLAGS = {"0", "1", "0.0", "1.0", "true", "false", "yes", "no", "y", "n", "t", "f
 """what says whether something holds"""
 HOLDS = {"1", "1.0", "true", "yes", "y", "t", "x", "ja", "oui", "si", "sí"}
 _DATES = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{2,4}.*")
-_SEVERAL_WORDS = r"\S\s+\S|[\x{0e00}-\x{0eff}\x{3040}-\x{30ff}\x{3400}-\x{9fff}\x{ac00}-\x{d7af}]{4}"
+_SEVERAL_WORDS = r"\pL\S*\s+\S*\pL|[\x{0e00}-\x{0eff}\x{3040}-\x{30ff}\x{3400}-\x{9fff}\x{ac00}-\x{d7af}]{4}"
 _SAMPLE, _LONGEST_LABEL = 2000, 60
 _KNOWN = {*TEXT_NAMES, *LABEL_NAMES, "id", "split", "date", "person", "annotator", "username"}
 _MOST_ABOVE, _LOOKED_AT = 10, 500
@@ -86,6 +89,10 @@ def with_names(table: pl.DataFrame, file: Path, header: bool | None, above: str 
     names = [name if name not in names[:place] else f"{name}_duplicated_{place}" for place, name in enumerate(names)]
     table = table.slice(skipped + 1)
     table.columns = names
+    again = [number for number, row in enumerate(rows[skipped + 1 :]) if row == rows[skipped]]
+    if len(names) > 1 and again:
+        print_once(f"{file}: {len(again):,} rows that repeat the names of the columns are left out.")
+        table = table.filter(~pl.all_horizontal(pl.col(name).str.strip_chars() == name for name in names))
     return table
 
 
@@ -191,30 +198,29 @@ def _rank(column: pl.Series, name: str) -> int | None:
     """How unlikely a column is that of labels, from 0 to 4; None: its cells are none."""
     if column.dtype.is_nested():
         return None
-    cells = list(filter(None, strings_in(column)))
-    exact, words = name.strip().lower() in LABEL_NAMES, _words(name)
+    cells, folded, words = list(filter(None, strings_in(column))), name.strip().lower(), _words(name)
+    exact, lower = folded in LABEL_NAMES, {cell.lower() for cell in cells}
     numbers = bool(cells) and all(map(_NUMBER.fullmatch, cells))
-    different = {*cells}
-    if not len(different) >= 2 or (len(different) == len(cells) and not (numbers and exact)):
+    marks = bool(lower) and lower <= HOLDS and len(cells) < len(column)  # an x, or nothing
+    repeated = len(lower) >= 2 and (len({*cells}) < len(cells) or (numbers and exact))
+    if not (marks or repeated) or max(map(len, cells)) > _LONGEST_LABEL:
         return None
-    if max(map(len, different)) > _LONGEST_LABEL:
-        return None
-    lower = {*map(str.lower, different)}
+    if exact and folded not in _WEAK_NAMES:
+        return 0
     if lower <= _SPLITS or lower <= _LANGUAGES or all(map(_DATES.fullmatch, cells)):
         return 4
-    weak = {"rating", "stars", "score", "queue", "tag", "tags"}
-    if exact and name.strip().lower() not in weak:
-        return 0
     if words & _LABEL_WORDS:
         return 1
     if words & _OTHER_WORDS:
         return 4
-    return 3 if (numbers and not exact) or lower <= FLAGS else 2
+    return 3 if (numbers and not exact) or marks or lower <= FLAGS else 2
 
 
 def _told(texts: Sequence[str], labels: Sequence[str]) -> float:
     """How much more often than its commonest value a column is found from the words of the texts, by naive Bayes on a half."""
-    rows = [(sorted({*text.lower().split()})[:60], label) for text, label in zip(texts, labels, strict=True) if label][:600]
+    rows = [(sorted({*text.lower().split()})[:60], label) for text, label in zip(texts, labels, strict=True) if label]
+    random.Random(0).shuffle(rows)
+    rows = rows[:600]
     learn, ask = rows[::2], rows[1::2]
     counts, sizes = dict[str, Counter[str]](), Counter(label for _, label in learn)
     for words, label in learn:

@@ -107,7 +107,9 @@ def _title(text: str, form: str) -> tuple[str, int, str] | None:
     for above in range(1, len(lines) - 1):
         rest = text.split("\n", above)[-1]
         if rest.count("\n") and (found := _consistent(rest, form)):
-            is_title = all(len(list(filter(None, map(str.strip, line.split(found))))) <= 1 for line in lines[:above])
+            named = names_columns(rest.lstrip().split("\n", 1)[0].split(found))
+            fields = [[*filter(None, map(str.strip, line.split(found)))] for line in lines[:above]]
+            is_title = all(len(row) <= 1 or (named and not names_columns(row)) for row in fields)
             return (next(filter(str.strip, lines), ""), above, found) if is_title else None
     return None
 

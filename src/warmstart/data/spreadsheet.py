@@ -133,12 +133,12 @@ def _rows(values: Any) -> list[dict[str, Any]] | None:
 
 
 def _by_row(values: dict[str, dict[str, Any]]) -> bool:
-    """Whether an object of objects has a row in each, not a column: these have the names, or only its keys are numbers."""
+    """Whether an object of objects has a row in each, not a column: these have the names, or are more."""
     inner = {name for one in values.values() for name in one}
     known = {*TEXT_NAMES, *LABEL_NAMES}
     if known & values.keys() or known & inner:
         return not known & values.keys()
-    return all(map(str.isdecimal, values)) and not any(map(str.isdecimal, inner))
+    return not any(map(str.isdecimal, inner)) and (all(map(str.isdecimal, values)) or len(values) > len(inner))
 
 
 def _kind(values: Any) -> str:

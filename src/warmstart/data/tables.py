@@ -34,7 +34,7 @@ _ARROW_FILE = b"ARROW1"
 """with which Arrow's other format begins, that of random access"""
 _NAMING_TEXT, _NAMING_LABEL = "--text-column (in a manifest 'text: …')", "--label-column (in a manifest 'label: …')"
 
-ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "pieces", "unlabelled_as")
+ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "pieces")
 """settings of a ``Source`` that also hold for the next file of the same kind"""
 _LOOKED_AT = 500
 _FASTTEXT = re.compile(r"((?:__label__\S+(?:\s+|$))*)(.*)")

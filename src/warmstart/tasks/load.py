@@ -226,6 +226,9 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
     if spec.metric and spec.metric not in task_type.metrics:
         raise ConfigError(f"a {task_type.name} task is scored by {', '.join(task_type.metrics)}, but 'metric' is {spec.metric}")
     several = task_type.several_labels
+    if spec.labels and covered:  # what a manifest calls a label is none that stands for no label
+        splits_of = {name: value for name in ("train", "validation", "test") if isinstance(value := getattr(spec, name), tuple)}
+        spec = spec.model_copy(update={name: tuple(map(_by_name, sources)) for name, sources in splits_of.items()})
     inputs, targets = read_sources(spec.train, folder, spec.type)
     labels = task_type.label_names(targets, spec.labels)
     groups = read_groups(spec.train, folder, len(inputs), several=several)
@@ -255,6 +258,11 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
     if covered:
         _check_train_covers(task)
     return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
+
+
+def _by_name(source: Source) -> Source:
+    """The source, in which only a blank cell stands for no label unless it says otherwise."""
+    return source if source.unlabelled_as is not None else source.model_copy(update={"unlabelled_as": ""})
 
 
 def read_descriptions(file: Path, labels: Sequence[str]) -> dict[str, str]:
