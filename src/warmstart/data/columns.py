@@ -64,7 +64,7 @@ _ENOUGH = 4
 _NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 
 
-def with_names(table: pl.DataFrame, file: Path, header: bool | None, above: str = "") -> pl.DataFrame:
+def named_columns(table: pl.DataFrame, file: Path, header: bool | None, above: str = "") -> pl.DataFrame:
     """A table of strings, whose columns have the names in its first row; without any they are numbered from 1.
 
     None: it is found. Rows above the names are left out; ``above`` is what was left out before.

@@ -20,7 +20,7 @@ from typing import Literal
 
 import polars as pl
 
-from warmstart.data.columns import names_columns, with_names
+from warmstart.data.columns import named_columns, names_columns
 from warmstart.errors import DataError
 
 DELIMITERS = {"csv": (",", ";", "\t", "|"), "tsv": ("\t", ",", ";", "|")}
@@ -36,7 +36,7 @@ csv.field_size_limit(1 << 30)
 
 
 def read_delimited(text: str, file: Path, form: str, delimiter: str | None = None, *, header: bool | None = None) -> pl.DataFrame:
-    """All rows, every column as strings, with names as ``with_names`` finds them. ``form`` is csv or tsv.
+    """All rows, every column as strings, with names as ``named_columns`` finds them. ``form`` is csv or tsv.
 
     Raises ``DataError`` with the line at which a row has another number of fields, or a quote is not closed.
     """
@@ -53,7 +53,7 @@ def read_delimited(text: str, file: Path, form: str, delimiter: str | None = Non
     table = None if quoted else _read_plain(text, found)
     if table is None:
         table = _read_quoted(text, file, found, quoted=quoted, lines_before=lines_before)
-    return with_names(table, file, header, above)
+    return named_columns(table, file, header, above)
 
 
 def in_lines(text: str) -> str:

@@ -79,7 +79,7 @@ def signs_of_none(cells: Iterable[str], given: str | None = None) -> tuple[set[s
         return values & {one.strip() for one in given.split(",")}, []
     signs = {one for one in values if one.lower() in _SIGNS or one == "None"}
     rest = values - signs
-    if "+" not in rest and any(map(re.compile(r"\w").search, rest)):
+    if "+" not in rest and any(map(re.compile(r"\w").search, values)):
         signs |= {one for one in rest if re.fullmatch(r"\?+|-{1,3}|—|–|\.{3}|…", one)}
     minus = {one for one in rest - signs if _MINUS.fullmatch(one)}
     rest -= signs | minus

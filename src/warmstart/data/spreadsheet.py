@@ -14,7 +14,7 @@ from typing import Any
 import fastexcel
 import polars as pl
 
-from warmstart.data.columns import LABEL_NAMES, TEXT_NAMES, with_names
+from warmstart.data.columns import LABEL_NAMES, TEXT_NAMES, named_columns
 from warmstart.data.files import most_bytes, too_large
 from warmstart.errors import DataError, suggest
 from warmstart.system.console import print_once
@@ -45,7 +45,7 @@ def read_xlsx(data: bytes, file: Path, sheet: str | None, header: bool | None = 
         hidden = [one.name for one in full if one is not found]
         print_once(f"{file}: the sheet {found.name} is read; hidden, and not read: {', '.join(hidden)} (--sheet names another).")
     table = _filled_down(found.to_polars(), merged.get(found.name, []), file)
-    return with_names(table.filter(~pl.all_horizontal(pl.all().is_null())), file, header)
+    return named_columns(table.filter(~pl.all_horizontal(pl.all().is_null())), file, header)
 
 
 def _merged_down(archive: zipfile.ZipFile) -> dict[str, list[tuple[int, int, int]]]:
