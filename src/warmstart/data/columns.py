@@ -146,7 +146,7 @@ def _like_others(rows: Sequence[Sequence[str]]) -> bool:
             said.append(cells.count(name) > 1)
         else:
             words = [len(cell.split()) for cell in (name, *cells)]
-            prose = prose or (words[0] > 4 and sum(count > 4 for count in words) > 0.8 * len(words))
+            prose = prose or (words[0] > 4 and name[-1] not in "?:" and sum(count > 4 for count in words) > 0.8 * len(words))
     return any(said) if said else prose
 
 

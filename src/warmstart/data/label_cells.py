@@ -35,7 +35,7 @@ _SIGNS = {
 _DOUBTFUL = {"none", "na", "unknown", "unsure", "skip", "skipped"}
 """what may be a label, and may stand for none"""
 _MINUS = re.compile(r"-(1|9|99|999|9999|100)(\.0)?")
-_WHOLE, _POINT_ZERO = re.compile(r"-?\d+(\.0)?"), re.compile(r"-?\d+\.0")
+_WHOLE, _POINT_ZERO, _DIGITS = re.compile(r"-?\d+(\.0)?"), re.compile(r"-?\d+\.0"), re.compile(r"[-+\d.,eE]+")
 DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d( 00:00:00)?|\d{1,2}[-. ]{1,2}[^\W\d]{3,4}\.?|[^\W\d]{3,4}[-. ]{1,2}\d{2}")
 _NUMBER = re.compile(r"[-+]?\d+\.?\d*")
@@ -69,7 +69,7 @@ def signs_of_none(cells: Iterable[str], given: str | None = None) -> tuple[set[s
     """The values of a column that stand for no label, and those that may; ``given`` names the former, with commas between.
 
     A question mark or dashes are such beside words; -1 and its like beside words, or beside whole numbers from 0 on, unless all are
-    -1, 0 and 1, which are opinions.
+    -1, 0 and 1, which are opinions; of other numbers it is one.
 
     >>> signs_of_none(["ship", "bill", "?"]), signs_of_none(["-1", "1", "2"]), signs_of_none(["-1", "1"])
     (({'?'}, []), ({'-1'}, []), (set(), ['-1']))
@@ -85,10 +85,10 @@ def signs_of_none(cells: Iterable[str], given: str | None = None) -> tuple[set[s
     rest -= signs | minus
     doubtful = {one for one in rest if one.lower() in _DOUBTFUL}
     numbers = {float(one) for one in rest if _WHOLE.fullmatch(one)}
-    if not numbers or (len(numbers) == len(rest) and min(numbers) >= 0 and not numbers <= {0.0, 1.0}):
-        signs |= minus
-    else:
+    if numbers and numbers <= {0.0, 1.0}:
         doubtful |= minus
+    elif not any(map(_DIGITS.fullmatch, rest)) or (len(numbers) == len(rest) and min(numbers) >= 0):
+        signs |= minus
     return signs, sorted(doubtful) if rest - doubtful else []
 
 

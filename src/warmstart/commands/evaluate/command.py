@@ -43,7 +43,7 @@ from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import check_task_type, task_type_for
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
-from warmstart.tasks.load import is_manifest, load_task, load_whole_task, read_spec
+from warmstart.tasks.load import has_column, is_manifest, load_task, load_whole_task, read_spec
 from warmstart.tasks.predict import read
 from warmstart.tasks.scoring import score_test, score_test_answers
 from warmstart.tasks.thresholds import at_thresholds, has_thresholds, thresholds_of
@@ -113,8 +113,10 @@ def _test_task(config: EvaluateConfig, path: str, models: Sequence[Bundle | Stac
     """
     flags, model = LabelledTableFlags.of(config), models[0]
     if not is_manifest(path):
-        learned = {"text_column": reading_of_model(model).get("text"), "type": task_type_for(model).name}
-        flags = flags.model_copy(update={name: getattr(flags, name) or value for name, value in learned.items()})
+        flags = flags.model_copy(update={"type": flags.type or task_type_for(model).name})
+        learned = reading_of_model(model)
+        if flags.text_column is None and "second" not in learned and has_column(path, learned.get("text"), flags):
+            flags = flags.model_copy(update={"text_column": learned["text"]})
     file, spec = read_spec(path, flags)
     if isinstance(spec.test, tuple) or is_manifest(path):
         return load_task(path, flags=flags), ""
