@@ -284,7 +284,7 @@ def test_evaluate_reads_a_table_with_the_labels_of_the_model(model: str, tmp_pat
         rows_of([(f"{text} now", number % 2) for number, text in enumerate(SHIP)], "text", "label")
     )
     assert main(["evaluate", model, str(tmp_path / "numbers.csv")]) == 2
-    assert "write the name of a label in place of each number" in said()
+    assert "it knows bill, ship: write these in their place" in said()
 
 
 def test_labels_with_commas_between_are_several(tmp_path: Path) -> None:

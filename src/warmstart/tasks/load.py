@@ -138,7 +138,8 @@ def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None 
 def load_whole_task(path: Path, flags: LabelledTableFlags, test: str | None = None, labels: tuple[str, ...] | None = None) -> Task:
     """The task of a manifest, a table or a folder, of which all labelled texts are in one split, but those of test files.
 
-    ``test`` is a table like the first. Raises ``ConfigError`` if there is no first. A table may lack some of its ``labels``.
+    ``test`` is a table like the first. Raises ``ConfigError`` if there is no first. A table may lack some of its ``labels``, and
+    have others, which come behind these.
     """
     file, spec = read_spec(path, flags)
     guessed = not is_manifest(path)
@@ -239,6 +240,7 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
         spec = spec.model_copy(update={name: tuple(map(_by_name, sources)) for name, sources in splits_of.items()})
     inputs, targets = read_sources(spec.train, folder, spec.type)
     labels = task_type.label_names(targets, spec.labels)
+    labels = labels if covered else (*labels, *_new_names(targets, labels))
     groups = read_groups(spec.train, folder, len(inputs), several=several)
     train = Split(tuple(inputs), task_type.encode_targets("train", targets, labels), groups)
     given, splits = len(train), {}
@@ -266,6 +268,12 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
     if covered:
         _check_train_covers(task)
     return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
+
+
+def _new_names(targets: Sequence[Any], labels: Sequence[str]) -> list[str]:
+    """Names among the targets that are none of these labels, in any case."""
+    names = {name for one in targets for name in ([one] if isinstance(one, str) else one)} if labels else set[str]()
+    return sorted(name for name in names if name.casefold() not in {label.casefold() for label in labels})
 
 
 def _by_name(source: Source) -> Source:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -117,11 +116,9 @@ def label_numbers(split: str, used: Iterable[str], labels: tuple[str, ...]) -> d
         numbers[label] = numbers[alike[label][0]]
         del unknown[label]
     if unknown:
-        numeric = all(re.fullmatch(r"-?\d+(\.\d+)?", label) for label in unknown)
-        way = "write the name of a label in place of each number" if numeric else "correct the labels"
         listed = ", ".join(f"{label!r} ({count}×)" for label, count in unknown.most_common(5))
         raise DataError(
             f"every label of the {split} split must be one of {', '.join(labels)}, but it has {listed}; "
-            f"{way}, or add training examples with them"
+            "correct the labels, or add training examples with them"
         )
     return numbers
