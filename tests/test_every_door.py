@@ -19,6 +19,7 @@ import warmstart as ws
 from helpers.workbook import workbook
 from warmstart.cli import main
 from warmstart.commands.fit.command import read_labelled
+from warmstart.data.read import read_documents
 from warmstart.data.task import Task, joined_splits
 from warmstart.experiment.config import FitConfig
 from warmstart.labelling.reading import read_pool
@@ -293,3 +294,12 @@ def test_labels_with_commas_between_are_several(tmp_path: Path) -> None:
     words = ["label", str(tmp_path / "pool.txt"), "--labels", "ship,bill", "--import", str(tmp_path / "said.csv")]
     assert main([*words, "--out", str(tmp_path / "project"), "--export", str(tmp_path / "task")]) == 0
     assert load_task(tmp_path / "task").labels == ("ship", "bill")
+
+
+def test_more_texts_may_have_another_column(tmp_path: Path, said: Any) -> None:
+    """Those without labels are read from the column of the labelled ones where there is one, else from what looks like texts."""
+    (tmp_path / "train.csv").write_text(rows_of(PAIRS, "body", "topic"))
+    (tmp_path / "more.csv").write_text(rows_of([(n, f"{text} too") for n, text in enumerate(TEXTS)], "id", "message"))
+    task = read_labelled(FitConfig(data=str(tmp_path / "train.csv"), unlabelled=(str(tmp_path / "more.csv"),)))
+    assert [*read_documents(task.unlabelled[0])][:1] == [f"{TEXTS[0]} too"]
+    assert "more.csv are read from column 'message'" in said()

@@ -38,14 +38,14 @@ _OTHER_WORDS = {
     *("split", "set", "fold", "partition", "subset", "lang", "language", "locale", "sprache", "langue", "idioma", "status"),
     *("state", "gender", "sex", "geschlecht", "anrede", "salutation", "source", "channel", "kanal", "date", "time", "datum"),
     *("year", "month", "day", "country", "region", "city", "author", "user", "username", "customer", "agent", "annotator"),
-    *("person", "version", "id", "nr", "no", "number", "row", "index", "is", "has", "flag", "verified", "deleted", "active"),
+    *("person", "version", "id", "nr", "no", "number", "row", "index", "flag", "verified", "deleted", "active"),
     *("gold", "confidence", "worker", "created", "updated", "closed", "timestamp", "priority", "device", "platform", "url"),
     *("email", "name", "hour", "count"),
 }
 """words of the names of columns that hold something else"""
 _WEAK_NAMES = {"rating", "stars", "score", "queue", "tag", "tags"}
 """names of labels, and of what is measured beside them"""
-_SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval", "trial"}
+SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval", "trial"}
 _LANGUAGES = {
     *("en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "zh", "ja", "ko", "ar", "tr", "sv", "da", "fi", "no", "cs", "el"),
     *("he", "hi", "hu", "ro", "uk", "vi"),
@@ -176,7 +176,7 @@ def strings_in(column: pl.Series) -> list[str]:
 def names_splits(column: pl.Series) -> bool:
     """Whether a column says of each row to which split it belongs."""
     values = {*map(str.lower, strings_in(column))} - {""} if column.dtype == pl.String else set()
-    return len(values) > 1 and values <= _SPLITS
+    return len(values) > 1 and values <= SPLITS
 
 
 def label_columns(table: pl.DataFrame, free: Sequence[str], text: str | None) -> list[str]:
@@ -207,7 +207,7 @@ def _rank(column: pl.Series, name: str) -> int | None:
         return None
     if exact and folded not in _WEAK_NAMES:
         return 0
-    if lower <= _SPLITS or lower <= _LANGUAGES or all(map(_DATES.fullmatch, cells)):
+    if lower <= SPLITS or lower <= _LANGUAGES or all(map(_DATES.fullmatch, cells)):
         return 4
     if words & _LABEL_WORDS:
         return 1

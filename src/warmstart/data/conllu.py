@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,7 @@ from warmstart.errors import DataError
 TAG_COLUMNS = {"upos": "4", "xpos": "5"}
 """number of the column, from 1, of universal tags and of tags of the language"""
 _CONLLU_COLUMNS, _LOOKED_AT = 10, 2000
+_TAG = re.compile(r"O|[BIESLU]-\S+")
 
 
 def is_conllu(path: str | Path) -> bool:
@@ -23,8 +25,22 @@ def is_conllu(path: str | Path) -> bool:
 
 
 def is_conll(path: str | Path) -> bool:
-    """Whether a file is CoNLL or CoNLL-U by its name, compressed or not."""
-    return _bare_name(path).endswith((".conll", ".conllu"))
+    """Whether a file is CoNLL or CoNLL-U by its name, compressed or not; a .tsv, .txt, .iob or .bio by what it holds."""
+    name = _bare_name(path)
+    return name.endswith((".conll", ".conllu")) or (name.endswith((".tsv", ".txt", ".iob", ".bio")) and _holds_tags(Path(path)))
+
+
+def _holds_tags(file: Path) -> bool:
+    """Whether blank lines part lines of which each ends in a tag of a span, or O."""
+    if not file.is_file():
+        return False
+    try:
+        with open_text(file, "utf-8") as lines:
+            rows = [_fields(line) for line in islice(lines, _LOOKED_AT)]
+    except DataError:
+        return False  # which its reader explains
+    ends = [row[-1] for row in rows if len(row) > 1 and row[0] != "-DOCSTART-"]
+    return [] in [[*filter(None, row)] for row in rows[1:-1]] and len(ends) > 1 and all(map(_TAG.fullmatch, ends))
 
 
 def _bare_name(path: str | Path) -> str:

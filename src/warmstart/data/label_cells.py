@@ -22,14 +22,15 @@ from warmstart.errors import DataError
 
 MISSING = ("", "nan", "none", "null", "<na>", "#n/a", "n/a", "na")
 """what a cell holds, in any case, where a program writes a missing value"""
-SEPARATORS = ("\n", "|", ";", ",", "#", "/", "+")
+SEPARATORS = ("\n", "|", ";", ",", "#", "/", "+", "&")
 """what may stand between several labels in one cell"""
 _SURE_SEPARATORS, _OFTEN = "\n|;", 0.05
 """those that hardly stand within a name; and the share of cells with one from which it is one"""
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _SIGNS = {
-    *("nan", "null", "<na>", "#n/a", "n/a", "#ref!", "#value!", "#name?", "\\n", "(blank)", "(empty)", "tbd", "todo"),
-    *("unlabeled", "unlabelled", "not labeled", "not labelled", "unannotated", "no label", "missing", "undefined"),
+    *("nan", "null", "(null)", "n.a.", "not available", "<na>", "#n/a", "n/a", "#ref!", "#value!", "#name?", "\\n", "(blank)"),
+    *("(empty)", "tbd", "todo", "unlabeled", "unlabelled", "not labeled", "not labelled", "unannotated", "no label", "missing"),
+    "undefined",
 }
 """what stands for no label, in any case"""
 _DOUBTFUL = {"none", "na", "unknown", "unsure", "skip", "skipped"}
@@ -99,10 +100,8 @@ def as_label(cells: Sequence[str]) -> list[str]:
 
 
 def dates_among(cells: Iterable[str]) -> Counter[str]:
-    """Cells that look like dates, which a spreadsheet makes of 1-2 or 3/4, unless all do."""
-    found = Counter(cells)
-    dates = Counter({cell: count for cell, count in found.items() if _DATE.fullmatch(cell)})
-    return dates if len(dates) < len(found) else Counter()
+    """Cells that look like dates, which a spreadsheet makes of 1-2 or 3/4."""
+    return Counter(cell for cell in cells if _DATE.fullmatch(cell))
 
 
 def with_decimal_comma(cells: Sequence[str]) -> bool:
@@ -128,7 +127,7 @@ def other_separator(cells: Iterable[Any], separator: str) -> str | None:
         alone = {name for part in parts if len(part) == 1 for name in part}
         often = len(several) >= _OFTEN * len(texts)
         recur = often and len({name for part in parts for name in part}) < len(set(texts))
-        if recur and other not in "/+":
+        if recur and other not in "/+&":
             return other
         if all({*part} <= alone for part in several) or (often and other in _SURE_SEPARATORS):
             return other
@@ -173,7 +172,7 @@ def listed(text: str) -> Any:
         return [one or other for one, other in _QUOTED.findall(inside)]  # as numpy prints an array
     if text[0] == "[" and all(map(_NUMBER.fullmatch, inside.split())):
         return inside.split()
-    bare = text[0] != "(" and not re.search(r"[\[\]{}()'\":]", inside)  # [ship, urgent], without quotes
+    bare = (text[0] != "(" or "," in inside) and not re.search(r"[\[\]{}()'\":]", inside)  # [ship, urgent], without quotes
     return [one.strip() for one in re.split("[,;|]", inside)] if bare else None
 
 

@@ -21,7 +21,7 @@ from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, 
 from warmstart.data.exports import refuse_export
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
 from warmstart.data.label_cells import as_label, dates_among, signs_of_none
-from warmstart.data.source import ENDINGS, PROSE, Format, Source
+from warmstart.data.source import ENDINGS, PROSE, TABLE_FORMATS, Format, Source
 from warmstart.data.spreadsheet import read_json_table, read_xlsx
 from warmstart.data.watched import COPIES, run_watched
 from warmstart.errors import DataError, suggest
@@ -54,27 +54,36 @@ def reading_of(source: Source) -> dict[str, Any]:
 def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a ``Source`` for a file: those ``given``, over those with which others of its kind were read ``before``.
 
-    An encoding of before holds only for what is not UTF-8: in latin-1 anything can be read, but not as it was meant.
+    An encoding of before holds only for what is not UTF-8: in latin-1 anything can be read, but not as it was meant; a column of
+    texts only where there is one of that name.
     """
     kept = {name: value for name, value in before.items() if name in ALIKE and name not in given}
     place = Path(path)
-    form = source_format(Source(path=path, **given), place) if place.is_file() else ENDINGS.get(place.suffix.lower(), "text")
+    form = (
+        source_format(Source.build({"path": path, "document": "line", **given}), place)
+        if place.is_file()
+        else ENDINGS.get(place.suffix.lower(), "text")
+    )
     if form in (*PROSE, "fasttext"):
         kept = {name: value for name, value in kept.items() if name in ("encoding", "pieces")}  # there are no columns
     if "encoding" in kept and is_utf8(place):
         del kept["encoding"]
+    if "text" in kept and form in TABLE_FORMATS and place.is_file():
+        source = Source.build({"path": path, "document": "line", **kept, **given})
+        if source.text not in read_table(source, place, form).columns:
+            del kept["text"]
     if kept:
         shown = ", ".join(f"{name} {value!r}" for name, value in kept.items())
         print_once(f"{path} is read as the texts were from which the model learned: {shown}")
     return {**kept, **given}
 
 
+_PANDOC = "write its text with pandoc --to plain FILE --output FILE.txt"
 UNREAD = {
     ".pdf": "write its text with pdftotext FILE.pdf FILE.txt (poppler-utils)",
-    **dict.fromkeys((".html", ".htm", ".xhtml", ".mhtml"), "write its text with pandoc --to plain FILE --output FILE.txt"),
+    **dict.fromkeys((".html", ".htm", ".xhtml", ".mhtml", ".docx", ".odt", ".rtf", ".epub"), _PANDOC),
     **dict.fromkeys((".xml", ".rss", ".svg"), "its tags would be words; write its texts as a table, such as a .csv"),
     **dict.fromkeys((".mbox", ".msg"), "it holds mails with their headers; save each as .eml, and name their folder"),
-    **dict.fromkeys((".docx", ".odt", ".rtf", ".epub"), "write its text with pandoc --to plain FILE --output FILE.txt"),
     **dict.fromkeys(
         (".doc", ".pptx", ".ppt"), "make a .pdf of it with soffice --headless --convert-to pdf FILE, and its text with pdftotext"
     ),
@@ -105,12 +114,8 @@ def source_format(source: Source, file: Path) -> Format:
     if source.format == "auto" and found == "text":
         if ending in UNREAD:
             raise DataError(f"{file} cannot be read: {UNREAD[ending]}")
-        if (
-            ending in ("", ".txt", ".text", ".dat")
-            and Path(source.path) == file
-            and source.document == "line"
-            and not source.labels_path
-        ):
+        alone = Path(source.path) == file and source.document == "line" and not source.labels_path
+        if alone and not source.pieces:
             found = _called_text(source, file)
     form = found if source.format == "auto" else source.format
     if source.pieces and form != "text":
@@ -127,7 +132,7 @@ def _called_text(source: Source, file: Path) -> Format:
         return "text"  # which says what is wrong with it
     first = start.lstrip()[:100].lower()
     if first.startswith(("<html", "<!doctype html")):
-        raise DataError(f"{file} cannot be read: it is a page; {UNREAD['.html']}")
+        raise DataError(f"{file} cannot be read: it is a page; {_PANDOC}")
     if first.startswith("__label__"):
         return "fasttext"
     whole = start if len(start) < _SNIFFED else start.rpartition("\n")[0]

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from warmstart.data.class_names import refuse_saved_dataset
-from warmstart.data.columns import LABEL_NAMES, TEXT_NAMES, is_prose, label_columns, names_splits, text_columns
+from warmstart.data.columns import LABEL_NAMES, SPLITS, TEXT_NAMES, is_prose, label_columns, names_splits, text_columns
 from warmstart.data.conllu import is_conll, is_conllu, tag_columns, tagged_sentences
 from warmstart.data.files import without_compression
 from warmstart.data.label_cells import is_list, names_in, other_separator, with_decimal_comma
@@ -181,9 +181,14 @@ def _guess_table(place: Path, source: dict[str, Any], flags: LabelledTableFlags)
     read = Source(path=str(place), **source)
     if read.label not in table.columns:
         table = read_table(read, place, source_format(read, place))
+    texts = table[read.text].drop_nulls().head(_SAMPLE).to_list()
     labelled, _ = labelled_rows(table, read, place, say=False)
     found, separator, why = _guess_type(labelled[read.text], labelled[read.label])
     kind = flags.type or found
+    if kind != "tagging" and texts and all(isinstance(text, str) and is_list(text) for text in texts):
+        raise DataError(
+            f"column '{read.text}' of {place} must hold one text per row, but holds lists ({texts[0][:60]!r}); join them"
+        )
     if kind == "multilabel" and separator not in (None, "|"):
         source["separator"] = separator
     free = [one for one in table if flags.text_column is None and one.name not in (read.label, read.text, read.second)]
@@ -252,10 +257,10 @@ def _guess_folder(place: Path, encoding: str | None) -> Guess:
     classes = [one.name for one in inside if any(file.suffix.lower() in _TEXT_ENDINGS for file in one.iterdir())]
     without = [name for name in classes if name.lower().replace(" ", "_").replace("-", "_") in _UNLABELLED]
     classes = [name for name in classes if name not in without]
-    if len(classes) < 2:
+    if len(classes) < 2 or {name.lower() for name in classes} <= SPLITS:
         raise DataError(
             f"a folder must hold at least two folders of texts ({', '.join(_TEXT_ENDINGS)}), one per label, but {place} holds "
-            f"{len(classes)}; write other documents as plain text first, or name a table"
+            f"{', '.join(classes) or 'none'}; write other documents as plain text first, or name a table"
         )
     source = {"document": "file"} | ({"encoding": encoding} if encoding else {})
     more = place / without[0] if without else None

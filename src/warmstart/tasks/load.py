@@ -35,7 +35,7 @@ from warmstart.data.frames import write_texts
 from warmstart.data.label_cells import MISSING
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
-from warmstart.data.tables import read_table, reading_of, source_format
+from warmstart.data.tables import reading_of, source_format
 from warmstart.data.task import Split, Task, joined_splits, subsample
 from warmstart.data.task_folder import task_folder
 from warmstart.errors import ConfigError, DataError, nearest_path
@@ -201,14 +201,6 @@ def is_manifest(path: str | Path) -> bool:
     if file.suffix.lower() in (".yaml", ".yml"):
         return True
     return not is_conll(file) and source_format(Source(path=str(file), document="line"), file) in PROSE
-
-
-def has_column(path: str | Path, name: str | None, flags: LabelledTableFlags) -> bool:
-    """Whether a table has a column, or several of which one is made (``subject+body``)."""
-    read = Source.build({"path": str(path), **flags.reading, "text": name or "", "document": "line"})
-    if not name or not Path(path).is_file() or (form := source_format(read, Path(path))) in PROSE:
-        return False
-    return name in read_table(read, Path(path), form).columns
 
 
 def _guessed(place: Path, flags: LabelledTableFlags | None) -> dict[str, Any]:

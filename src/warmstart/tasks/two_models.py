@@ -92,7 +92,8 @@ def as_model_numbers(model: Bundle | Stack, task: Task) -> Task:
     if unknown := sorted(set(task.labels) - set(model.labels)):
         known = ", ".join(model.labels)
         raise DataError(
-            f"the model must know every label of the task, but not {', '.join(unknown)}; it knows {known}: write these in their place"
+            f"the model must know every label of the task, but not {', '.join(unknown)}; it knows {known}: write these in "
+            "their place"
         )
     if not task.single_label:
         if task.labels != model.labels:

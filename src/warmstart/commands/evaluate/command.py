@@ -19,6 +19,7 @@ from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS
+from warmstart.data.tables import reading_alike
 from warmstart.data.task import Task, joined_splits
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError
@@ -43,7 +44,7 @@ from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import check_task_type, task_type_for
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
-from warmstart.tasks.load import has_column, is_manifest, load_task, load_whole_task, read_spec
+from warmstart.tasks.load import is_manifest, load_task, load_whole_task, read_spec
 from warmstart.tasks.predict import read
 from warmstart.tasks.scoring import score_test, score_test_answers
 from warmstart.tasks.thresholds import at_thresholds, has_thresholds, thresholds_of
@@ -113,10 +114,11 @@ def _test_task(config: EvaluateConfig, path: str, models: Sequence[Bundle | Stac
     """
     flags, model = LabelledTableFlags.of(config), models[0]
     if not is_manifest(path):
-        flags = flags.model_copy(update={"type": flags.type or task_type_for(model).name})
-        learned = reading_of_model(model)
-        if flags.text_column is None and "second" not in learned and has_column(path, learned.get("text"), flags):
-            flags = flags.model_copy(update={"text_column": learned["text"]})
+        how = reading_alike(reading_of_model(model), path, flags.reading)
+        header = {True: "yes", False: "no"}.get(how.get("header"))  # type: ignore[arg-type]
+        learned = {"type": flags.type or task_type_for(model).name, "header": header, "encoding": how.get("encoding")}
+        learned |= {"text_column": None if "second" in how else how.get("text"), "delimiter": how.get("delimiter")}
+        flags = flags.model_copy(update=learned)
     file, spec = read_spec(path, flags)
     if isinstance(spec.test, tuple) or is_manifest(path):
         return load_task(path, flags=flags), ""
