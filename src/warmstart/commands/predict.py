@@ -92,7 +92,7 @@ def _kept(source: Source | None) -> list[dict[str, Any]]:
     """The rows of the table that was read, with all their columns; none of what is no table."""
     if source is None or not (file := Path(source.path)).is_file() or (form := source_format(source, file)) not in TABLE_FORMATS:
         return []
-    return read_table(source.model_copy(update={"text": "text", "label": "label"}), file, form).rows(named=True)
+    return read_table(source.model_copy(update={"text": "text", "label": "label"}), file, form).fill_nan(None).rows(named=True)
 
 
 def _beside(before: dict[str, Any], row: dict[str, Any], *known: str) -> dict[str, Any]:

@@ -93,6 +93,11 @@ def signs_of_none(cells: Iterable[str], given: str | None = None) -> tuple[set[s
     return signs, sorted(doubtful) if rest - doubtful else []
 
 
+def names_several(cells: Iterable[str]) -> str | None:
+    """A cell that looks like several labels, whatever the other cells hold: with a bar, a semicolon or a line end, or a list."""
+    return next((cell for cell in cells if any(sign in cell for sign in _SURE_SEPARATORS) or is_list(cell)), None)
+
+
 def as_label(cells: Sequence[str]) -> list[str]:
     """Labels as they are compared: 1.0 is 1 if all are written so, as by pandas for numbers beside gaps."""
     given = [cell for cell in cells if cell]

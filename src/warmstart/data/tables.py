@@ -20,7 +20,7 @@ from warmstart.data.columns import holding, is_prose, text_columns
 from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited, table_form
 from warmstart.data.exports import refuse_export
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
-from warmstart.data.label_cells import as_label, dates_among, signs_of_none
+from warmstart.data.label_cells import as_label, dates_among, names_several, signs_of_none
 from warmstart.data.source import ENDINGS, PROSE, TABLE_FORMATS, Format, Source
 from warmstart.data.spreadsheet import read_json_table, read_xlsx
 from warmstart.data.watched import COPIES, run_watched
@@ -324,6 +324,8 @@ def labelled_rows(
     none = several and counts.total() <= _MOST_WITHOUT * len(cells)
     if say and counts.total() < len(cells):
         _say_of_labels(cells, signs, doubtful, said, f"{file}: ", none=none)
+        if not several and (cell := names_several(cells)):
+            print_once(f"{file}: {cell!r} is read as one label; if it names several, the type is multilabel (--type multilabel).")
     if column.dtype == pl.String and signs:
         table = table.with_columns(pl.Series(source.label, [None if cell in signs else cell for cell in cells], dtype=pl.String))
     missing = pl.Series([not none and (not cell or cell in signs) for cell in cells], dtype=pl.Boolean)
