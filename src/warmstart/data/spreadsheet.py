@@ -8,6 +8,7 @@ import io
 import json
 import re
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ def read_xlsx(data: bytes, file: Path, sheet: str | None, header: bool | None = 
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(part.file_size for part in archive.infolist()) > most_bytes(file):
                 raise DataError(too_large(file))
-            merged = _merged_down(archive)
+            merged = dict[str, list[tuple[int, int, int]]]()
+            with suppress(KeyError, UnicodeError):  # a book whose parts have other names is read without what is merged
+                merged = _merged_down(archive)
         book = fastexcel.read_excel(data)
         sheets = [book.load_sheet(name, header_row=None, dtypes="string") for name in book.sheet_names]
     except DataError:
@@ -79,14 +82,14 @@ def _column(letters: str) -> int:
 
 def _filled_down(table: pl.DataFrame, merged: list[tuple[int, int, int]], file: Path) -> pl.DataFrame:
     """A table in which each cell that is merged over rows stands in all of them."""
+    columns = [column.to_list() for column in table] if merged else []
     for column, first, last in merged:
         if 0 <= column < table.width and 0 <= first < table.height:
-            values = table.to_series(column).to_list()
-            values[first : last + 1] = [values[first]] * len(values[first : last + 1])
-            table = table.with_columns(pl.Series(table.columns[column], values, dtype=pl.String))
+            last = min(last, table.height - 1)
+            columns[column][first : last + 1] = [columns[column][first]] * (last + 1 - first)
     if merged:
         print_once(f"{file}: {len(merged):,} merged cells hold for each of their rows.")
-    return table
+    return pl.DataFrame(columns, schema=table.schema) if merged else table
 
 
 def read_json_table(data: bytes, file: Path) -> pl.DataFrame:
