@@ -209,7 +209,7 @@ REFUSED = [
     ("a.csv.zst", b"(\xb5/\xfd", "damaged or incomplete"), ("a.xls", b"\xd0\xcf\x11\xe0", "a spreadsheet; save it"),
     ("no.json", b'{"a": 1}', "must hold a list of objects"), ("bad.json", b"[{", "must be JSON, but is not"),
     ("two.zip", zipped(**{"a.csv": "text\n", "b.csv": "text\n"}), "must hold one file, but holds 2; unpack it"),
-    ("two.xlsx", workbook([["text"], ["a"]], [["text"], ["b"]]), "has S1, S2; name one with 'sheet: …'"),
+    ("two.xlsx", workbook([["text"], ["a"]], [["text"], ["b"]]), "has S1, S2; name one with --sheet"),
     ("no.xlsx", b"PK", "cannot be read as xlsx"),
 ]  # fmt: skip
 

@@ -605,14 +605,14 @@ def test_a_table_without_labels_is_refused_on_the_command_line(tmp_path: Path, c
     """Exit code 2, one message, no folder."""
     place = table(tmp_path, 0)
     assert main(["fit", str(place), "--text-column", "body", "--label-column", "topic", "--out", str(tmp_path / "run")]) == 2
-    assert "has none; name another with --label-column" in " ".join(capsys.readouterr().err.split())
+    assert "has none (blank 60); name another with --label-column" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "run").exists()
     polars.DataFrame({"body": ["I see a cat."], "topic": [""]}).write_csv(tmp_path / "held_out.csv")
     with pytest.raises(DataError, match=r"held_out\.csv must have labels in column 'topic', but has none"):
         read_labelled(FitConfig(data=str(table(tmp_path)), test=str(tmp_path / "held_out.csv")))
     (tmp_path / "held_out.csv").rename(tmp_path / "test.csv")  # beside train.csv: not named, so not refused
     assert not len(read_labelled(FitConfig(data=str(table(tmp_path).rename(tmp_path / "train.csv")))).test)
-    assert "test.csv is not used: " in capsys.readouterr().err
+    assert "Not used as the test split: " in capsys.readouterr().err
 
 
 @pytest.mark.proofs

@@ -137,7 +137,7 @@ def test_what_is_no_task_is_refused(tmp_path: Path) -> None:
         (COLUMNS, {"label": "topic"}, "train: the frame has no column 'text'"),
         (COLUMNS, {"text": "body", "label": "topics"}, "no column 'topics'; did you mean 'topic'"),
         (COLUMNS, named | {"metrik": "f1"}, "unknown key 'metrik'; did you mean 'metric'"),
-        (COLUMNS | {"topic": [None] * 12}, named, "every row of train must have a label, but 12 have none"),
+        (COLUMNS | {"topic": [None] * 12}, named, "train must have labels in column .topic., but has none .blank 12."),
         ({"text": ["a"], "label": ["x", "y"]}, {}, "must be equally long, but have 1, 2 values"),
         (pl.DataFrame(COLUMNS).lazy(), {}, "collect\\(\\) it"),
         ({"train": Arrow()}, {}, "give each split"),

@@ -26,7 +26,6 @@ from warmstart.experiment.config import FitConfig
 from warmstart.labelling.exporting import LEAST_TEST, as_bytes, export, formula_texts, random_texts
 from warmstart.labelling.importing import import_files, take_rows
 from warmstart.labelling.project import Project
-from warmstart.labelling.reading import TEST_FRACTION
 from warmstart.labelling.training import Training, after_labelling
 from warmstart.tasks.load import load_task
 
@@ -95,7 +94,7 @@ def test_an_export_is_a_task(form: Any, tmp_path: Path) -> None:
         export(project, tmp_path / "out", form)
         assert ledger.exists(), "who exports again has seen the scores of before"
     task, file = load_task(tmp_path / "out"), tmp_path / "out" / f"train.{form}"
-    assert (task.name, task.labels, len(task.train), len(task.test)) == ("topics", ("sport", "news"), 16, round(TEST_FRACTION * 20))
+    assert (task.name, task.labels, len(task.train), len(task.test)) == ("topics", ("sport", "news"), 16, round(0.2 * 20))
     assert len(task.validation) == 0
     for split in (task.train, task.test):
         assert all(int(text.split()[1]) % 2 == label for text, label in zip(split.texts, split.labels, strict=True))
@@ -308,12 +307,12 @@ def test_files_that_cannot_be_read_are_refused(project: Project, tmp_path: Path)
     """With what they must be."""
     for name, content, message in (
         ("a.json", "[{", "must be JSON, but is not"),
-        ("a.json", '[{"text": "a", "sentiment": "b"}]', "must have the columns text and label, but has text, sentiment"),
+        ("a.json", '[{"text": "a", "mood": "b"}]', "must have the columns text and label, but has text, mood"),
         ("a.json", '[{"data": {"text": "a"}, "annotations": [3]}]', "is an export of Label Studio; export it as CSV"),
         ("a.jsonl", '{"text": "a", "label": "b", "answer": "reject"}', "is an export of Prodigy; write the accepted rows alone"),
         ("a.jsonl", "{\n", "a.jsonl, line 1 must be JSON, but is not"),
         ("a.jsonl", "[" * 100_000 + "\n", "a.jsonl, line 1 must be JSON, but is not"),
-        ("a.csv", "words,label\na,b\n", "must have the columns text and label, but has words, label"),
+        ("a.csv", "words,mood\na,b\n", "must have the columns words and label, but has words, mood"),
         ("a.txt", "a", "labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files, but got"),
     ):
         (tmp_path / name).write_text(content)

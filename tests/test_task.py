@@ -107,9 +107,9 @@ def test_order_of_labels(tmp_path: Path) -> None:
     file = manifest(tmp_path, labels=["b", "a"])
     assert load_task(file).labels == ("b", "a")
     assert load_task(file).test.labels.tolist() == [1, 0, 1, 0, 1, 0]
-    (tmp_path / "train.tsv").write_text("label\ttext\n" + "".join(f"10\tx{i}\n2\ty{i}\n-1\tz{i}\n" for i in range(3)))
+    (tmp_path / "train.tsv").write_text("label\ttext\n" + "".join(f"10\tx{i}\n2\ty{i}\n-2\tz{i}\n" for i in range(3)))
     (tmp_path / "numbers.yaml").write_text("{name: numbers, train: train.tsv, validation: 3, test: 3}")
-    assert load_task(tmp_path / "numbers.yaml").labels == ("-1", "2", "10")
+    assert load_task(tmp_path / "numbers.yaml").labels == ("-2", "2", "10")
 
 
 def test_subsample(tmp_path: Path) -> None:

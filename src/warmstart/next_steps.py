@@ -103,7 +103,7 @@ def _first_texts(found: Found) -> tuple[str | None, str | None]:
     """A table without labels, and its column of texts, unless that is called so."""
     if not found.tables:
         return None, None
-    from warmstart.tasks.guess import TEXT_NAMES
+    from warmstart.data.columns import TEXT_NAMES
 
     for name, columns in found.tables.items():
         folded = {column.strip().lower(): column for column in columns}
@@ -144,7 +144,7 @@ def _file(found: Found, file: Path, start: Path) -> None:
         if folded and "probability" not in folded:
             found.tables[name] = columns
         return
-    from warmstart.tasks.guess import LABEL_NAMES
+    from warmstart.data.columns import LABEL_NAMES
 
     labelled = any(one in LABEL_NAMES for one in folded) and not any(one in bare.name.lower() for one in _HELD_OUT)
     (found.labelled if labelled else found.tables)[name] = columns

@@ -38,10 +38,10 @@ def write_manifest(config: InitConfig) -> Task:
     free_output(out, [Path(one) for one in named if one], replaces=_is_manifest)
     if config.type is not None:
         TASK_TYPES.known(config.type)
-    guess = guess_task(Path(config.table), config, config.type)
+    guess = guess_task(Path(config.table), config)
     if config.ask and sys.stdin.isatty() and sys.stderr.isatty():
         config = _asked(config, guess)
-        guess = guess_task(Path(config.table), config, config.type)
+        guess = guess_task(Path(config.table), config)
     for sentence in guess.sentences():
         console.print(sentence)
     manifest = _manifest(config, guess, out.parent)

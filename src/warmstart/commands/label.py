@@ -42,7 +42,7 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     out: Effectless[str]
     """folder of the project"""
     labels: tuple[str, ...] = ()
-    """names of the labels; more can be added on the page"""
+    """names of the labels, with spaces or commas between; more can be added on the page"""
     type: Literal["classification", "tagging"] | None = None
     """classification: a label for each text (default); tagging: one for each word"""
     task: str | None = None
@@ -79,6 +79,12 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     """take new texts of POOL into a project that exists"""
     seed: Advanced[int] = 0
     """of the draws"""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels; one word with commas in it are several."""
+        several = self.labels[0].split(",") if len(self.labels) == 1 else self.labels
+        return tuple(name.strip() for name in several)
 
 
 def label(config: LabelConfig) -> None:
@@ -179,12 +185,12 @@ def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Proje
     if not config.pool and not texts:
         also = ", which may be those of --import" if config.imports else ""
         raise ConfigError(f"{config.out} holds no project yet; name files with texts to make one{also}")
-    names = dict.fromkeys((*(task.labels if task else ()), *config.labels))
+    names = dict.fromkeys((*(task.labels if task else ()), *config.names))
     kind = task.type if task else config.type or "classification"
     if config.type not in (None, kind):
         raise ConfigError(f"the type must be that of the task, which is {kind}, but is {config.type}; leave --type out")
     names.pop(OUTSIDE_NAME if kind == "tagging" else "", None)
-    if len(config.labels) != len(set(config.labels)):
+    if len(config.names) != len(set(config.names)):
         raise ConfigError("each label needs its own name, but --labels repeats one; name each once")
     if not names and not config.imports:
         raise ConfigError("there must be labels to choose from; name them with --labels, --task or --import")
@@ -240,7 +246,7 @@ def _check_settings(project: Project, config: LabelConfig, task: Task | None) ->
             f"the task of a project stays, and this one has {project.task or 'none'}; leave --task out, or choose another --out"
         )
     known = project.label_ids()
-    for name in dict.fromkeys(config.labels):
+    for name in dict.fromkeys(config.names):
         if name.strip() not in known:
             project.add_label(name, "")
 

@@ -13,9 +13,10 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from warmstart.commands.settings import PredictConfig
-from warmstart.data.read import files_as_texts, given_file, source_format
+from warmstart.data.files import without_compression
+from warmstart.data.read import files_as_texts, given_file
 from warmstart.data.source import TABLE_FORMATS, Source
-from warmstart.data.tables import dialect_of, read_table, reading_alike
+from warmstart.data.tables import dialect_of, read_table, reading_alike, source_format
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import threshold_for
@@ -42,6 +43,8 @@ _LINES = ("", ".jsonl", ".ndjson")
 
 def predict(config: PredictConfig) -> list[dict[str, Any]]:
     """The ``predict`` command."""
+    if STANDARD_OUTPUT in config.texts:
+        raise ConfigError(f"'{STANDARD_OUTPUT}' is no text, and texts are not read from standard input; write them into a file")
     if config.file is None and (file := given_file(config.texts)):
         config = config.model_copy(update={"file": file, "texts": ()})
     if out := None if config.out in (None, STANDARD_OUTPUT) else Path(config.out):
@@ -57,16 +60,19 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
     if source:  # what a table of results is joined on
         given, files = len(config.texts), files_as_texts(source)
-        names = [file.relative_to(source.path).as_posix() for file in files] or range(1, 1 + len(rows) - given)
+        root = Path(source.path) if Path(source.path).is_dir() else Path(source.path).parent
+        names = [file.relative_to(root).as_posix() for file in files] or range(1, 1 + len(rows) - given)
         key = "file" if files else "row"
         rows[given:] = [{key: name} | row for name, row in zip(names, rows[given:], strict=True)]
     if blank := sum(is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
-    if delimiter := _DELIMITERS.get(out.suffix.lower() if out else ""):
-        data = _table(rows, delimiter, source if not config.texts else None)
+    if (delimiter := _DELIMITERS.get(out.suffix.lower() if out else "")) is None:
+        kept = [dict[str, Any]() for _ in config.texts] + (_kept(source) or [{}] * (len(rows) - len(config.texts)))
+        joined = (_beside(before, row, *(["text"] if "text" in before else [])) for before, row in zip(kept, rows, strict=True))
+        data = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in joined)
     else:
-        data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        data = _table(rows, delimiter, source if not config.texts else None)
     if out:
         write_output(out, data.encode())
     else:
@@ -82,22 +88,33 @@ def _check_ending(out: Path) -> None:
         )
 
 
+def _kept(source: Source | None) -> list[dict[str, Any]]:
+    """The rows of the table that was read, with all their columns; none of what is no table."""
+    if source is None or not (file := Path(source.path)).is_file() or (form := source_format(source, file)) not in TABLE_FORMATS:
+        return []
+    return read_table(source.model_copy(update={"text": "text", "label": "label"}), file, form).fill_nan(None).rows(named=True)
+
+
+def _beside(before: dict[str, Any], row: dict[str, Any], *known: str) -> dict[str, Any]:
+    """A prediction behind the columns of its row, under names that these do not have, without what is ``known``."""
+    return before | {_free(name, [*before]): value for name, value in row.items() if name not in known}
+
+
 def _table(rows: Sequence[dict[str, Any]], delimiter: str, source: Source | None) -> str:
     """A line for each row, under the names of what is in it; behind the columns of the table that was read, as that is written."""
     cells = [dict(_cell(name, value, single="label" in row) for name, value in row.items()) for row in rows]
     mark = ""
-    if source is not None and (file := Path(source.path)).is_file() and (form := source_format(source, file)) in TABLE_FORMATS:
-        before = read_table(source.model_copy(update={"text": "text"}), file, form)
-        new = {name: _free(name, before.columns) for row in cells for name in row}
-        cells = [
-            dict(_cell(*one, single=False) for one in kept.items())
-            | {new[name]: value for name, value in row.items() if name not in ("row", "text")}
-            for kept, row in zip(before.iter_rows(named=True), cells, strict=True)
-        ]
-        if form == "csv" and delimiter == ",":
+    if before := _kept(source):
+        kept = [dict(_cell(*one, single=False) for one in row.items()) for row in before]
+        cells = [_beside(*both, "row", "text") for both in zip(kept, cells, strict=True)]
+        if source and delimiter == "," and source_format(source, file := Path(source.path)) == "csv":
             delimiter, mark = dialect_of(source, file)
     out = io.StringIO()
-    writer = csv.DictWriter(out, [*dict.fromkeys(name for row in cells for name in row)], delimiter=delimiter, lineterminator="\n")
+    names = [*dict.fromkeys(name for row in cells for name in row)]
+    returns = any("\r" in str(value) for row in cells for value in row.values())  # which csv would leave bare
+    writer = csv.DictWriter(
+        out, names, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    )
     writer.writeheader()
     writer.writerows(cells)
     return mark + out.getvalue()
@@ -172,7 +189,9 @@ def _source_of(bundle: Bundle | Stack, config: PredictConfig) -> Source | None:
         return None
     columns = {"second": config.second} if config.second else {}
     how = reading_alike(reading_of_model(bundle), config.file, {**config.reading, **columns})
-    return Source.build({"path": config.file, "document": "file" if Path(config.file).is_dir() else "line", **how})
+    place = Path(config.file)
+    whole = place.is_dir() or without_compression(place).suffix.lower() == ".eml"
+    return Source.build({"path": config.file, "document": "file" if whole else "line", **how})
 
 
 def _inputs_of(bundle: Bundle | Stack, config: PredictConfig, source: Source | None) -> list[Any]:

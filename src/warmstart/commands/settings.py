@@ -28,8 +28,6 @@ class InitConfig(LabelledTableFlags):
     """csv, tsv, ndjson, jsonl, parquet (also .gz, .xz), CoNLL, lines of fastText, or a folder with a folder of texts per label"""
     out: Effectless[str] = "task.yaml"
     """the manifest to write"""
-    type: str | None = None
-    """the task type: classification, multilabel, regression, tagging …; default: a guess"""
     test: str | None = None
     """test texts: a file, or the fraction or number of texts to hold out; default: a file beside the table, or 0.2"""
     validation: str | None = None
@@ -147,7 +145,7 @@ class TokenizeConfig(TableFlags):
         return None if self.held_out == "none" else float(self.held_out)
 
 
-class EvaluateConfig(ThreadsConfig):
+class EvaluateConfig(ThreadsConfig, LabelledTableFlags):
     """Score an adapted model on a task's test split, or a language model on a text or on minimal pairs."""
 
     model: Positional[FileInput[str]]

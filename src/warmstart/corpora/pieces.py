@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from warmstart.data.files import is_compressed
-from warmstart.data.read import count_documents, count_span, source_files, source_format, source_root, span_ends
+from warmstart.data.read import count_documents, count_span, source_files, source_root, span_ends
 from warmstart.data.source import Source
+from warmstart.data.tables import source_format
 from warmstart.errors import DataError
 from warmstart.system.storage import sha256
 from warmstart.system.urls import bring, is_url, remote_files

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from warmstart.data.annotation_values import Annotation, RowError, label_in, person_in, shortened, text_in
+from warmstart.data.annotation_values import PERSON_KEYS, Annotation, RowError, label_in, person_in, shortened, text_in
+from warmstart.data.columns import label_columns
 from warmstart.data.exports import refuse_export
 from warmstart.data.files import open_text, without_compression
-from warmstart.data.label_cells import is_list, names_in, other_separator
+from warmstart.data.label_cells import is_list, names_in, other_separator, signs_of_none
 from warmstart.data.source import ENDINGS, Source
-from warmstart.data.tables import read_table
+from warmstart.data.tables import read_table, text_name
 from warmstart.errors import DataError
+from warmstart.system.console import print_once
 
 LISTED = 5
 """refused rows that an error names"""
@@ -72,14 +74,25 @@ def _rows(file: Path, source: Source) -> tuple[Iterator[tuple[str, Any]], str | 
             f"labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files, but got {file}; save them as one of these"
         )
     table = read_table(source, file, ENDINGS[ending])
-    for name in (source.text, "label"):
-        if name not in table.columns:
-            raise DataError(
-                f"{file} must have the columns {source.text} and label, but has {', '.join(table.columns)}; rename them, or name "
-                "the text with --text-column"
-            )
-    rows = ((f"{file}, row {number}", values) for number, values in enumerate(table.iter_rows(named=True), 1))
-    return rows, other_separator(table["label"].to_list(), "\0")
+    text, label = text_name(table, source, file), "label"
+    if label not in table.columns:
+        label = next(iter(label_columns(table, [name for name in table.columns if name not in (text, *PERSON_KEYS)], text)), label)
+        if label in table.columns:
+            print_once(f"The labels of {file} are read from column '{label}'; rename another one to label if that is wrong.")
+    if text not in table.columns or label not in table.columns:
+        raise DataError(
+            f"{file} must have the columns {text} and label, but has {', '.join(table.columns)}; rename them, or name the text "
+            "with --text-column"
+        )
+    cells = table[label].to_list()
+    signs = set[str]() if table[label].dtype.is_nested() else signs_of_none(["" if one is None else str(one) for one in cells])[0]
+    if signs:
+        print_once(f"{file}: {', '.join(map(repr, sorted(signs)))} is read as no label.")
+    rows = (
+        (f"{file}, row {number}", values | {source.text: values[text], "label": None if str(cell).strip() in signs else cell})
+        for number, (values, cell) in enumerate(zip(table.iter_rows(named=True), cells, strict=True), 1)
+    )
+    return rows, other_separator(cells, "\0")
 
 
 def _json_lines(file: Path) -> Iterator[tuple[str, Any]]:

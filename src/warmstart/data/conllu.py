@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +15,8 @@ from warmstart.errors import DataError
 
 TAG_COLUMNS = {"upos": "4", "xpos": "5"}
 """number of the column, from 1, of universal tags and of tags of the language"""
+_CONLLU_COLUMNS, _LOOKED_AT = 10, 2000
+_TAG = re.compile(r"O|[BIESLU]-\S+")
 
 
 def is_conllu(path: str | Path) -> bool:
@@ -21,8 +25,22 @@ def is_conllu(path: str | Path) -> bool:
 
 
 def is_conll(path: str | Path) -> bool:
-    """Whether a file is CoNLL or CoNLL-U by its name, compressed or not."""
-    return _bare_name(path).endswith((".conll", ".conllu"))
+    """Whether a file is CoNLL or CoNLL-U by its name, compressed or not; a .tsv, .txt, .iob or .bio by what it holds."""
+    name = _bare_name(path)
+    return name.endswith((".conll", ".conllu")) or (name.endswith((".tsv", ".txt", ".iob", ".bio")) and _holds_tags(Path(path)))
+
+
+def _holds_tags(file: Path) -> bool:
+    """Whether blank lines part lines of which each ends in a tag of a span, or O."""
+    if not file.is_file():
+        return False
+    try:
+        with open_text(file, "utf-8") as lines:
+            rows = [_fields(line) for line in islice(lines, _LOOKED_AT)]
+    except DataError:
+        return False  # which its reader explains
+    ends = [row[-1] for row in rows if len(row) > 1 and row[0] != "-DOCSTART-"]
+    return [] in [[*filter(None, row)] for row in rows[1:-1]] and len(ends) > 1 and all(map(_TAG.fullmatch, ends))
 
 
 def _bare_name(path: str | Path) -> str:
@@ -47,6 +65,28 @@ def read_conllu(path: str | Path, tags: Literal["upos", "xpos"] = "upos") -> lis
     return sentences
 
 
+def tag_columns(source: Source, file: Path) -> dict[str, str]:
+    """The columns of words and of tags, counted from 1, where a file has not the ten columns of CoNLL-U: the first, and the last.
+
+    If the first holds numbers of words, the words are in the second. Raises ``DataError`` for a file of a single column.
+    """
+    with open_text(file, source.encoding) as lines:
+        rows = [_fields(line) for line in islice(lines, _LOOKED_AT) if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
+    width = min(map(len, rows), default=0)
+    if not rows or width == _CONLLU_COLUMNS:
+        return {}
+    if width < 2:
+        raise DataError(
+            f"{file} must have a word and its tag on each line, with a tab or spaces between, but one is {rows[0][0]!r}"
+        )
+    numbered = width > 2 and all(row[0].isdecimal() for row in rows)
+    return {"text": "2" if numbered else "1", "label": str(width)}
+
+
+def _fields(line: str) -> list[str]:
+    return line.rstrip("\r\n").split("\t" if "\t" in line else None)
+
+
 def tagged_sentences(source: Source, file: Path) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """(words, tags) of each sentence of a CoNLL file. ``text`` and ``label`` of the source are column numbers, from 1.
 
@@ -58,7 +98,7 @@ def tagged_sentences(source: Source, file: Path) -> Iterator[tuple[tuple[str, ..
     words, tags = list[str](), list[str]()
     with open_text(file, source.encoding) as lines:
         for number, line in enumerate(lines, 1):
-            fields = line.rstrip("\r\n").split("\t" if "\t" in line else None)
+            fields = _fields(line)
             if line.startswith("-DOCSTART-"):
                 continue
             if word and (line.startswith("#") or (fields and "-" in fields[0] and fields[0].replace("-", "").isdecimal())):

@@ -16,9 +16,11 @@ import io
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 
+from warmstart.data.columns import named_columns, names_columns
 from warmstart.errors import DataError
 
 DELIMITERS = {"csv": (",", ";", "\t", "|"), "tsv": ("\t", ",", ";", "|")}
@@ -27,26 +29,31 @@ NO_DELIMITER = "\x1f"
 """stands in no text: each line is one field, also if there are commas in it"""
 MOST_COLUMNS = 10_000
 """each costs time and memory, however short the file"""
-_SAMPLE = 200
-"""rows that decide on the delimiter"""
+_SAMPLE, _MOST_ABOVE, _ENOUGH_LINES, _MANY_LINES = 200, 10, 4, 20
+"""rows that decide on the delimiter; lines that may stand above a table; and lines of a table that is called text, with names of
+columns and without"""
 csv.field_size_limit(1 << 30)
 
 
-def read_delimited(text: str, file: Path, form: str, delimiter: str | None = None, *, header: bool = True) -> pl.DataFrame:
-    """All rows, every column as strings; without a header columns are numbered from 1. ``form`` is csv or tsv.
+def read_delimited(text: str, file: Path, form: str, delimiter: str | None = None, *, header: bool | None = None) -> pl.DataFrame:
+    """All rows, every column as strings, with names as ``named_columns`` finds them. ``form`` is csv or tsv.
 
     Raises ``DataError`` with the line at which a row has another number of fields, or a quote is not closed.
     """
-    text = in_lines(text)
-    delimiter = delimiter or found_delimiter(text, form)
+    text, above = in_lines(text), ""
     lines_before = int(_named_delimiter(text) is not None)
+    found = delimiter or found_delimiter(text, form)
     text = text.partition("\n")[2] if lines_before else text
-    if (columns := 1 + text.partition("\n")[0].count(delimiter)) > MOST_COLUMNS:
+    if header is None and not lines_before and _consistent(text, delimiter or form) is None:
+        above, lines_before, found = _title(text, delimiter or form) or ("", 0, found)
+        text = text.split("\n", lines_before)[-1]
+    if (columns := 1 + text.partition("\n")[0].count(found)) > MOST_COLUMNS:
         raise DataError(f"{file} must have at most {MOST_COLUMNS:,} columns, but has {columns:,}; keep those that you need")
-    quoted = '"' in text and (form == "csv" or _written_with_quotes(text, delimiter))
-    if not quoted and (table := _read_plain(text, delimiter, header=header)) is not None:
-        return table
-    return _read_quoted(text, file, delimiter, quoted=quoted, header=header, lines_before=lines_before)
+    quoted = '"' in text and (form == "csv" or _written_with_quotes(text, found))
+    table = None if quoted else _read_plain(text, found)
+    if table is None:
+        table = _read_quoted(text, file, found, quoted=quoted, lines_before=lines_before)
+    return named_columns(table, file, header, above)
 
 
 def in_lines(text: str) -> str:
@@ -65,9 +72,25 @@ def found_delimiter(text: str, form: str) -> str:
 
     If there is none, the first of its format. ``form`` is csv or tsv.
     """
-    if named := _named_delimiter(text):
-        return named
-    for delimiter in DELIMITERS[form]:
+    # with no delimiter all rows are alike: one of the first line, so that the message is about the rows that differ
+    first = (one for one in DELIMITERS[form] if one in text.partition("\n")[0])
+    return _named_delimiter(text) or _consistent(text, form) or next(first, NO_DELIMITER)
+
+
+def table_form(text: str) -> Literal["csv", "tsv"] | None:
+    """The format of a text that is a table, by a tab in each line, or another delimiter and names of columns; None: it is none."""
+    lines = in_lines(text).split("\n")[:_SAMPLE]
+    form: Literal["csv", "tsv"] = "tsv" if "\t" in lines[0] else "csv"
+    found = _consistent("\n".join(lines), "\t" if form == "tsv" else form) if len(lines) >= _ENOUGH_LINES else None
+    if found is None:
+        return None
+    many = form == "tsv" and len(lines) >= _MANY_LINES and len({line.count(found) for line in lines}) == 1
+    return form if many or names_columns(lines[0].split(found)) else None
+
+
+def _consistent(text: str, form: str) -> str | None:
+    """The first delimiter of a format, or this one alone, with which a sample of rows has equally many fields, more than one."""
+    for delimiter in DELIMITERS.get(form, form):
         for quoted in (True, False):
             try:
                 widths = {len(row) for _, row in islice(_rows(text, delimiter, quoted=quoted), _SAMPLE)}
@@ -75,8 +98,20 @@ def found_delimiter(text: str, form: str) -> str:
                 continue
             if len(widths) == 1 and widths != {1}:
                 return delimiter
-    # with no delimiter all rows are alike: one of the first line, so that the message is about the rows that differ
-    return next((one for one in DELIMITERS[form] if one in text.partition("\n")[0]), NO_DELIMITER)
+    return None
+
+
+def _title(text: str, form: str) -> tuple[str, int, str] | None:
+    """The first of the lines that stand above a table as a title or a comment, how many they are, and its delimiter; or None."""
+    lines = text.split("\n", _MOST_ABOVE + 1)
+    for above in range(1, len(lines) - 1):
+        rest = text.split("\n", above)[-1]
+        if rest.count("\n") and (found := _consistent(rest, form)):
+            named = names_columns(rest.lstrip().split("\n", 1)[0].split(found))
+            fields = [[*filter(None, map(str.strip, line.split(found)))] for line in lines[:above]]
+            is_title = all(len(row) <= 1 or (named and not names_columns(row)) for row in fields)
+            return (next(filter(str.strip, lines), ""), above, found) if is_title else None
+    return None
 
 
 def _rows(text: str, delimiter: str, *, quoted: bool) -> Iterator[tuple[int, list[str]]]:
@@ -106,21 +141,19 @@ def _quoted(field: str) -> str:
     return '"' + field.replace('"', '""') + '"'
 
 
-def _read_plain(text: str, delimiter: str, *, header: bool) -> pl.DataFrame | None:
+def _read_plain(text: str, delimiter: str) -> pl.DataFrame | None:
     """The table by polars, which is fast; None if rows have different numbers of fields, which it would fill."""
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip(f"{delimiter} \t\r")]
     if not lines or any(line.count(delimiter) != lines[0].count(delimiter) for line in lines):
         return None
     data = "\n".join(lines).encode()
     try:
-        table = pl.read_csv(io.BytesIO(data), separator=delimiter, quote_char=None, has_header=header, infer_schema=False)
+        return pl.read_csv(io.BytesIO(data), separator=delimiter, quote_char=None, has_header=False, infer_schema=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
-    table.columns = [name.strip() for name in table.columns] if header else [str(number) for number in range(1, table.width + 1)]
-    return table
 
 
-def _read_quoted(text: str, file: Path, delimiter: str, *, quoted: bool, header: bool, lines_before: int) -> pl.DataFrame:
+def _read_quoted(text: str, file: Path, delimiter: str, *, quoted: bool, lines_before: int) -> pl.DataFrame:
     """The table by Python's csv."""
     rows, line = list[list[str]](), 0
     try:
@@ -129,7 +162,7 @@ def _read_quoted(text: str, file: Path, delimiter: str, *, quoted: bool, header:
                 raise DataError(_other_width(file, line + lines_before, row, rows[0], delimiter))
             rows.append(row)
     except csv.Error as error:
-        if quoted and (table := _if_whole(text, delimiter, header=header)) is not None:
+        if quoted and (table := _if_whole(text, delimiter)) is not None:
             return table  # quotes that nobody meant as such: 5" pipe
         raise DataError(
             f"{file} must be a table with quotes around fields that hold '{delimiter}', quotes or line ends, but behind line "
@@ -137,23 +170,21 @@ def _read_quoted(text: str, file: Path, delimiter: str, *, quoted: bool, header:
         ) from None
     if not rows:
         raise DataError(f"{file} must hold a table, but all its fields are empty")
-    return _table(rows, header=header)
+    return _table(rows)
 
 
-def _if_whole(text: str, delimiter: str, *, header: bool) -> pl.DataFrame | None:
+def _if_whole(text: str, delimiter: str) -> pl.DataFrame | None:
     """The table with quotes as ordinary characters, if all rows have as many fields as the first, and none has an open quote."""
     with contextlib.suppress(csv.Error):
         rows = [row for _, row in _rows(text, delimiter, quoted=False)]
         open_quote = any(field.startswith('"') and field.count('"') % 2 for row in rows for field in row)
-        return _table(rows, header=header) if len({len(row) for row in rows}) == 1 and not open_quote else None
+        return _table(rows) if len({len(row) for row in rows}) == 1 and not open_quote else None
     return None
 
 
-def _table(rows: Sequence[list[str]], *, header: bool) -> pl.DataFrame:
-    names = [name.strip() for name in rows[0]] if header else [str(number) for number in range(1, len(rows[0]) + 1)]
-    unique = [name if name not in names[:number] else f"{name}_duplicated_{number}" for number, name in enumerate(names)]
-    body = [[field or None for field in row] for row in rows[1 if header else 0 :]]
-    return pl.DataFrame(body, schema=dict.fromkeys(unique, pl.String), orient="row")
+def _table(rows: Sequence[list[str]]) -> pl.DataFrame:
+    names = [str(place) for place in range(len(rows[0]))]
+    return pl.DataFrame([[field or None for field in row] for row in rows], schema=dict.fromkeys(names, pl.String), orient="row")
 
 
 def _other_width(file: Path, line: int, row: Sequence[str], first: Sequence[str], delimiter: str) -> str:

@@ -233,24 +233,39 @@ def text_lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _undecodable(file: Path, encoding: str) -> str:
-    """The message for bytes that cannot be decoded, with the first such position, found by reading the file again."""
-    offset, position, seen, codec = 0, "", b"", _codec(encoding)
+    """The message for bytes that cannot be decoded, with the first such line, found by reading the file again."""
+    codec, offset, position, seen = _codec(encoding), 0, "", b""
+    good, bad = 0, list[int]()  # lines with characters beyond ASCII that can be decoded, and those that cannot
     lines_are_bytes = b"\0" not in "\n".encode(codec)  # in UTF-16 the byte of a line feed can be half of another character
     with open_bytes(file) as binary:
         start = binary.read(_LOOKED_AT)
         for number, line in enumerate(chain(start.splitlines(keepends=True), binary) if lines_are_bytes else (), 1):
             try:
                 line.decode(codec)
+                good += not line.isascii()
             except UnicodeError as error:  # of some encodings without a position in the line
+                bad.append(number)
                 begin = getattr(error, "start", 0)
-                position, seen = f" at line {number} (byte offset {offset + begin}, value 0x{line[begin]:02x})", line
-                break
+                if len(bad) == 1:
+                    position, seen = f" at line {number} (byte offset {offset + begin}, value 0x{line[begin]:02x})", line
             offset += len(line)
+    if good > len(bad) and b"\0" not in start:
+        lines = ", ".join(map(str, bad[:_LISTED])) + (f" and {len(bad) - _LISTED} more" if len(bad) > _LISTED else "")
+        return (
+            f"{file} must be text in {encoding}, but is not{position}; {good:,} other lines are, so that no other encoding reads "
+            f"all: write these again: {lines}. In cp1252 the first reads {seen.decode('cp1252', 'replace').strip()[:120]!r}"
+        )
     return f"{file} must be text in {encoding}, but is not{position}; {_likely(start, seen)}"
 
 
-_LOOKED_AT, _ENOUGH = 1 << 18, 20
-"""bytes from which another encoding is guessed, and how many of them must be no ASCII; of fewer, Windows' is as likely"""
+def _utf16(start: bytes) -> str:
+    """Which UTF-16 bytes are that have no mark, by where the zeros of ASCII stand."""
+    return "utf-16-le" if start[1::2].count(0) >= start[::2].count(0) else "utf-16-be"
+
+
+_LOOKED_AT, _ENOUGH, _LISTED = 1 << 18, 20, 5
+"""bytes from which another encoding is guessed, and how many of them must be no ASCII; of fewer, Windows' is as likely; lines
+that are listed"""
 _USUAL = [
     *("utf_8", "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "iso8859_2", "koi8_r", "mac_roman"),
     *("cp437", "cp850", "cp932", "gb18030", "big5", "cp949"),
@@ -262,7 +277,7 @@ def _likely(start: bytes, line: bytes) -> str:
     """What to do: the encoding in which the bytes read well, with the words by which a person can tell."""
     import charset_normalizer
 
-    name = "utf-16" if b"\0" in start else ""
+    name = _utf16(start) if b"\0" in start else ""
     if not name:
         seen = start if line in start else start + line
         found = charset_normalizer.from_bytes(seen, cp_isolation=_USUAL).best()
@@ -271,7 +286,7 @@ def _likely(start: bytes, line: bytes) -> str:
             "cp1252" if found is None or few or str(found) == seen.decode("cp1252", "replace") else found.encoding.replace("_", "-")
         )
     try:
-        shown = (line or start)[:400].decode("utf-16-le" if name == "utf-16" else name, errors="replace").strip()[:60]
+        shown = (start if name.startswith("utf-16") else line or start)[:400].decode(name, errors="replace").strip()[:60]
     except LookupError:
         shown = ""
     return (

@@ -5,7 +5,7 @@
     {"choices": ["a", "b"]}      Label Studio's csv
     {"a": 1, "b": 0}             one value for each label, as spaCy's cats: those of at least a half
 
-An empty cell, ``[]`` and ``nan`` are no label.
+An empty cell, ``[]`` and ``nan`` are no label; and what else stands for none is told from what the other cells hold.
 """
 
 from __future__ import annotations
@@ -14,16 +14,31 @@ import ast
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from warmstart.errors import DataError
 
 MISSING = ("", "nan", "none", "null", "<na>", "#n/a", "n/a", "na")
 """what a cell holds, in any case, where a program writes a missing value"""
-SEPARATORS = ("|", ";", ",", "#")
+SEPARATORS = ("\n", "|", ";", ",", "#", "/", "+", "&")
 """what may stand between several labels in one cell"""
+_SURE_SEPARATORS, _OFTEN = "\n|;", 0.05
+"""those that hardly stand within a name; and the share of cells with one from which it is one"""
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
+_SIGNS = {
+    *("nan", "null", "(null)", "n.a.", "not available", "<na>", "#n/a", "n/a", "#ref!", "#value!", "#name?", "\\n", "(blank)"),
+    *("(empty)", "tbd", "todo", "unlabeled", "unlabelled", "not labeled", "not labelled", "unannotated", "no label", "missing"),
+    "undefined",
+}
+"""what stands for no label, in any case"""
+_DOUBTFUL = {"none", "na", "unknown", "unsure", "skip", "skipped"}
+"""what may be a label, and may stand for none"""
+_MINUS = re.compile(r"-(1|9|99|999|9999|100)(\.0)?")
+_WHOLE, _POINT_ZERO, _DIGITS = re.compile(r"-?\d+(\.0)?"), re.compile(r"-?\d+\.0"), re.compile(r"[-+\d.,eE]+")
+DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d( 00:00:00)?|\d{1,2}[-. ]{1,2}[^\W\d]{3,4}\.?|[^\W\d]{3,4}[-. ]{1,2}\d{2}")
 _NUMBER = re.compile(r"[-+]?\d+\.?\d*")
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 
@@ -51,15 +66,75 @@ def is_list(cell: str) -> bool:
     return listed(cell.strip()) is not None and bool(cell.strip()[:1] in _BRACKETS)
 
 
+def signs_of_none(cells: Iterable[str], given: str | None = None) -> tuple[set[str], list[str]]:
+    """The values of a column that stand for no label, and those that may; ``given`` names the former, with commas between.
+
+    A question mark or dashes are such beside words; -1 and its like beside words, or beside whole numbers from 0 on, unless all are
+    -1, 0 and 1, which are opinions; of other numbers it is one.
+
+    >>> signs_of_none(["ship", "bill", "?"]), signs_of_none(["-1", "1", "2"]), signs_of_none(["-1", "1"])
+    (({'?'}, []), ({'-1'}, []), (set(), ['-1']))
+    """
+    values = {cell.strip() for cell in cells} - {""}
+    if given is not None:
+        return values & {one.strip() for one in given.split(",")}, []
+    signs = {one for one in values if one.lower() in _SIGNS or one == "None"}
+    rest = values - signs
+    if "+" not in rest and any(map(re.compile(r"\w").search, values)):
+        signs |= {one for one in rest if re.fullmatch(r"\?+|-{1,3}|—|–|\.{3}|…", one)}
+    minus = {one for one in rest - signs if _MINUS.fullmatch(one)}
+    rest -= signs | minus
+    doubtful = {one for one in rest if one.lower() in _DOUBTFUL}
+    numbers = {float(one) for one in rest if _WHOLE.fullmatch(one)}
+    if numbers and numbers <= {0.0, 1.0}:
+        doubtful |= minus
+    elif not any(map(_DIGITS.fullmatch, rest)) or (len(numbers) == len(rest) and min(numbers) >= 0):
+        signs |= minus
+    return signs, sorted(doubtful) if rest - doubtful else []
+
+
+def names_several(cells: Iterable[str]) -> str | None:
+    """A cell that looks like several labels, whatever the other cells hold: with a bar, a semicolon or a line end, or a list."""
+    return next((cell for cell in cells if any(sign in cell for sign in _SURE_SEPARATORS) or is_list(cell)), None)
+
+
+def as_label(cells: Sequence[str]) -> list[str]:
+    """Labels as they are compared: 1.0 is 1 if all are written so, as by pandas for numbers beside gaps."""
+    given = [cell for cell in cells if cell]
+    return [cell.removesuffix(".0") for cell in cells] if given and all(map(_POINT_ZERO.fullmatch, given)) else list(cells)
+
+
+def dates_among(cells: Iterable[str]) -> Counter[str]:
+    """Cells that look like dates, which a spreadsheet makes of 1-2 or 3/4."""
+    return Counter(cell for cell in cells if _DATE.fullmatch(cell))
+
+
+def with_decimal_comma(cells: Sequence[str]) -> bool:
+    """Whether cells are numbers with a decimal comma: ``0,37``; several numbers of labels in a cell recur, and are short."""
+    several = [cell for cell in cells if "," in cell]
+    numbers = all(map(DECIMAL_COMMA.fullmatch, cells)) and len(several) > len(cells) / 2
+    return numbers and (len({*cells}) > len(cells) / 2 or all(len(cell.partition(",")[2]) > 1 for cell in several))
+
+
 def other_separator(cells: Iterable[Any], separator: str) -> str | None:
-    """What seems to stand between labels, if ``separator`` never does: it parts a twentieth of the cells into names that recur."""
+    """What seems to stand between labels, if ``separator`` never does: it parts a twentieth of the cells into names that recur.
+
+    A line end, a bar or a semicolon need not part into names that recur; if these stand alone in other cells, one cell is enough.
+    """
     texts = [cell.strip() for cell in cells if isinstance(cell, str) and cell.strip() and listed(cell.strip()) is None]
     if any(separator in text for text in texts):
         return None
     for other in SEPARATORS:
         parts = [[part.strip() for part in text.split(other)] for text in texts]
-        several = sum(len(part) > 1 for part in parts)
-        if several >= max(1, 0.05 * len(texts)) and len({name for part in parts for name in part}) < len(set(texts)):
+        several = [part for part in parts if len(part) > 1 and all(part)]
+        if not several:
+            continue
+        alone = {name for part in parts if len(part) == 1 for name in part}
+        often = len(several) >= _OFTEN * len(texts)
+        recur = often and len({name for part in parts for name in part}) < len(set(texts))
+        if recur and other not in "/+&":
+            return other
+        if all({*part} <= alone for part in several) or (often and other in _SURE_SEPARATORS):
             return other
     return None
 
@@ -100,7 +175,10 @@ def listed(text: str) -> Any:
     inside = text[1:-1]
     if text[0] == "[" and not _QUOTED.sub("", inside).strip():
         return [one or other for one, other in _QUOTED.findall(inside)]  # as numpy prints an array
-    return inside.split() if text[0] == "[" and all(map(_NUMBER.fullmatch, inside.split())) else None
+    if text[0] == "[" and all(map(_NUMBER.fullmatch, inside.split())):
+        return inside.split()
+    bare = (text[0] != "(" or "," in inside) and not re.search(r"[\[\]{}()'\":]", inside)  # [ship, urgent], without quotes
+    return [one.strip() for one in re.split("[,;|]", inside)] if bare else None
 
 
 def _without_commas(text: str) -> bool:

@@ -25,10 +25,10 @@ from typing import IO, TextIO
 import regex
 
 from warmstart.data.class_names import refuse_saved_dataset
-from warmstart.data.files import COMPRESSED, codec_of, open_bytes, open_text, without_compression
+from warmstart.data.files import COMPRESSED, codec_of, open_bytes, open_text
 from warmstart.data.mail import mail_text
 from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
-from warmstart.data.tables import label_column, read_table, text_column, without_gaps
+from warmstart.data.tables import label_column, labelled_rows, read_table, source_format, text_column, without_gaps
 from warmstart.errors import DataError, nearest_path
 from warmstart.system.urls import is_url
 from warmstart.tokenizer.pieces import WORD_MARK
@@ -40,28 +40,6 @@ MAX_CHARACTERS = 1 << 20
 PATTERN_SECONDS = 5
 """a manifest from somebody else may have a pattern that would never end; the standard library's ``re`` has no such limit"""
 
-UNREAD = {
-    ".pdf": "write its text with pdftotext FILE.pdf FILE.txt (poppler-utils)",
-    **dict.fromkeys((".docx", ".odt", ".rtf", ".epub"), "write its text with pandoc --to plain FILE --output FILE.txt"),
-    **dict.fromkeys(
-        (".doc", ".pptx", ".ppt"), "make a .pdf of it with soffice --headless --convert-to pdf FILE, and its text with pdftotext"
-    ),
-    **dict.fromkeys(
-        (".sqlite", ".sqlite3", ".db"),
-        "write a table with sqlite3 -header -csv FILE 'SELECT body AS text, topic AS label FROM mails' > mails.csv",
-    ),
-    **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "a spreadsheet; save it as .xlsx or .csv"),
-    **dict.fromkeys(
-        (".7z", ".rar", ".tar", ".tgz", ".br", ".lz4"),
-        "it is packed; unpack it first, or pack it as .gz, .xz, .bz2, .zst or .zip",
-    ),
-    **dict.fromkeys(
-        (".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth", ".safetensors", ".h5", ".onnx", ".gguf", ".bin", ".ds"),
-        "it holds no text; name another file",
-    ),
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".mp3", ".mp4", ".wav", ".exe"), "it holds no text; name another file"),
-}
-"""endings of files that would be taken for plain text but are not, and what to do"""
 LINES = 200
 """a file with fewer lines may be a single text, unless it is all that there is; more are not looked at"""
 FILES_READ = 20
@@ -241,18 +219,6 @@ def source_root(source: Source) -> Path:
     return Path(*takewhile(lambda part: not has_magic(part), path.parts))
 
 
-def source_format(source: Source, file: Path) -> Format:
-    """The format in which a file of a source is read. Raises ``DataError`` if a table should have pieces."""
-    ending = without_compression(file).suffix.lower()
-    found = ENDINGS.get(ending, "text") if source.pattern is None else "pattern"
-    if source.format == "auto" and found == "text" and ending in UNREAD:
-        raise DataError(f"{file} cannot be read: {UNREAD[ending]}")
-    form = found if source.format == "auto" else source.format
-    if source.pieces and form != "text":
-        raise DataError(f"pieces are joined in plain text only, but {file} is read as {form}; leave pieces out")
-    return form
-
-
 # ------------------------------------------------------------------------------------------------ plain text
 
 
@@ -366,7 +332,7 @@ def _pairs(source: Source, file: Path) -> Iterable[tuple[str, str]]:
         )
     if form == "pattern":
         return _matches(source, file, ["text", "label"])
-    table = read_table(source, file, form)
+    table, _ = labelled_rows(read_table(source, file, form), source, file)
     return zip(text_column(table, source, file), label_column(table, source, file), strict=True)
 
 

@@ -10,7 +10,7 @@ from tyro.conf import arg
 from warmstart.config import Advanced, Config, FileInput, InFile, TaskInput
 
 Document = Literal["paragraph", "sentence", "line", "file"]
-Format = Literal["text", "csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "eml", "pattern"]
+Format = Literal["text", "csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "eml", "fasttext", "pattern"]
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",
@@ -29,7 +29,7 @@ ENDINGS: dict[str, Format] = {
 """ending of a file, without .gz, .xz, .bz2, .zst or .zip -> its format if ``format`` is auto; any other ending is text"""
 PROSE: tuple[Format, ...] = ("text", "eml")
 """formats without columns: documents are cut out of running text"""
-TABLE_FORMATS: tuple[Format, ...] = ("csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow")
+TABLE_FORMATS: tuple[Format, ...] = ("csv", "tsv", "json", "ndjson", "xlsx", "parquet", "arrow", "fasttext")
 """formats of tables: one text per row"""
 
 
@@ -43,26 +43,40 @@ class TableFlags(Config):
     """encoding of the characters: utf-8 (default), utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
     delimiter: InFile[str | None] = None
     """what stands between the fields of a csv or tsv file: a character, or tab; default: it is found"""
-    header: InFile[bool] = True
-    """the first line of a csv or tsv file names the columns; otherwise columns are numbered 1, 2, …"""
+    format: Advanced[Format | None] = None
+    """the format of a file: csv, tsv, json, ndjson, xlsx, parquet, arrow, fasttext, eml, or text (lines are texts); default: by its
+    ending, and of a .txt by what it holds"""
+    header: Advanced[Literal["yes", "no"] | None] = None
+    """whether the first row of a table names the columns, which else are numbered 1, 2, …; default: it is found, and printed"""
     sheet: Advanced[str | None] = None
-    """the sheet of a spreadsheet; default: the only one that is not empty"""
+    """the sheet of a spreadsheet; default: the only one that is shown and not empty"""
 
     @property
     def reading(self) -> dict[str, Any]:
         """Those of these settings that were given, as a ``Source`` has them."""
         given = {"text" if name == "text_column" else name: getattr(self, name) for name in TableFlags.model_fields}
-        return {name: value for name, value in given.items() if value is not None and (name, value) != ("header", True)}
+        return {name: value == "yes" if name == "header" else value for name, value in given.items() if value is not None}
 
 
 class LabelledTableFlags(TableFlags):
     """The same for a table of texts and labels, of which the columns are guessed."""
 
     label_column: Advanced[str | None] = None
-    """the column of a table that holds the labels; default: a guess, which is printed"""
+    """the column of a table that holds the labels, or several that say of one label each whether it holds: angry+urgent; default: a
+    guess, which is printed"""
     group_column: Advanced[str | None] = None
     """the column that says which texts belong together, such as those of an author: they count as one; none: every text stands
     alone; default: a guess, which is printed"""
+    unlabelled_as: Advanced[str | None] = None
+    """what stands in that column for no label, with commas between: none,-1; default: blank, nan, null, n/a, ? and their like, -1
+    beside names or numbers from 0 on"""
+    type: Advanced[str | None] = None
+    """the task type: classification, multilabel, regression or tagging; default: a guess, which is printed"""
+
+    @classmethod
+    def of(cls, config: Config) -> LabelledTableFlags:
+        """These settings of a command that has them among others."""
+        return cls(**{name: getattr(config, name) for name in cls.model_fields})
 
 
 class Source(Config):
@@ -74,13 +88,13 @@ class Source(Config):
     """a file, or a folder or glob (books/*.txt) whose files are all read, in the order of their names (hidden ones are skipped)"""
     format: Literal["auto", Format] = "auto"
     """auto: pattern if one is given, else by the ending (.csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .parquet, .arrow, .feather,
-    .eml; any other is text)"""
+    .eml; any other is text, unless all lines of a .txt have the same fields, or begin with __label__)"""
     encoding: str = "utf-8"
     """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
     delimiter: str | None = None
     """what stands between the fields of a csv or tsv file: a character, or tab; default: it is found, and a line sep=; names it"""
     sheet: str | None = None
-    """the sheet of a spreadsheet; default: the only one that is not empty"""
+    """the sheet of a spreadsheet; default: the only one that is shown and not empty"""
     pattern: str | None = None
     r"""a regular expression for one line with the groups text and label, such as ^(?P<label>\S+) (?P<text>.*)$"""
     text: str = "text"
@@ -91,6 +105,8 @@ class Source(Config):
     """the column of the label, the number, the tags or the answer"""
     group: str | None = None
     """the column that says which texts belong together, such as those of a document or an author"""
+    unlabelled_as: str | None = None
+    """what stands for no label, with commas between; default: blank, nan, null, n/a, ? and their like, or -1 (it is printed)"""
     separator: str = Field("|", min_length=1)
     """separates several labels in one column"""
     labels_path: FileInput[str | None] = None
@@ -104,8 +120,8 @@ class Source(Config):
     """the lines of a plain text file are SentencePiece pieces with spaces between (▁Un ▁rom an); they are joined to words"""
     limit: int | None = Field(default=None, gt=0)
     """read at most this many texts, from the beginning"""
-    header: bool = True
-    """the first line of a csv or tsv file names the columns; otherwise columns are numbered 1, 2, …"""
+    header: bool | None = None
+    """whether the first row of a csv, tsv or xlsx file names the columns, which else are numbered 1, 2, …; default: it is found"""
 
     @model_validator(mode="after")
     def _agrees(self) -> Source:

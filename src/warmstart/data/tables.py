@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import codecs
 import io
+import json
+import re
 import tempfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from warmstart.data.class_names import features_in_parquet, features_of, with_names_of_labels
-from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited
+from warmstart.data.columns import holding, is_prose, text_columns
+from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited, table_form
 from warmstart.data.exports import refuse_export
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
-from warmstart.data.source import ENDINGS, PROSE, Format, Source
+from warmstart.data.label_cells import as_label, dates_among, names_several, signs_of_none
+from warmstart.data.source import ENDINGS, PROSE, TABLE_FORMATS, Format, Source
 from warmstart.data.spreadsheet import read_json_table, read_xlsx
 from warmstart.data.watched import COPIES, run_watched
 from warmstart.errors import DataError, suggest
-from warmstart.system.console import console
+from warmstart.system.console import print_once
 from warmstart.system.limits import free_memory
 
 STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """with which an Arrow stream ends; without it rows may be missing"""
 _ARROW_FILE = b"ARROW1"
 """with which Arrow's other format begins, that of random access"""
-_NAMING_TEXT = "'text: …' in a manifest, or --text-column on the command line"
+_NAMING_TEXT, _NAMING_LABEL = "--text-column (in a manifest 'text: …')", "--label-column (in a manifest 'label: …')"
 
 ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "pieces")
 """settings of a ``Source`` that also hold for the next file of the same kind"""
+_LOOKED_AT = 500
+_FASTTEXT = re.compile(r"((?:__label__\S+(?:\s+|$))*)(.*)")
+_MAYBE_GARBLED = re.compile(
+    "[\u00c2-\u00f4\u221a][\u0080-\u00bf\u0152-\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]|\u221a\\S"
+)
+_MOST_WITHOUT = 0.5
+"""share of rows without a label from which these are not labelled, where a text may have several labels or none"""
 
 
 def reading_of(source: Source) -> dict[str, Any]:
@@ -41,29 +54,128 @@ def reading_of(source: Source) -> dict[str, Any]:
 def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a ``Source`` for a file: those ``given``, over those with which others of its kind were read ``before``.
 
-    An encoding of before holds only for what is not UTF-8: in latin-1 anything can be read, but not as it was meant.
+    An encoding of before holds only for what is not UTF-8: in latin-1 anything can be read, but not as it was meant; a column of
+    texts only where there is one of that name.
     """
     kept = {name: value for name, value in before.items() if name in ALIKE and name not in given}
-    if ENDINGS.get(without_compression(Path(path)).suffix.lower(), "text") in PROSE:
+    place = Path(path)
+    form = (
+        source_format(Source.build({"path": path, "document": "line", **given}), place)
+        if place.is_file()
+        else ENDINGS.get(place.suffix.lower(), "text")
+    )
+    if form in (*PROSE, "fasttext"):
         kept = {name: value for name, value in kept.items() if name in ("encoding", "pieces")}  # there are no columns
-    if "encoding" in kept and is_utf8(Path(path)):
+    if "encoding" in kept and is_utf8(place):
         del kept["encoding"]
+    if "text" in kept and form in TABLE_FORMATS and place.is_file():
+        source = Source.build({"path": path, "document": "line", **kept, **given})
+        if source.text not in read_table(source, place, form).columns:
+            del kept["text"]
     if kept:
         shown = ", ".join(f"{name} {value!r}" for name, value in kept.items())
-        console.print(f"{path} is read as the texts were from which the model learned: {shown}")
+        print_once(f"{path} is read as the texts were from which the model learned: {shown}")
     return {**kept, **given}
 
 
-def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
-    """A whole table. Columns of csv and tsv are strings; those of other formats keep their types.
+_PANDOC = "write its text with pandoc --to plain FILE --output FILE.txt"
+UNREAD = {
+    ".pdf": "write its text with pdftotext FILE.pdf FILE.txt (poppler-utils)",
+    **dict.fromkeys((".html", ".htm", ".xhtml", ".mhtml", ".docx", ".odt", ".rtf", ".epub"), _PANDOC),
+    **dict.fromkeys((".xml", ".rss", ".svg"), "its tags would be words; write its texts as a table, such as a .csv"),
+    **dict.fromkeys((".mbox", ".msg"), "it holds mails with their headers; save each as .eml, and name their folder"),
+    **dict.fromkeys(
+        (".doc", ".pptx", ".ppt"), "make a .pdf of it with soffice --headless --convert-to pdf FILE, and its text with pdftotext"
+    ),
+    **dict.fromkeys(
+        (".sqlite", ".sqlite3", ".db"),
+        "write a table with sqlite3 -header -csv FILE 'SELECT body AS text, topic AS label FROM mails' > mails.csv",
+    ),
+    **dict.fromkeys((".xls", ".ods", ".xlsb", ".numbers"), "a spreadsheet; save it as .xlsx or .csv"),
+    **dict.fromkeys(
+        (".7z", ".rar", ".tar", ".tgz", ".br", ".lz4"),
+        "it is packed; unpack it first, or pack it as .gz, .xz, .bz2, .zst or .zip",
+    ),
+    **dict.fromkeys(
+        (".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth", ".safetensors", ".h5", ".onnx", ".gguf", ".bin", ".ds"),
+        "it holds no text; name another file",
+    ),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".mp3", ".mp4", ".wav", ".exe"), "it holds no text; name another file"),
+}
+"""endings of files that would be taken for plain text but are not, and what to do"""
+_SNIFFED = 1 << 16
+"""characters of a text file by which it is known for a table"""
 
-    If ``source.text`` names several columns (``subject+body``), the table has one more, of their texts one under the other.
+
+def source_format(source: Source, file: Path) -> Format:
+    """The format in which a file of a source is read; one called .txt may be a table. Raises ``DataError`` if it cannot be read."""
+    ending = without_compression(file).suffix.lower()
+    found = ENDINGS.get(ending, "text") if source.pattern is None else "pattern"
+    if source.format == "auto" and found == "text":
+        if ending in UNREAD:
+            raise DataError(f"{file} cannot be read: {UNREAD[ending]}")
+        alone = Path(source.path) == file and source.document == "line" and not source.labels_path
+        if alone and not source.pieces:
+            found = _called_text(source, file)
+    form = found if source.format == "auto" else source.format
+    if source.pieces and form != "text":
+        raise DataError(f"pieces are joined in plain text only, but {file} is read as {form}; leave pieces out")
+    return form
+
+
+def _called_text(source: Source, file: Path) -> Format:
+    """The format of a file that is called text: a table, if each of its lines has the same fields, or is an object of JSON."""
+    try:
+        with open_text(file, source.encoding) as lines:
+            start = lines.read(_SNIFFED)
+    except DataError:
+        return "text"  # which says what is wrong with it
+    first = start.lstrip()[:100].lower()
+    if first.startswith(("<html", "<!doctype html")):
+        raise DataError(f"{file} cannot be read: it is a page; {_PANDOC}")
+    if first.startswith("__label__"):
+        return "fasttext"
+    whole = start if len(start) < _SNIFFED else start.rpartition("\n")[0]
+    form: Format | None = table_form(whole)
+    if form is None and first.startswith("{"):
+        with suppress(ValueError, RecursionError):
+            form = "ndjson" if all(isinstance(json.loads(line), dict) for line in whole.split("\n", 3)[:2]) else None
+    if form:
+        print_once(f"{file} is a table ({form}), and is read as one; --format text reads its lines as texts.")
+    return form or "text"
+
+
+def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
+    """A whole table. Columns of csv, tsv and xlsx are strings; those of other formats keep their types.
+
+    If ``source.text`` names several columns (``subject+body``), the table has one more, of their texts one under the other; if
+    ``source.label`` does, one of lists of those that hold.
     """
-    table, names = _read_table(source, file, form), source.text.split("+")
+    table, names, labels = _read_table(source, file, form), source.text.split("+"), source.label.split("+")
+    if garbled := _garbled(table):
+        print_once(
+            f"{file}: some cells were read in a wrong encoding before this table was written: {garbled[0]!r} was {garbled[1]!r}; "
+            "write it again from where they come from."
+        )
+    if len(labels) > 1 and source.label not in table.columns and {*labels} <= {*table.columns}:
+        table = table.with_columns(holding(table, labels).alias(source.label))
     if source.text in table.columns or not any(name in table.columns for name in names):
         return table
     parts = zip(*(_strings(_column(table, name, _NAMING_TEXT, file), file) for name in names), strict=True)
     return table.with_columns(pl.Series(source.text, ["\n".join(filter(None, part)) for part in parts], dtype=pl.String))
+
+
+def _garbled(table: pl.DataFrame) -> tuple[str, str] | None:
+    """A word whose UTF-8 some program took for another encoding, and what it was; of the first rows."""
+    for column in table:
+        for cell in column.head(_LOOKED_AT).to_list() if column.dtype == pl.String else ():
+            words = (cell or "").split() if _MAYBE_GARBLED.search(cell or "") else ()
+            for word in filter(_MAYBE_GARBLED.search, words):
+                for codec in ("cp1252", "mac_roman"):
+                    with suppress(UnicodeError):
+                        codes = b"".join(bytes([ord(one)]) if "\x80" <= one < "\xa0" else one.encode(codec) for one in word)
+                        return word, codes.decode()
+    return None
 
 
 def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
@@ -73,13 +185,20 @@ def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     else:
         with open_text(file, source.encoding) as lines:
             text = lines.read()
-        if form in DELIMITERS and text.strip("\x1a\0 \t\r\n"):
-            return read_delimited(text, file, form, delimiter_of(source), header=source.header)
-        if form not in DELIMITERS:
-            refuse_export(text, file, source.label)
-        data = text.encode() if form not in DELIMITERS else b""
+        data = text.encode() if text.strip("\x1a\0 \t\r\n") else b""
     if not data.strip():
         raise DataError(f"{file} must hold a table, but is empty")
+    if form in DELIMITERS:
+        return read_delimited(text, file, form, delimiter_of(source), header=source.header)
+    if form == "fasttext":
+        return _read_fasttext(text, file)
+    if form in ("json", "ndjson"):
+        refuse_export(text, file, source.label)
+    return _parsed(data, source, file, form)
+
+
+def _parsed(data: bytes, source: Source, file: Path, form: Format) -> pl.DataFrame:
+    """What polars and others make of the bytes of a table."""
     try:
         if form == "parquet":
             _check_expansion(data, file, "read_parquet(sys.argv[1])")
@@ -91,11 +210,24 @@ def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
             return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
         if form == "xlsx":
             _check_expansion(data, file, "read_excel(sys.argv[1], sheet_id=0)")
-            return read_xlsx(data, file, source.sheet)
+            return read_xlsx(data, file, source.sheet, source.header)
         return read_json_table(data, file)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None
+
+
+def _read_fasttext(text: str, file: Path) -> pl.DataFrame:
+    """Lines that begin with labels, ``__label__a __label__b the text``, as texts and a label each, or lists of several."""
+    found = list[tuple[list[str], str]]()
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            names, rest = _FASTTEXT.fullmatch(line.strip()).groups()  # type: ignore[union-attr]  # it matches any line
+            if not names:
+                raise DataError(f"every line of {file} must begin with __label__, but line {number} is {line[:80]!r}; correct it")
+            found.append(([name.removeprefix("__label__") for name in names.split()], rest))
+    labels = [names[0] for names, _ in found] if all(len(names) == 1 for names, _ in found) else [names for names, _ in found]
+    return pl.DataFrame({"text": [rest for _, rest in found], "label": labels})
 
 
 def dialect_of(source: Source, file: Path) -> tuple[str, str]:
@@ -152,13 +284,76 @@ def _column(table: pl.DataFrame, name: str, how: str, file: Path) -> pl.Series:
 
 def text_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
     """The column of texts."""
-    return _strings(_column(table, source.text, _NAMING_TEXT, file), file)
+    return _strings(_column(table, text_name(table, source, file), _NAMING_TEXT, file), file)
 
 
-def label_column(table: pl.DataFrame, source: Source, file: Path, *, gaps: bool = False) -> list[str]:
-    """The column of labels. Raises ``DataError`` if one is missing; with ``gaps`` it is ``""`` instead."""
-    labels = [label.strip() for label in _strings(_column(table, source.label, "'label: …'", file), file)]
-    return labels if gaps else without_gaps(labels, file, "row")
+def text_name(table: pl.DataFrame, source: Source, file: Path) -> str:
+    """The name of the column of texts; if none was given, and none is called text, of the likeliest one, which is printed."""
+    name = source.text
+    if name == "text" and name not in table.columns and (found := text_columns(table, table.columns)):
+        name = found[0]
+        example = next(filter(None, map(str.strip, table[name].drop_nulls().to_list())), "")[:60]
+        others = [one for one in found[1:] if is_prose(table[one])]
+        more = f"Not read: {', '.join(others)}; " if others else ""
+        print_once(f"The texts of {file} are read from column '{name}', such as {example!r}. {more}--text-column names another.")
+    return name
+
+
+def label_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
+    """The column of labels. Raises ``DataError`` if one is missing."""
+    labels = [label.strip() for label in _strings(_column(table, source.label, _NAMING_LABEL, file), file)]
+    return without_gaps(as_label(labels), file, "row")
+
+
+def labelled_rows(
+    table: pl.DataFrame, source: Source, file: Path, *, several: bool = False, say: bool = True
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of a table that have a label, and those that have none, of which is said how many they are and why.
+
+    What stands for no label is told from the others (``signs_of_none``). With ``several`` labels per text, a row without one is
+    a text for which none holds; if most are so, nobody labelled them. Raises ``DataError`` if no row has a label.
+    """
+    column = _column(table, source.label, _NAMING_LABEL, file)
+    if column.dtype.is_nested():
+        cells, signs, doubtful = ["" if one is None else "a list" for one in column.to_list()], set[str](), list[str]()
+    else:
+        cells = [cell.strip() for cell in _strings(column, file)]
+        signs, doubtful = signs_of_none(cells, source.unlabelled_as)
+    counts = Counter(cell or "blank" for cell in cells if not cell or cell in signs)
+    said = ", ".join(f"{name!r} {count:,}" if name != "blank" else f"blank {count:,}" for name, count in counts.most_common(5))
+    none = several and counts.total() <= _MOST_WITHOUT * len(cells)
+    if say and counts.total() < len(cells):
+        _say_of_labels(cells, signs, doubtful, said, f"{file}: ", none=none)
+        if not several and (cell := names_several(cells)):
+            print_once(f"{file}: {cell!r} is read as one label; if it names several, the type is multilabel (--type multilabel).")
+    if column.dtype == pl.String and signs:
+        table = table.with_columns(pl.Series(source.label, [None if cell in signs else cell for cell in cells], dtype=pl.String))
+    missing = pl.Series([not none and (not cell or cell in signs) for cell in cells], dtype=pl.Boolean)
+    if len(cells) and counts.total() == len(cells):
+        raise DataError(
+            f"{file} must have labels in column '{source.label}', but has none ({said}); name another with --label-column, or say "
+            "with --unlabelled-as what stands for no label"
+        )
+    return table.filter(~missing), table.filter(missing)
+
+
+def _say_of_labels(cells: Sequence[str], signs: set[str], doubtful: Sequence[str], said: str, where: str, *, none: bool) -> None:
+    """How many rows have no label, what may stand for none, and which labels look like dates."""
+    if said:
+        what = "texts to which no label applies" if none else "texts without one"
+        how = "; --unlabelled-as says what stands for none" if signs else ""
+        count = sum(not cell or cell in signs for cell in cells)
+        print_once(f"{where}{count:,} of {len(cells):,} rows have no label ({said}) and are read as {what}{how}.")
+    for one in doubtful:
+        print_once(
+            f"{where}'{one}' is a label, of {cells.count(one):,} rows; if it stands for none, say so with --unlabelled-as {one}."
+        )
+    if dates := dates_among(cells):
+        (date, count), *_ = dates.most_common(1)
+        print_once(
+            f"{where}some labels look like dates ({date!r}, {count:,} rows), which spreadsheets make of names such as 1-2: if they "
+            "are names, give that column the format Text there, and write them again."
+        )
 
 
 def _strings(column: pl.Series, file: Path) -> list[str]:
@@ -185,6 +380,6 @@ def without_gaps(labels: list[str], file: Path, unit: str) -> list[str]:
     if gaps:
         raise DataError(
             f"every {unit} of {file} must have a label, but {len(gaps)} have none, first {unit} {gaps[0]}; fill them in, or leave "
-            "these rows out (`warmstart fit` reads them as text without a label)"
+            f"these {unit}s out"
         )
     return labels

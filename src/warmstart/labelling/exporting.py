@@ -27,7 +27,7 @@ from warmstart.data.files import text_lines
 from warmstart.data.task_folder import require_task_folder, task_folder
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.project import Project
-from warmstart.labelling.reading import TEST_FRACTION, task_to_label
+from warmstart.labelling.reading import task_to_label
 
 LabelForm = Literal["csv", "ndjson"]
 TestSplit = Literal["fraction", "random"]
@@ -93,7 +93,7 @@ def export(
         "type": project.type,
         **{name: f"{name}.{ending}" for name in written},
         **({"validation": VALIDATION_FRACTION} if "validation" not in written and len(train) >= LEAST_TO_CHOOSE else {}),
-        **({} if "test" in written else {"test": TEST_FRACTION}),
+        **({} if "test" in written else {"test": 0.2}),
         **({"unlabelled": ["unlabelled.ndjson"]} if rest else {}),
         "labels": labels,
     }

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from warmstart.data.annotation_values import Annotation
-from warmstart.data.owners import groups_of
+from warmstart.data.mail import mail_text
 from warmstart.data.pool import pool_unlike
-from warmstart.data.read import open_prose, read_examples, source_files, source_format
+from warmstart.data.read import open_prose, source_files
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
-from warmstart.data.tables import label_column, read_table, reading_alike, reading_of, text_column
+from warmstart.data.tables import read_table, reading_alike, source_format, text_column
 from warmstart.data.task import Task
 from warmstart.data.units import plain_text
 from warmstart.errors import ConfigError
 from warmstart.labelling.project import MOST_TEXT_BYTES, check_text
-from warmstart.tasks.guess import guess_task
 from warmstart.tasks.load import load_task
-from warmstart.tasks.rows import task_table
 
 TASK_PERSON = "task"
 """whose answers the labels of a task are"""
-TEST_FRACTION = 0.2
-"""of the labelled texts, held out where there is nothing better"""
 
 
 @dataclass(frozen=True)
@@ -49,24 +43,7 @@ def task_to_label(path: str | Path, flags: Mapping[str, Any] | None = None) -> T
     place = Path(path)
     if place.suffix in (".yaml", ".yml") or (place / "task.yaml").is_file():
         return load_task(place)
-    how = LabelledTableFlags.build({**(flags or {})})
-    guess = guess_task(place, how) if place.is_file() else None
-    if guess is None or guess.type != "classification" or not guess.columns or "second" in guess.source or guess.validation:
-        return load_task(place, flags=how)
-    source = Source(path=str(place), **guess.source)
-    table = task_table(source, place)
-    labels = label_column(table, source, place, gaps=True)
-    if all(labels):
-        return load_task(place, flags=how)
-    rows = list(zip(text_column(table, source, place), labels, groups_of(table, source.group, ""), strict=True))
-    texts, given, groups = zip(*(row for row in rows if row[1]), strict=True)
-    test = read_examples(source.model_copy(update={"path": str(guess.test)})) if guess.test else ([], [])
-    left = [text for text, label, _ in rows if not label]
-    task = Task.from_lists(texts, given, test=test, unlabelled=left, name=place.stem)
-    train, held_out = replace(task.train, groups=np.array(groups) if source.group else None), task.test
-    if not guess.test:
-        train, held_out = train.hold_out(TEST_FRACTION, 0)
-    return replace(task, train=train, test=held_out, manifest=place, reading=reading_of(source))
+    return load_task(place, flags=LabelledTableFlags.build({**(flags or {})}))
 
 
 def read_pool(paths: Sequence[str], task: Task | None = None, reading: Mapping[str, Any] | None = None) -> PoolTexts:
@@ -114,8 +91,11 @@ def task_answers(task: Task) -> list[Annotation]:
 def _texts(source: Source, file: Path) -> Iterator[str]:
     """The texts of one file that are not blank, checked."""
     form = source_format(source, file)
+    if form == "eml":
+        yield from _checked(mail_text(file), str(file))
+        return
     if form in (*PROSE, "pattern"):
-        with open_prose(source, file, "text" if form == "pattern" else form) as lines:
+        with open_prose(source, file, "text") as lines:
             number = 0
             while line := lines.readline(MOST_TEXT_BYTES + 2):  # a longer line is refused before all of it is in memory
                 number += 1

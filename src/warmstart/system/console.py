@@ -89,6 +89,14 @@ def in_notebook() -> bool:
 
 
 console = make_console()
+_SAID = set[str]()
+
+
+def print_once(sentence: str) -> None:
+    """Print a sentence, unless this process has printed it: what was taken of a file that is read for several ends."""
+    if sentence not in _SAID:
+        _SAID.add(sentence)
+        console.print(sentence)
 
 
 @contextmanager

@@ -73,6 +73,8 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def check_tensor_header(start: bytes) -> None:
     """Raise ``ValueError`` if the header of a safetensors file, whose first eight bytes are given, is too long to be parsed."""
+    if start.startswith(b"version "):
+        raise ValueError("it is a pointer of Git LFS, not the file; fetch it with `git lfs pull` where it comes from")
     if (size := int.from_bytes(start[:8], "little")) > HEADER_BYTES:
         raise ValueError(f"its header must have at most {HEADER_BYTES:,} bytes, but has {size:,}")
 

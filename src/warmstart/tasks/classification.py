@@ -15,7 +15,7 @@ from warmstart.data.task import Split, Task
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.stats.resampling import resample_classification
 from warmstart.stats.scores import ClassificationScores, classification_scores
-from warmstart.tasks.rows import Examples, label_names, label_numbers, table_rows, task_table, text_or_pair
+from warmstart.tasks.rows import Examples, label_names, label_numbers, string_of, table_rows, text_or_pair
 from warmstart.tasks.task_type import HeadSettings, TaskType
 
 
@@ -31,13 +31,15 @@ class ClassificationTask(TaskType):
 
     def read_rows(self, source: Source) -> Examples:
         """Texts or pairs, and the name of each label."""
-        from warmstart.data.read import read_examples, source_files
-        from warmstart.data.tables import label_column
+        from warmstart.data.label_cells import as_label
+        from warmstart.data.read import read_examples
 
         if source.second is None:
             return read_examples(source)
-        labels = [label for file in source_files(source) for label in label_column(task_table(source, file), source, file)]
-        return [text_or_pair(row, source) for row in table_rows(source)], labels
+        rows = list(table_rows(source, several=False))
+        return [text_or_pair(row, source) for row in rows], as_label(
+            [string_of(row, source.label, "label").strip() for row in rows]
+        )
 
     def label_names(self, targets: Sequence[Any], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
         """The names that occur, or those in the manifest."""

@@ -1,7 +1,6 @@
 """Guesses the manifest of a task from a table, a folder of texts or lines of fastText: columns, task type, splits.
 
-Every guess can be overruled. Columns are chosen by their names, and where no name is known, by what they hold: the label is the
-column with the fewest different short values, the text the string column with the longest ones.
+Every guess can be overruled, and is said with an example. Which columns are likeliest is known by ``data/columns.py``.
 """
 
 from __future__ import annotations
@@ -15,32 +14,21 @@ from typing import Any
 import polars as pl
 
 from warmstart.data.class_names import refuse_saved_dataset
-from warmstart.data.conllu import is_conll
-from warmstart.data.files import open_bytes, without_compression
-from warmstart.data.label_cells import is_list, other_separator
+from warmstart.data.columns import LABEL_NAMES, SPLITS, TEXT_NAMES, is_prose, label_columns, names_splits, text_columns
+from warmstart.data.conllu import is_conll, is_conllu, tag_columns, tagged_sentences
+from warmstart.data.files import without_compression
+from warmstart.data.label_cells import is_list, names_in, other_separator, with_decimal_comma
 from warmstart.data.owners import NONE, owner_column
-from warmstart.data.read import open_prose, source_format
-from warmstart.data.source import PROSE, LabelledTableFlags, Source
-from warmstart.data.tables import read_table
+from warmstart.data.read import open_prose
+from warmstart.data.source import ENDINGS, PROSE, LabelledTableFlags, Source
+from warmstart.data.tables import label_column, labelled_rows, read_table, source_format
 from warmstart.errors import DataError, nearest_path, suggest
 
-TEXT_NAMES = (
-    *("text", "body", "content", "message", "sentence", "review", "question", "comment", "document", "tweet", "abstract"),
-    *("title", "words", "tokens"),
-)
-"""columns that hold texts, the likeliest first"""
-LABEL_NAMES = (
-    *("label", "labels", "category", "categories", "class", "target", "topic", "topics", "intent", "tag", "tags", "sentiment"),
-    *("rating", "stars", "score", "emotion", "queue"),
-)
-"""columns that hold labels, the likeliest first"""
 PAIRS = (
     *(("sentence1", "sentence2"), ("premise", "hypothesis"), ("text_a", "text_b"), ("text1", "text2")),
     *(("question1", "question2"), ("question", "sentence")),
 )
 """columns of the two texts of a pair"""
-FASTTEXT = r"^__label__(?P<label>\S+)\s+(?P<text>.*)$"
-"""a line of fastText with one label"""
 _SPLIT_NAMES = {"test": ("test",), "validation": ("validation", "valid", "val", "dev")}
 """what files of the other splits are called"""
 MANY_TEXTS = 5000
@@ -48,9 +36,22 @@ MANY_TEXTS = 5000
 _TEXT_ENDINGS = (".txt", ".text", ".md", ".eml")
 _NUMBERS = 20
 """a column with more different numbers than these holds numbers, not classes"""
+_RECUR = 3
+"""so often recurs on average each of more whole numbers that are classes: codes, which are equally long"""
 _SAMPLE = 2000
-_LONGEST_LABEL = 60
-_SHOWN_LABELS = 20
+_SHOWN_LABELS, _SHOWN_CHARACTERS, _RIVALS = 20, 60, 2
+_UNLABELLED = {
+    "unlabeled",
+    "unlabelled",
+    "unsup",
+    "unsupervised",
+    "unlabeled_data",
+    "unlabelled_data",
+    "no_label",
+    "nolabel",
+    "todo",
+}
+"""folders of texts without a label"""
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ class Guess:
     """of the table; 0: not counted"""
     unread: tuple[str, ...] = ()
     """columns that also hold texts"""
+    unlabelled: Path | None = None
+    """a folder of texts without a label"""
+    notes: tuple[str, ...] = ()
+    """what else a user should know, as sentences: an example, other columns that may hold labels, files that are not used"""
 
     def sources(self, folder: Path) -> dict[str, Any]:
         """``train``, and the other splits for which there is a file, with paths from ``folder`` on."""
@@ -91,7 +96,8 @@ class Guess:
         name = Path(self.train.name.removesuffix(".gz").removesuffix(".xz")).stem
         apart = {"validation": 0.1} if self.rows >= MANY_TEXTS else {}
         head = {"name": name or "task", "type": self.type} | ({"source": self.source} if self.source else {})
-        return head | {"train": sources.pop("train")} | apart | {"test": 0.2} | sources
+        more = {"unlabelled": [{"path": path_from(folder, self.unlabelled)}]} if self.unlabelled else {}
+        return head | {"train": sources.pop("train")} | apart | {"test": 0.2} | sources | more
 
     def sentences(self) -> list[str]:
         """What was guessed, as complete sentences."""
@@ -108,19 +114,19 @@ class Guess:
         if self.classes:
             more = f", and {len(self.classes) - _SHOWN_LABELS} more" if len(self.classes) > _SHOWN_LABELS else ""
             found.append(f"Each folder is a label: {', '.join(self.classes[:_SHOWN_LABELS])}{more}.")
+        found += self.notes
         found.append(f"The task type is {self.type}.")
         return found + [
             f"{file} is the {name} split." for name, file in (("test", self.test), ("validation", self.validation)) if file
         ]
 
 
-def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str | None = None) -> Guess:
+def guess_task(place: Path, flags: LabelledTableFlags | None = None) -> Guess:
     """The guess for a table, a folder with one folder of texts per label, a CoNLL file, or lines of fastText.
 
-    ``flags`` and ``kind`` (the task type) overrule what would be guessed. Raises ``DataError`` if nothing can be guessed.
+    ``flags`` overrule what would be guessed. Raises ``DataError`` if nothing can be guessed.
     """
     flags = flags or LabelledTableFlags()
-    text, label = flags.text_column, flags.label_column
     if place.is_dir():
         return _guess_folder(place, flags.encoding)
     if not place.is_file():
@@ -128,39 +134,128 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, kind: str |
             f"no such file or folder: {place}; {nearest_path(place)}name a table (csv, tsv, ndjson, parquet) or a folder "
             "with one folder per label"
         )
-    test, validation = _beside(place, "test"), _beside(place, "validation")
     source = {name: value for name, value in flags.reading.items() if name != "text"}
+    source |= {"unlabelled_as": flags.unlabelled_as} if flags.unlabelled_as is not None else {}
     if is_conll(place):
-        return Guess("tagging", place, source, test=test, validation=validation)
-    read = Source(path=str(place), **source)
-    if source_format(read, place) in PROSE:
-        return Guess("classification", place, {"pattern": _pattern(place, read), **source}, test=test, validation=validation)
-    return replace(_guess_table(place, source, text, label, kind, flags.group_column), test=test, validation=validation)
+        return _guess_tags(place, source, flags)
+    read = Source(path=str(place), **source, document="line")
+    if (form := source_format(read, place)) in PROSE:
+        raise DataError(
+            f"{place} must be a table (csv, tsv, ndjson, jsonl, parquet), a CoNLL file, or lines that begin with "
+            f"__label__, but its first line is {_first_line(place, read)!r}; for other forms write the manifest by hand, with a "
+            "pattern"
+        )
+    source |= {} if form == ENDINGS.get(without_compression(place).suffix.lower()) else {"format": form}
+    return _with_splits(_guess_table(place, source, flags))
 
 
-def _guess_table(
-    place: Path, source: dict[str, Any], text: str | None, label: str | None, kind: str | None, group: str | None
-) -> Guess:
-    named = {name: column for name, column in (("text", text), ("label", label)) if column}
+def _first_line(place: Path, source: Source) -> str:
+    with open_prose(source, place, source_format(source, place)) as lines:
+        return lines.readline(1000).strip()[:_SHOWN_CHARACTERS]
+
+
+def _guess_tags(place: Path, source: dict[str, Any], flags: LabelledTableFlags) -> Guess:
+    """The columns of words and tags of a CoNLL file, counted from 1; those of CoNLL-U are known."""
+    named = {name: one for name, one in (("text", flags.text_column), ("label", flags.label_column)) if one}
+    found = source | ({} if is_conllu(place) else tag_columns(Source(path=str(place), **source), place)) | named
+    read = Source(path=str(place), **found)
+    words, tags = next(tagged_sentences(read, place), ((), ()))
+    example = ", ".join(f"{word} {tag}" for word, tag in [*zip(words, tags, strict=True)][:3])
+    text, label = (found.get(name, default) for name, default in (("text", "2"), ("label", "4")))
+    note = (
+        f"The words are read from column {text}, the tags from column {label}, as in: {example}. --text-column and --label-column "
+    )
+    guess = Guess("tagging", place, found, notes=(f"{note}name others.",))
+    return replace(guess, test=_beside(place, "test"), validation=_beside(place, "validation"))
+
+
+def _guess_table(place: Path, source: dict[str, Any], flags: LabelledTableFlags) -> Guess:
+    named = {name: column for name, column in (("text", flags.text_column), ("label", flags.label_column)) if column}
     read = Source(path=str(place), **source, **named)
     table = read_table(read, place, source_format(read, place))
     if table.width < 2:
         raise DataError(
             f"{place} must have a column of texts and one of labels, separated by {_expected(place)}, but has {_columns(table)}"
         )
-    source |= _guess_columns(table, place, text, label)
-    label_column, text_column = table[source.get("label", "label")], table[source.get("text", "text")]
-    found, separator = _guess_type(text_column, label_column)
-    kind = kind or found
+    if "header" not in source and table.columns == [str(number) for number in range(1, table.width + 1)]:
+        source["header"] = False
+    columns, rivals = _guess_columns(table, place, flags.text_column, flags.label_column)
+    source |= columns
+    read = Source(path=str(place), **source)
+    if read.label not in table.columns:
+        table = read_table(read, place, source_format(read, place))
+    texts = table[read.text].drop_nulls().head(_SAMPLE).to_list()
+    labelled, _ = labelled_rows(table, read, place, say=False)
+    found, separator, why = _guess_type(labelled[read.text], labelled[read.label])
+    kind = flags.type or found
+    if kind != "tagging" and texts and all(isinstance(text, str) and is_list(text) for text in texts):
+        raise DataError(
+            f"column '{read.text}' of {place} must hold one text per row, but holds lists ({texts[0][:60]!r}); join them"
+        )
     if kind == "multilabel" and separator not in (None, "|"):
         source["separator"] = separator
-    read_ones = [label_column.name, text_column.name, source.get("second"), *text_column.name.split("+")]
-    if owner := _owner(table, place, read_ones, group):
+    taken = [read.label, read.text, read.second, *read.text.split("+"), *read.label.split("+")]
+    if owner := _owner(table, place, taken, flags.group_column):
         source["group"] = owner
-        read_ones.append(owner)
-    free = [one for one in table if text is None and one.name not in read_ones and one.dtype == pl.String]
-    unread = tuple(one.name for one in free if _is_prose(one))
-    return Guess(kind, place, source, columns=tuple(table.columns), rows=len(table), unread=unread)
+        taken.append(owner)
+    free = [one for one in table if flags.text_column is None and one.name not in taken]
+    unread = tuple(one.name for one in free if is_prose(one))
+    notes = [*_notes(labelled, read, rivals, free), *([why] if why and kind == found else [])]
+    return Guess(kind, place, source, columns=tuple(table.columns), rows=len(table), unread=unread, notes=tuple(notes))
+
+
+def _notes(table: pl.DataFrame, read: Source, rivals: Sequence[str], free: Sequence[pl.Series]) -> list[str]:
+    """One row as it is read, whether columns look exchanged, which others may hold labels, and that a column names splits."""
+    notes = []
+    if len(table):
+        text, label = (_shown(table[name].to_list()[0]) for name in (read.text, read.label))
+        notes.append(f"An example: {text!r} is {label!r}.")
+    if read.text.lower() in LABEL_NAMES or read.label.lower() in TEXT_NAMES:
+        notes.append(
+            f"The columns of texts and labels look exchanged; --text-column {read.label} --label-column {read.text} reads them as "
+            "they are called."
+        )
+    if others := [name for name in rivals if name != read.second][:_RIVALS]:
+        notes.append(f"Labels may also stand in {' or '.join(others)}; --label-column names another column.")
+    for column in free:
+        if names_splits(column):
+            notes.append(
+                f"Column '{column.name}' names splits, but is not read: all rows are of one. Put the rows of each into a file of "
+                "its own: train.csv and test.csv."
+            )
+    return notes
+
+
+def _shown(cell: Any) -> str:
+    """The beginning of a cell, on one line."""
+    return " ".join(", ".join(map(str, cell)).split() if isinstance(cell, list) else str(cell).split())[:_SHOWN_CHARACTERS]
+
+
+def _with_splits(guess: Guess) -> Guess:
+    """With the files of other splits beside it, if their labels are labels of this one."""
+    found, notes = dict[str, Path](), list[str]()
+    known = None
+    for name in _SPLIT_NAMES:
+        if (file := _beside(guess.train, name)) is None:
+            continue
+        try:
+            known = _names(guess, guess.train) if known is None else known
+            if guess.type in ("classification", "multilabel") and (new := _names(guess, file) - known):
+                raise DataError(f"{file} has labels that {guess.train.name} has not: {', '.join(map(repr, sorted(new)[:3]))}")
+            found[name] = file
+        except DataError as error:
+            notes.append(f"Not used as the {name} split: {error}.")
+    return replace(guess, **found, notes=(*guess.notes, *notes))  # type: ignore[arg-type]
+
+
+def _names(guess: Guess, file: Path) -> set[str]:
+    """The names of labels in a table."""
+    source = Source(path=str(file), **guess.source)
+    several = guess.type == "multilabel"
+    table, _ = labelled_rows(read_table(source, file, source_format(source, file)), source, file, several=several, say=False)
+    if several:
+        return {name for cell in table[source.label].to_list() for name in names_in(cell, source.separator)}
+    return set() if guess.type != "classification" else {*label_column(table, source, file)}
 
 
 def _owner(table: pl.DataFrame, place: Path, taken: Sequence[str | None], named: str | None) -> str | None:
@@ -176,34 +271,21 @@ def _guess_folder(place: Path, encoding: str | None) -> Guess:
     refuse_saved_dataset(place)
     inside = sorted(one for one in place.iterdir() if one.is_dir() and not one.name.startswith("."))
     classes = [one.name for one in inside if any(file.suffix.lower() in _TEXT_ENDINGS for file in one.iterdir())]
-    if len(classes) < 2:
+    without = [name for name in classes if name.lower().replace(" ", "_").replace("-", "_") in _UNLABELLED]
+    classes = [name for name in classes if name not in without]
+    if len(classes) < 2 or {name.lower() for name in classes} <= SPLITS:
         raise DataError(
             f"a folder must hold at least two folders of texts ({', '.join(_TEXT_ENDINGS)}), one per label, but {place} holds "
-            f"{len(classes)}; write other documents as plain text first, or name a table"
+            f"{', '.join(classes) or 'none'}; write other documents as plain text first, or name a table"
         )
     source = {"document": "file"} | ({"encoding": encoding} if encoding else {})
-    return Guess("classification", place, source, classes=tuple(classes))
+    more = place / without[0] if without else None
+    notes = (f"The texts in {more} are read as texts without a label.",) if more else ()
+    return Guess("classification", place, source, classes=tuple(classes), unlabelled=more, notes=notes)
 
 
-def begins_as_fasttext(file: Path) -> bool:
-    """Whether a file's first line begins with the label as fastText has it."""
-    with open_bytes(file) as binary:
-        return binary.read(9) == b"__label__"
-
-
-def _pattern(place: Path, source: Source) -> str:
-    with open_prose(source, place, source_format(source, place)) as lines:
-        first = lines.readline(1000)
-    if not first.startswith("__label__"):
-        raise DataError(
-            f"{place} must be a table (csv, tsv, ndjson, jsonl, parquet), a CoNLL file, or lines that begin with "
-            f"__label__, but its first line is {first.strip()[:60]!r}; for other forms write the manifest by hand, with a pattern"
-        )
-    return FASTTEXT
-
-
-def _guess_columns(table: pl.DataFrame, place: Path, text: str | None, label: str | None) -> dict[str, Any]:
-    """The settings ``text``, ``label`` and ``second``, where they differ from the defaults."""
+def _guess_columns(table: pl.DataFrame, place: Path, text: str | None, label: str | None) -> tuple[dict[str, Any], Sequence[str]]:
+    """The settings ``text``, ``label`` and ``second``, where they differ from the defaults; and other columns of labels."""
     for name in (text, label):
         if name is not None and name not in table.columns:
             raise DataError(f"{place} has no column '{name}'; {suggest(name, table.columns)}")
@@ -211,64 +293,46 @@ def _guess_columns(table: pl.DataFrame, place: Path, text: str | None, label: st
     pair = (
         next(((folded[one], folded[two]) for one, two in PAIRS if one in folded and two in folded), None) if text is None else None
     )
-    text = text or (pair[0] if pair else _known(folded, TEXT_NAMES, [name for name in table.columns if name != label]))
+    columns = [
+        name for name in table.columns if name != label and (is_prose(table[name]) or name.strip().lower() not in LABEL_NAMES)
+    ]
+    text = text or (pair[0] if pair else next(iter(text_columns(table, columns)), None))
+    rivals = list[str]()
     if label is None:
         free = [name for name in table.columns if name not in (text, *(text or "").split("+"), *(pair or ()))]
-        label = _known(folded, LABEL_NAMES, free) or _fewest_values(table, free, place)
-    text = text or _longest_texts(table, [name for name in table.columns if name != label], place)
-    named = {"text": text, "label": label} | ({"second": pair[1]} if pair else {})
-    return {key: name for key, name in named.items() if key != name}
-
-
-def _is_prose(column: pl.Series) -> bool:
-    """Whether most cells hold several words, and few hold the same."""
-    cells = column.drop_nulls().head(_SAMPLE)
-    return len(cells) > 1 and min(cells.str.contains(r"\S\s+\S").sum(), cells.n_unique()) > len(cells) / 2
-
-
-def _known(folded: dict[str, str], names: Sequence[str], free: Sequence[str]) -> str | None:
-    return next((folded[name] for name in names if folded.get(name) in free), None)
-
-
-def _fewest_values(table: pl.DataFrame, free: Sequence[str], place: Path) -> str:
-    """The column with the fewest different short values, of which one at least occurs twice."""
-    counts = {}
-    for name in free:
-        if table[name].dtype.is_nested():
-            continue
-        values = table[name].drop_nulls().cast(pl.String).str.strip_chars()
-        different, longest = values.n_unique(), float(str(values.str.len_chars().max() or 0))
-        if 2 <= different < len(values) and longest <= _LONGEST_LABEL:
-            counts[name] = different
-    if not counts:
-        raise DataError(
-            f"no column of {place} looks like labels (few short values); name it with --label-column. It has {_columns(table)}"
-        )
-    return min(counts, key=counts.__getitem__)
-
-
-def _longest_texts(table: pl.DataFrame, free: Sequence[str], place: Path) -> str:
-    lengths = {name: table[name].str.len_chars().mean() or 0.0 for name in free if table[name].dtype == pl.String}
-    if not lengths:
+        label, *rivals = label_columns(table, free, text) or [""]
+        if not label:
+            raise DataError(
+                f"no column of {place} looks like labels (few short values); name it with --label-column. It has {_columns(table)}"
+            )
+    if text is None or text == label:
         raise DataError(f"no column of {place} holds texts beside the labels; name it with --text-column. It has {_columns(table)}")
-    return max(lengths, key=lambda name: float(str(lengths[name])))
+    named = {"text": text, "label": label} | ({"second": pair[1]} if pair else {})
+    return {key: name for key, name in named.items() if key != name}, rivals
 
 
-def _guess_type(text: pl.Series, label: pl.Series) -> tuple[str, str | None]:
-    """The task type, and what stands between several labels, if anything does."""
+def _guess_type(text: pl.Series, label: pl.Series) -> tuple[str, str | None, str]:
+    """The task type, what stands between several labels, if anything does, and what a user should know of it."""
     if label.dtype.is_nested():
-        return ("tagging" if text.dtype.is_nested() else "multilabel"), None
-    cells = label.drop_nulls().cast(pl.String).str.strip_chars().head(_SAMPLE)
-    numbers = cells.cast(pl.Float64, strict=False)
-    if len(cells) and not numbers.is_null().any():
-        whole = bool((numbers == numbers.round()).all())
-        return ("classification" if whole and numbers.n_unique() <= _NUMBERS else "regression"), None
-    texts = cells.to_list()
-    if any(map(is_list, texts)):
+        return ("tagging" if text.dtype.is_nested() else "multilabel"), None, ""
+    cells = [cell for cell in label.drop_nulls().cast(pl.String).str.strip_chars().head(_SAMPLE).to_list() if cell]
+    if cells and with_decimal_comma(cells):
+        return "regression", None, "The labels are numbers with a decimal comma; --type classification takes them as names."
+    numbers = pl.Series(cells, dtype=pl.String).cast(pl.Float64, strict=False)
+    if cells and not numbers.is_null().any():
+        whole, different = bool((numbers == numbers.round()).all()), numbers.n_unique()
+        codes = len({*map(len, cells)}) == 1 and len(cells) >= _RECUR * different
+        if whole and (different <= _NUMBERS or codes):
+            numbers_too = "; --type regression takes them as quantities" if different > 2 else ""
+            return "classification", None, f"The labels are {different} different numbers, taken as classes{numbers_too}."
+        return "regression", None, "The labels are numbers, taken as quantities; --type classification takes them as classes."
+    if any(map(is_list, cells)):
         words = not text.dtype.is_nested() and all(map(is_list, map(str, text.head(_SAMPLE).to_list())))
-        return ("tagging" if words else "multilabel"), None
-    separator = other_separator(texts, "\0")
-    return ("multilabel" if separator else "classification"), separator
+        return ("tagging" if words else "multilabel"), None, ""
+    if (separator := other_separator(cells, "\0")) is None:
+        return "classification", None, ""
+    cell = next(cell for cell in cells if separator in cell)
+    return "multilabel", separator, f"{cell!r} are several labels; --type classification takes it as the name of one."
 
 
 def _beside(place: Path, split: str) -> Path | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -32,18 +33,17 @@ from warmstart.config import Config, read_yaml
 from warmstart.data.conllu import is_conll
 from warmstart.data.frames import write_texts
 from warmstart.data.label_cells import MISSING
-from warmstart.data.read import source_format
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
-from warmstart.data.tables import reading_of
-from warmstart.data.task import Split, Task, subsample
+from warmstart.data.tables import reading_of, source_format
+from warmstart.data.task import Split, Task, joined_splits, subsample
 from warmstart.data.task_folder import task_folder
 from warmstart.errors import ConfigError, DataError, nearest_path
-from warmstart.system.console import console
+from warmstart.system.console import print_once
 from warmstart.system.storage import names_a_folder
 from warmstart.tasks import TASK_TYPES
-from warmstart.tasks.guess import begins_as_fasttext, guess_task
-from warmstart.tasks.rows import Examples, string_of, table_rows
+from warmstart.tasks.guess import guess_task
+from warmstart.tasks.rows import Examples, string_of, table_rows, unlabelled_texts
 
 ANSWERS_TYPE = "answers"
 """the type of a task whose answers are generated as text (``tasks/answers.py``), which has no labels"""
@@ -135,6 +135,27 @@ def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None 
         raise DataError(f"{file}: {error}") from None
 
 
+def load_whole_task(path: Path, flags: LabelledTableFlags, test: str | None = None, labels: tuple[str, ...] | None = None) -> Task:
+    """The task of a manifest, a table or a folder, of which all labelled texts are in one split, but those of test files.
+
+    ``test`` is a table like the first. Raises ``ConfigError`` if there is no first. A table may lack some of its ``labels``, and
+    have others, which come behind these.
+    """
+    file, spec = read_spec(path, flags)
+    guessed = not is_manifest(path)
+    if test and (not guessed or path.is_dir()):
+        raise ConfigError(f"--test goes with a table of texts and labels, but {path} is none; name the test texts in a manifest")
+    if guessed:
+        tests = (spec.train[0].model_copy(update={"path": os.path.relpath(test, file.parent)}),) if test else spec.test
+        whole = {"test": tests if isinstance(tests, tuple) else (), "validation": None, "labels": labels}
+        return build_task(spec.model_copy(update=whole), file.parent, covered=labels is None)
+    task = load_task(path)
+    held_out = {} if isinstance(spec.test, tuple) else {"test": task.test}
+    train = joined_splits({"train": task.train, "validation": task.validation} | held_out)
+    none = train.take(NO_TEXTS)
+    return replace(task, train=train, validation=none, test=none if held_out else task.test)
+
+
 def load_named_tasks(paths: Sequence[str | Path]) -> list[Task]:
     """Several tasks, whose names become folders. Raises ``ConfigError`` if two names are equal, or one cannot be a folder."""
     tasks = [load_task(path) for path in paths]
@@ -158,7 +179,7 @@ def read_spec(path: str | Path, flags: LabelledTableFlags | None = None) -> tupl
 def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Path, dict[str, Any]]:
     """The same with the keys as they are written or guessed: whatever the manifest is called, paths in it start at its folder."""
     file = path / "task.yaml" if path.is_dir() else path
-    if (path.is_dir() and not file.is_file() and any(path.iterdir())) or _is_table(file):
+    if not is_manifest(path) and (file.is_file() or (path.is_dir() and any(path.iterdir()))):
         place = path if path.name not in ("", "..") else path.resolve()
         return place, _guessed(place, flags)
     if not file.is_file():
@@ -166,32 +187,29 @@ def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Pa
             f"no such file: {file}; {nearest_path(file)}a task is a manifest (YAML), a table of texts and labels, or a folder with "
             "a folder of texts per label"
         )
-    if flags and (flags.reading or flags.label_column or flags.group_column):
+    if flags and any(getattr(flags, name) is not None for name in LabelledTableFlags.model_fields):
         raise ConfigError(f"{file} is a manifest, which says itself how tables are read; remove the flags, and change it there")
     return file, read_yaml(file)
 
 
-def _is_table(file: Path) -> bool:
-    """Whether the manifest of a file is guessed: of a table, of CoNLL, and of lines of fastText."""
+def is_manifest(path: str | Path) -> bool:
+    """Whether a path leads to a manifest, or a folder with one; of a table, CoNLL and lines of fastText it is guessed."""
+    place = Path(path)
+    file = place / "task.yaml" if place.is_dir() else place
     if not file.is_file():
-        return False
-    if is_conll(file) or (form := source_format(Source(path=str(file)), file)) not in PROSE:
+        return not place.is_dir()
+    if file.suffix.lower() in (".yaml", ".yml"):
         return True
-    return form == "text" and file.suffix.lower() not in (".yaml", ".yml") and begins_as_fasttext(file)
+    return not is_conll(file) and source_format(Source(path=str(file), document="line"), file) in PROSE
 
 
 def _guessed(place: Path, flags: LabelledTableFlags | None) -> dict[str, Any]:
     """The guess for a table or a folder, printed once."""
     flags = flags or LabelledTableFlags()
     guess = guess_task(place, flags)
-    if (said := "\n".join(guess.sentences())) not in _SAID:
-        _SAID.add(said)
-        console.print(said)
+    for sentence in guess.sentences():
+        print_once(sentence)
     return guess.manifest(place.parent)
-
-
-_SAID = set[str]()
-"""guesses that this process has printed"""
 
 
 def names_validation(path: str | Path) -> bool:
@@ -199,36 +217,60 @@ def names_validation(path: str | Path) -> bool:
     return read_spec(path)[1].validation is not None
 
 
-def build_task(spec: TaskSpec, folder: Path, seed: int = 0) -> Task:
+def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = True) -> Task:
     """Read the sources of a manifest in ``folder``, hold out the splits that it names, number the labels, and check everything.
 
-    Test, then validation, are held out of the training examples; a fraction is one of all training examples given.
+    Test, then validation, are held out of the training examples; a fraction is one of all training examples given. Each label must
+    have a training example if they are to be ``covered``.
     """
     task_type = TASK_TYPES[spec.type]
     if spec.metric and spec.metric not in task_type.metrics:
         raise ConfigError(f"a {task_type.name} task is scored by {', '.join(task_type.metrics)}, but 'metric' is {spec.metric}")
+    several = task_type.several_labels
+    if spec.labels and covered:  # what a manifest calls a label is none that stands for no label
+        splits_of = {name: value for name in ("train", "validation", "test") if isinstance(value := getattr(spec, name), tuple)}
+        spec = spec.model_copy(update={name: tuple(map(_by_name, sources)) for name, sources in splits_of.items()})
     inputs, targets = read_sources(spec.train, folder, spec.type)
     labels = task_type.label_names(targets, spec.labels)
-    train = Split(tuple(inputs), task_type.encode_targets("train", targets, labels), read_groups(spec.train, folder, len(inputs)))
+    labels = labels if covered else (*labels, *_new_names(targets, labels))
+    groups = read_groups(spec.train, folder, len(inputs), several=several)
+    train = Split(tuple(inputs), task_type.encode_targets("train", targets, labels), groups)
     given, splits = len(train), {}
     for name, wanted in (("test", spec.test), ("validation", spec.validation)):
-        if wanted is None:
+        if wanted is None or wanted == ():
             splits[name] = train.take(NO_TEXTS)
         elif isinstance(wanted, tuple):
             inputs, targets = read_sources(wanted, folder, spec.type)
             encoded = task_type.encode_targets(name, targets, labels)
-            splits[name] = Split(tuple(inputs), encoded, read_groups(wanted, folder, len(inputs), f"{name}:"))
+            splits[name] = Split(tuple(inputs), encoded, read_groups(wanted, folder, len(inputs), f"{name}:", several=several))
         else:
             train, splits[name] = train.hold_out(held_out_count(given, wanted), seed)
     unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
+    more = (
+        [text for source in spec.train for text in unlabelled_texts(_at(source, folder), several=several)]
+        if task_type.pooled
+        else []
+    )
     metric = spec.metric or task_type.metrics[0]
     task = Task(
         spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.type,
         label_descriptions=_descriptions(spec.label_descriptions, labels, "'label_descriptions'"),
-        reading=reading_of(spec.train[0]),
+        reading=reading_of(spec.train[0]), unlabelled_texts=tuple(more),
     )  # fmt: skip
-    _check_train_covers(task)
+    if covered:
+        _check_train_covers(task)
     return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
+
+
+def _new_names(targets: Sequence[Any], labels: Sequence[str]) -> list[str]:
+    """Names among the targets that are none of these labels, in any case."""
+    names = {name for one in targets for name in ([one] if isinstance(one, str) else one)} if labels else set[str]()
+    return sorted(name for name in names if name.casefold() not in {label.casefold() for label in labels})
+
+
+def _by_name(source: Source) -> Source:
+    """The source, in which only a blank cell stands for no label unless it says otherwise."""
+    return source if source.unlabelled_as is not None else source.model_copy(update={"unlabelled_as": ""})
 
 
 def read_descriptions(file: Path, labels: Sequence[str]) -> dict[str, str]:
@@ -313,7 +355,9 @@ def read_sources(sources: Sequence[Source], folder: Path, type_name: str = "clas
     return [one for inputs, _ in parts for one in inputs], [one for _, targets in parts for one in targets]
 
 
-def read_groups(sources: Sequence[Source], folder: Path, count: int, prefix: str = "") -> np.ndarray | None:
+def read_groups(
+    sources: Sequence[Source], folder: Path, count: int, prefix: str = "", *, several: bool = False
+) -> np.ndarray | None:
     """(N,) the group of each of ``count`` examples, as a string, or None if no source has groups.
 
     A source without groups, and a cell that names none, gives an example a group of its own, whose name begins with ``prefix``.
@@ -323,7 +367,7 @@ def read_groups(sources: Sequence[Source], folder: Path, count: int, prefix: str
         return None
     groups: list[str] = []
     for number, source in enumerate(sources):
-        for row, values in enumerate(islice(table_rows(_at(source, folder)), source.limit)):
+        for row, values in enumerate(islice(table_rows(_at(source, folder), several=several), source.limit)):
             named = "" if source.group is None else string_of(values, source.group, "group").strip()
             groups.append(f"{prefix}{number}:{row}" if named.lower() in MISSING else named)
     if len(groups) != count:

@@ -7,6 +7,7 @@ Letters: N texts, C labels.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -40,14 +41,14 @@ class MultilabelTask(TaskType):
         """
         from warmstart.data.label_cells import names_in, other_separator
 
-        rows = list(table_rows(source))
+        rows = list(table_rows(source, several=True))
         cells = [value_of(row, source.label, "label") for row in rows]
         other = None if "separator" in source.model_fields_set else other_separator(cells, source.separator)
         if other is not None:
             example = next(cell for cell in cells if isinstance(cell, str) and other in cell)
             raise DataError(
                 f"labels of one text must stand between '{source.separator}' in {source.path}, but none do, and {example!r} looks "
-                f"like several; write 'separator: \"{other}\"' beside the path, or 'separator: \"|\"' if that is one label"
+                f"like several; write 'separator: {json.dumps(other)}' beside the path, or 'separator: \"|\"' if that is one label"
             )
         return [text_or_pair(row, source) for row in rows], [names_in(cell, source.separator) for cell in cells]
 

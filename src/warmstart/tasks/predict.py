@@ -93,6 +93,8 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     input that is missing or no text, and ``ModelError`` for any other model without a task head.
     """
     inputs = inputs if isinstance(inputs, str) else as_inputs(inputs)
+    if not len(inputs) and not isinstance(inputs, str):
+        return Predictions([])
     if isinstance(bundle, Bundle) and bundle.answers_record:
         from warmstart.tasks.answers import answer_questions
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from warmstart.data.label_cells import DECIMAL_COMMA
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
@@ -31,10 +32,12 @@ class RegressionTask(TaskType):
 
     def read_rows(self, source: Source) -> Examples:
         """Texts or pairs, and a finite number each."""
-        rows, targets = list(table_rows(source)), []
+        rows, targets = list(table_rows(source, several=False)), []
         for number, row in enumerate(rows, 1):
             try:
-                targets.append(float(value_of(row, source.label, "label")))
+                value = value_of(row, source.label, "label")
+                comma = isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip())
+                targets.append(float(value.replace(",", ".") if comma else value))
             except (TypeError, ValueError):
                 targets.append(math.nan)
             if not math.isfinite(targets[-1]):

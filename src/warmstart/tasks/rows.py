@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from warmstart.data.source import PROSE, Source
 from warmstart.errors import ConfigError, DataError, suggest
+from warmstart.system.console import print_once
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,18 +20,31 @@ Examples = tuple[list[Any], list[Any]]
 """inputs and their targets, equally many"""
 
 
-def table_rows(source: Source) -> Iterator[TableRow]:
-    """The rows of all tables of a source."""
+def table_rows(source: Source, *, several: bool | None = None) -> Iterator[TableRow]:
+    """The rows of all tables of a source; with ``several`` (or without, False) labels in a cell those that have a label."""
     from warmstart.data.read import source_files
+    from warmstart.data.tables import labelled_rows
 
     for file in source_files(source):
-        yield from task_table(source, file).iter_rows(named=True)
+        table = task_table(source, file)
+        yield from (table if several is None else labelled_rows(table, source, file, several=several)[0]).iter_rows(named=True)
+
+
+def unlabelled_texts(source: Source, *, several: bool) -> list[str]:
+    """The texts of the rows that have no label, of a table; of anything else none."""
+    from warmstart.data.read import source_files
+    from warmstart.data.tables import labelled_rows, source_format, text_column
+
+    if source.as_label is not None or source.labels_path is not None or source.second is not None:
+        return []
+    files = [file for file in source_files(source) if source_format(source, file) not in (*PROSE, "pattern")]
+    tables = ((labelled_rows(task_table(source, file), source, file, several=several)[1], file) for file in files)
+    return [text for table, file in tables if len(table) for text in text_column(table, source, file) if text.strip()]
 
 
 def task_table(source: Source, file: Path) -> pl.DataFrame:
     """One table. Raises ``DataError`` for plain text, which has no columns."""
-    from warmstart.data.read import source_format
-    from warmstart.data.tables import read_table
+    from warmstart.data.tables import read_table, source_format
 
     form = source_format(source, file)
     if form in (*PROSE, "pattern"):
@@ -41,8 +55,13 @@ def task_table(source: Source, file: Path) -> pl.DataFrame:
 def value_of(row: TableRow, column: str, key: str) -> Any:
     """The value in a column; ``key`` is the setting that names the column."""
     if column not in row:
-        raise DataError(f"there is no column '{column}'; {suggest(column, list(row))}; name the column to read with '{key}: …'")
+        raise DataError(f"there is no column '{column}'; {suggest(column, list(row))}; name the column to read with {_naming(key)}")
     return row[column]
+
+
+def _naming(key: str) -> str:
+    """How the column of a setting is named."""
+    return f"--{key}-column (in a manifest '{key}: …')" if key in ("text", "label", "group") else f"'{key}: …' in a manifest"
 
 
 def string_of(row: TableRow, column: str, key: str) -> str:
@@ -53,7 +72,7 @@ def string_of(row: TableRow, column: str, key: str) -> str:
 
 def list_of(row: TableRow, column: str, source: Source, number: int) -> list[Any]:
     """The list in a column; ``number`` is the row's number, from 1."""
-    value = value_of(row, column, column)
+    value = value_of(row, column, "label" if column == source.label else "text")
     if isinstance(value, str):  # as a csv file holds a list
         from warmstart.data.label_cells import listed
 
@@ -76,7 +95,7 @@ def label_names(present: Sequence[str], wanted: tuple[str, ...] | None) -> tuple
     examples. Raises ``DataError`` for fewer than two different ones, ``ConfigError`` if ``wanted`` repeats a name.
     """
     names = set(present)
-    if len(names) < 2:
+    if len(names) < 2 and wanted is None:
         found = f"all {len(present)} training examples have {names.pop()!r}" if names else "no training example has one"
         raise DataError(f"a task needs at least two labels, but {found}")
     if wanted is None:
@@ -91,6 +110,11 @@ def label_numbers(split: str, used: Iterable[str], labels: tuple[str, ...]) -> d
     """Label name -> number. Raises ``DataError`` if the split uses a name that is not in ``labels``."""
     numbers = {label: number for number, label in enumerate(labels)}
     unknown = Counter(label for label in used if label not in numbers)
+    alike = {label: [name for name in labels if name.casefold() == label.casefold()] for label in unknown}
+    for label in [label for label, names in alike.items() if len(names) == 1]:
+        print_once(f"The label {label!r} of the {split} split is read as {alike[label][0]!r}.")
+        numbers[label] = numbers[alike[label][0]]
+        del unknown[label]
     if unknown:
         listed = ", ".join(f"{label!r} ({count}×)" for label, count in unknown.most_common(5))
         raise DataError(

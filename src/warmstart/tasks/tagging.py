@@ -58,7 +58,8 @@ class TaggingTask(TaskType):
 
     def read_inputs(self, source: Source) -> list[Any]:
         """Tuples of words: the lines of plain text cut at white space, or lists in a column."""
-        from warmstart.data.read import read_rows, source_files, source_format
+        from warmstart.data.read import read_rows, source_files
+        from warmstart.data.tables import source_format
 
         if all(source_format(source, file) in PROSE for file in source_files(source)):
             return [self.parse(line) for line in read_rows(source)]

@@ -91,7 +91,10 @@ def as_model_numbers(model: Bundle | Stack, task: Task) -> Task:
     """The task with its labels in the order of the model's. Raises ``DataError`` if the model does not know them all."""
     if unknown := sorted(set(task.labels) - set(model.labels)):
         known = ", ".join(model.labels)
-        raise DataError(f"the model must know every label of the task, but not {', '.join(unknown)}; it knows {known}")
+        raise DataError(
+            f"the model must know every label of the task, but not {', '.join(unknown)}; it knows {known}: write these in "
+            "their place"
+        )
     if not task.single_label:
         if task.labels != model.labels:
             raise DataError(f"the model must know the task's labels in the same order: {', '.join(model.labels)}")

@@ -18,8 +18,9 @@ from warmstart.data.audit import audit
 from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
-from warmstart.data.source import Source
+from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS
+from warmstart.data.tables import reading_alike
 from warmstart.data.task import Task, joined_splits
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError
@@ -42,13 +43,13 @@ from warmstart.stats.several_labels import HALF, given_and_found, without_label
 from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_write
-from warmstart.tasks import check_task_type
+from warmstart.tasks import check_task_type, task_type_for
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
-from warmstart.tasks.load import load_task, read_spec
+from warmstart.tasks.load import is_manifest, load_task, load_whole_task, read_spec
 from warmstart.tasks.predict import read
 from warmstart.tasks.scoring import score_test, score_test_answers
 from warmstart.tasks.thresholds import at_thresholds, has_thresholds, thresholds_of
-from warmstart.tasks.trained_on import changed_data, known_texts_sentence, unseen_only
+from warmstart.tasks.trained_on import changed_data, known_texts_sentence, reading_of_model, unseen_only
 from warmstart.tasks.two_models import as_model_numbers, check_rivals, measure_models
 from warmstart.tasks.unknown import recognised_sentence, split_off_unknown
 from warmstart.training.held_out import held_out_metrics
@@ -80,7 +81,7 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     one, other = models[config.model], models[against]
     names = _names(config.model, against)
     answering = isinstance(one, Bundle) and one.answers_record is not None
-    task, left_out = (load_answer_task(path), "") if answering else _test_task(path, (one, other))
+    task, left_out = (load_answer_task(path), "") if answering else _test_task(config, path, (one, other))
     methods = _methods(config)
     folder = Run.open(config.out or AGAINST_FOLDER, config).folder
     found = measure_models(names, (one, other), task, methods)
@@ -103,20 +104,31 @@ def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
         return _score_answers(bundle, config, load_answer_task(task))
     if isinstance(bundle, Bundle) and isinstance(bundle.model.head, LMHead):
         return _read_text(bundle, config, task)
-    return _score(bundle, config, *_test_task(task, (bundle,)))
+    return _score(bundle, config, *_test_task(config, task, (bundle,)))
 
 
-def _test_task(path: str, models: Sequence[Bundle | Stack]) -> tuple[Task, str]:
+def _test_task(config: EvaluateConfig, path: str, models: Sequence[Bundle | Stack]) -> tuple[Task, str]:
     """The task whose test texts are scored, and which texts are not.
 
-    Of a table, or folders of texts, without a test split these are all but those that a model has seen; if it has seen all, a part.
+    A table is read as that from which the (first) model learned, with its labels. Of a table, or folders of texts, without a test
+    split all texts are scored but those that a model has seen; if it has seen all, a part.
     """
-    task, (file, spec) = load_task(path), read_spec(path)
-    if isinstance(spec.test, tuple) or file.suffix.lower() in (".yaml", ".yml"):
-        return task, ""
+    flags, model = LabelledTableFlags.of(config), models[0]
+    if not is_manifest(path):
+        how = reading_alike(reading_of_model(model), path, flags.reading)
+        header = {True: "yes", False: "no"}.get(how.get("header"))  # type: ignore[arg-type]
+        learned = {"type": flags.type or task_type_for(model).name, "header": header, "encoding": how.get("encoding")}
+        learned |= {"text_column": None if "second" in how else how.get("text"), "delimiter": how.get("delimiter")}
+        flags = flags.model_copy(update=learned)
+    file, spec = read_spec(path, flags)
+    if isinstance(spec.test, tuple) or is_manifest(path):
+        return load_task(path, flags=flags), ""
+    task = load_whole_task(Path(path), flags, labels=model.labels or None)
     test, left_out = unseen_only(models, joined_splits(task.splits()))
     none = test.take(NO_TEXTS)
-    return (replace(task, name=file.name, train=none, validation=none, test=test), left_out) if len(test) else (task, "")
+    if not len(test):
+        return load_task(path, flags=flags), ""
+    return replace(task, name=file.name, train=none, validation=none, test=test), left_out
 
 
 def _judge(config: EvaluateConfig, path: str) -> StudyResult:

@@ -104,4 +104,4 @@ def _encoders(named: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
 
 def read_labelled(config: FitConfig) -> Task:
     """The labelled texts, those without a label, and the test texts that were named."""
-    return labelled_task(Path(config.data), config, test=config.test, unlabelled=config.unlabelled, seed=config.seed)
+    return labelled_task(Path(config.data), config, test=config.test, unlabelled=config.unlabelled)
