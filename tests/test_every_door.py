@@ -21,7 +21,8 @@ from warmstart.cli import main
 from warmstart.commands.fit.command import read_labelled
 from warmstart.data.read import read_documents
 from warmstart.data.task import Task, joined_splits
-from warmstart.experiment.config import FitConfig
+from warmstart.experiment.config import FitConfig, RaceConfig
+from warmstart.experiment.sweep import open_sweep
 from warmstart.labelling.reading import read_pool
 from warmstart.system import console
 from warmstart.tasks.load import load_task
@@ -303,3 +304,18 @@ def test_more_texts_may_have_another_column(tmp_path: Path, said: Any) -> None:
     task = read_labelled(FitConfig(data=str(tmp_path / "train.csv"), unlabelled=(str(tmp_path / "more.csv"),)))
     assert [*read_documents(task.unlabelled[0])][:1] == [f"{TEXTS[0]} too"]
     assert "more.csv are read from column 'message'" in said()
+
+
+def test_a_race_reads_the_columns_that_are_named(tmp_path: Path, said: Any) -> None:
+    """Also where a trial reads the table again, in another process."""
+    letters = np.random.default_rng(0).choice([*"abcdefgh"], (24, 5, 6))
+    rows = [(n % 3, " ".join(map("".join, letters[n])), label, n // 4) for n, label in enumerate(LABELS)]
+    (tmp_path / "t.csv").write_text(rows_of(rows, "kind", "body", "topic", "shift"))
+    flags = ["--text-column", "body", "--label-column", "topic", "--group-column", "shift"]
+    read = {"text_column": "body", "label_column": "topic", "group_column": "shift"}
+    own = {"task": str(tmp_path / "t.csv"), "out": str(tmp_path / "race"), "schemes": (), "selection": "none"}
+    sweep = open_sweep(RaceConfig.build(own | read))
+    again = sweep.context.load_task()
+    assert (again.labels, again.digest, len({*again.train.units})) == (("bill", "ship"), sweep.task.digest, 5)
+    assert main(["adapt", "absent", str(tmp_path / "t.csv"), *flags, "--out", str(tmp_path / "adapt")]) == 2
+    assert "the label from 'topic'" in said()

@@ -15,6 +15,7 @@ from typing import Any
 
 from warmstart.baselines.simple import constant_score
 from warmstart.data.scorings import read_ledger
+from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
 from warmstart.errors import DataError, ModelError
 from warmstart.experiment.choose import RECOMMENDED, TRANSFER
@@ -94,9 +95,11 @@ def compare(
 def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
     """The settings of a race on one task, with the schemes that always run, and a selection that needs only texts that it has."""
     changes: dict[str, Any] = {"schemes": (*ALWAYS_RUN, *config.schemes)}
-    validated = bool(len(given.validation)) if given else names_validation(config.task)
+    flags = LabelledTableFlags.of(config)
+    validated = bool(len(given.validation)) if given else names_validation(config.task, flags)
     if config.selection is None and not config.labels and not validated:
-        changes["selection"] = config.selection_with(len((given or load_task(config.task)).train))  # as with as many --labels
+        texts = len((given or load_task(config.task, flags=flags)).train)
+        changes["selection"] = config.selection_with(texts)  # as with as many --labels
     return config.model_copy(update=changes)
 
 

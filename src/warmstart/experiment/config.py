@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
+from warmstart.config import Advanced, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
 from warmstart.data.source import LabelledTableFlags
 from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
 from warmstart.finetuning.schemes.registry import known_scheme
@@ -55,7 +55,7 @@ def selection_or_default(selection: SelectionName | None, labels: int | None) ->
     return selection or ("holdout" if labels is None else "cross-validation")
 
 
-class AdaptConfig(Config):
+class AdaptConfig(LabelledTableFlags):
     """Swap a model's head, fine-tune it on labels over several seeds, and compare it with methods that need no pretraining."""
 
     model: Positional[FileInput[str]]
@@ -107,7 +107,7 @@ class AdaptConfig(Config):
         return selection_or_default(self.selection, self.labels)
 
 
-class RaceConfig(Config):
+class RaceConfig(LabelledTableFlags):
     """Run every way to adapt on one task, on the same splits and seeds, and recommend the best on texts that were left out."""
 
     task: Positional[TaskInput[str]]

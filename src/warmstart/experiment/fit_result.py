@@ -208,8 +208,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def outlook(self) -> str:
-        """What more labels would bring; empty if that is not known well."""
-        if not self.promised or not self.more or not self.more[1].tells:
+        """What more labels would bring; empty if that is not known well, or if the score may be that of the commonest label."""
+        if not self.promised or not self.more or not self.more[1].tells or self.selected.expected.low <= self.majority[1]:
             return ""
         count, (gain, low, high) = self.more
         about = f"about {of_100(gain)}" if round(100 * gain) else "hardly any"

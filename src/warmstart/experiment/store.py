@@ -23,6 +23,7 @@ from warmstart.config import Config, Effectless, result_key
 from warmstart.data.audit import drop_leaks
 from warmstart.data.budget import FOLDS
 from warmstart.data.scorings import ScoredMethod, ScoringRun
+from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError
 from warmstart.experiment.trial import Limits, SweepRuns, Trial, TrialResult, described_settings
@@ -59,6 +60,8 @@ class SweepContext(Config):
     """the task's manifest"""
     held: Effectless[Any] = Field(None, exclude=True)
     """a ``HeldTask`` in place of the manifest"""
+    reading: Effectless[LabelledTableFlags] = LabelledTableFlags()
+    """how a table is read"""
     digest: str
     """identifies its texts and labels"""
     folder: Effectless[str]
@@ -90,7 +93,7 @@ class SweepContext(Config):
 
     def load_task(self) -> Task:
         """The task as it was given."""
-        return self.held.task if self.held else load_task(self.task)
+        return self.held.task if self.held else load_task(self.task, flags=self.reading)
 
     def without_leaks(self, task: Task) -> Task:
         """The task without the leaks that are to be dropped."""

@@ -24,6 +24,7 @@ from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.encode import cut_sentence
 from warmstart.data.pool import NO_POOL, REST, pool_digest, task_pool
 from warmstart.data.scorings import ScoringRun
+from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.config import CHEAP_SEEDS, FEW_LABELS, SEEDS, RaceConfig, duration_seconds
@@ -169,7 +170,7 @@ def _checked_task(config: RaceConfig, given: Task | None) -> Task:
         )
     if own and config.backbones.count(own) > 1:
         raise ConfigError("each backbone must be named once, but --backbones names pool twice; remove the repeated one")
-    task = given or load_task(config.task)
+    task = given or load_task(config.task, flags=LabelledTableFlags.of(config))
     if config.drop_leaks or config.drop_near_leaks:
         return drop_leaks(task, near=config.drop_near_leaks)
     return task
@@ -277,6 +278,7 @@ def _at_seed(trial: Trial, seed: int, first: TrialResult | None) -> Trial:
 
 def _context(config: RaceConfig, task: Task, scoring: ScoringRun, **running: Any) -> SweepContext:
     leaks = {"drop_leaks": config.drop_leaks, "drop_near_leaks": config.drop_near_leaks}
+    running["reading"] = LabelledTableFlags.of(config)
     pool = {"pool": config.pool, "pool_digest": pool_digest(task, config.pool)}
     return SweepContext.of(task, config.task, Path(config.out), config.tune, scoring=scoring, **leaks, **pool, **running)
 

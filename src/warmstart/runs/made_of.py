@@ -9,7 +9,7 @@ from pathlib import Path
 
 from warmstart.config import EFFECTLESS, NAMES_FILES, NAMES_TASKS, Config, command_name
 from warmstart.data.read import source_files
-from warmstart.data.source import Source
+from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.errors import ConfigError, DataError
 from warmstart.interop.encoders import ENCODER_PREFIX, ENCODERS
 from warmstart.model.files import find_bundle, model_digest, saved_as
@@ -46,15 +46,16 @@ def input_paths(settings: Config, place: Path = Path()) -> Iterator[Path]:
             if isinstance(one, Config) and EFFECTLESS not in field.metadata:
                 yield from input_paths(one, place)
             elif NAMES_TASKS in field.metadata and one:
-                yield from _task_paths(place / one)
+                flags = LabelledTableFlags.of(settings) if isinstance(settings, LabelledTableFlags) else None
+                yield from _task_paths(place / one, flags)
             elif NAMES_FILES in field.metadata and one:
                 yield place / one
 
 
-def _task_paths(path: Path) -> Iterator[Path]:
+def _task_paths(path: Path, flags: LabelledTableFlags | None) -> Iterator[Path]:
     """A manifest and what it names, or whatever else a task is read from."""
     try:
-        file, spec = read_spec(path)
+        file, spec = read_spec(path, flags)
     except (ConfigError, DataError):
         yield path
         return

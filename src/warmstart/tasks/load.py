@@ -212,9 +212,9 @@ def _guessed(place: Path, flags: LabelledTableFlags | None) -> dict[str, Any]:
     return guess.manifest(place.parent)
 
 
-def names_validation(path: str | Path) -> bool:
+def names_validation(path: str | Path, flags: LabelledTableFlags | None = None) -> bool:
     """Whether a manifest names validation texts, or how many to hold out. Raises ``ConfigError`` if it is wrong."""
-    return read_spec(path)[1].validation is not None
+    return read_spec(path, flags)[1].validation is not None
 
 
 def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = True) -> Task:

@@ -12,6 +12,7 @@ from warmstart.data.audit import drop_leaks
 from warmstart.data.budget import LabelBudget
 from warmstart.data.pool import texts_to_read
 from warmstart.data.scorings import ScoringRun, ledger_file
+from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Split, Task
 from warmstart.experiment.adaptation import adapted_bundle, compare_methods, draw_budgets
 from warmstart.experiment.adaptation_result import AdaptResult
@@ -43,14 +44,15 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
 
     A task of type answers gives an ``AnswersResult``.
     """
-    if read_spec(config.task)[1].type == ANSWERS_TYPE:
+    flags = LabelledTableFlags.of(config)
+    if read_spec(config.task, flags)[1].type == ANSWERS_TYPE:
         found, bundle, run = adapt_to_answers(config)
         with model_is_saved(save_model(bundle, run.folder / "bundle")):
             _tell(
                 found, "questions", run.folder, answers_view(found).sentence, lambda: write_answers_page(found, config, run.folder)
             )
         return found
-    if config.selection is None and config.labels is None and not names_validation(config.task):
+    if config.selection is None and config.labels is None and not names_validation(config.task, flags):
         config = config.model_copy(update={"selection": "cross-validation"})  # as with --labels
     ready = _prepare(config)
     bundle, budgets = ready.bundle, ready.budgets
@@ -79,7 +81,8 @@ def _prepare(config: AdaptConfig) -> _Ready:
     """Read and check everything, and open the run's folder."""
     events_folder(config.out, wanted=config.tensorboard)
     bundle = load_model(config.model)
-    loaded = task = load_task(config.task)  # its splits never depend on the seed: `evaluate` must find the same test texts
+    # its splits never depend on the seed: `evaluate` must find the same test texts
+    loaded = task = load_task(config.task, flags=LabelledTableFlags.of(config))
     check_scheme(bundle, task, config.tune)
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
