@@ -31,6 +31,8 @@ BY_HAND = {
     "other.md": {
         "model": "benchmarks/fixed_settings.py, which chose a default",
         "labelled texts of": "benchmarks/several_labels.py, of tables that are not in the repository",
+        "labels": "benchmarks/fits.py, now and at commit 5cb677ad",
+        "set, 100 labels": "the same",
     },
     "peers.md": {"against": "benchmarks/peers.py, from results/peers.ndjson", "method": "the same"},
     "scale.md": {"model, batch": "benchmarks/scale.py at commit 5cb677ad", "GPUs": "the same, by formula"},

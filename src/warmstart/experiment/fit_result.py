@@ -189,7 +189,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def unclear(self) -> str:
         """A sentence if the rival may be as good, by the texts that both predicted when they were left out; else empty."""
-        if not (self.learned and self.rival):
+        if not (self.promised and self.rival):
             return ""
         best, rival = (self.alone_scores[one.name] for one in (self.best, self.rival))
         if worse_out_of_fold(*(MethodScores("", (one.out_of_fold,), one.resampled[None]) for one in (rival, best))):

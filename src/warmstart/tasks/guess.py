@@ -198,6 +198,7 @@ def _guess_table(place: Path, source: dict[str, Any], flags: LabelledTableFlags)
     if owner := _owner(table, place, taken, flags.group_column):
         source["group"] = owner
         taken.append(owner)
+    rivals = [name for name in rivals if name not in taken]
     free = [one for one in table if flags.text_column is None and one.name not in taken]
     unread = tuple(one.name for one in free if is_prose(one))
     notes = [*_notes(labelled, read, rivals, free), *([why] if why and kind == found else [])]
@@ -215,7 +216,7 @@ def _notes(table: pl.DataFrame, read: Source, rivals: Sequence[str], free: Seque
             f"The columns of texts and labels look exchanged; --text-column {read.label} --label-column {read.text} reads them as "
             "they are called."
         )
-    if others := [name for name in rivals if name != read.second][:_RIVALS]:
+    if others := rivals[:_RIVALS]:
         notes.append(f"Labels may also stand in {' or '.join(others)}; --label-column names another column.")
     for column in free:
         if names_splits(column):
