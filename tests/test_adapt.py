@@ -26,10 +26,11 @@ from warmstart.data.source import Source
 from warmstart.data.task import Task, resplit
 from warmstart.errors import ConfigError
 from warmstart.experiment import adaptation
-from warmstart.experiment.adaptation_result import AdaptResult, most_seconds, share_within
+from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.sweep import open_sweep
 from warmstart.finetuning.calibration import split_calibration_texts
+from warmstart.finetuning.control import most_seconds, share_within
 from warmstart.finetuning.ensemble import STACKABLE, Averaged
 from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.schemes.registry import SchemeOptions

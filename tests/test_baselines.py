@@ -285,7 +285,10 @@ def test_nbsvm_without_naive_bayes_is_an_svm_on_weighted_words(monkeypatch: pyte
     sample, new = texts_of_30_words(60, 0, 2), texts_of_30_words(40, 0, 2).rows
     of_class, others = (1 + np.asarray(sample.rows[sample.labels == one].sum(axis=0)) for one in (1, 0))
     ratios = np.log(of_class / of_class.sum()) - np.log(others / others.sum())
-    svm, new = LinearSVC(C=1.0, random_state=0).fit(normalize(sample.rows) * ratios[None], sample.labels), normalize(new)
+    svm, new = (
+        LinearSVC(C=1.0, tol=classifiers.SVM_GRADIENT, random_state=0).fit(normalize(sample.rows) * ratios[None], sample.labels),
+        normalize(new),
+    )
     monkeypatch.setattr(classifiers, "INTERPOLATION", 1.0)
     found = classifiers.nbsvm(sample, 1.0)(new)
     assert np.log(found[:, 1] / found[:, 0]) == pytest.approx(2 * svm.decision_function(new * ratios[None]))

@@ -24,7 +24,6 @@ from warmstart.errors import ConfigError, DataError, ModelError, UncheckedWarnin
 from warmstart.experiment import execution
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig, duration_seconds
-from warmstart.experiment.curve import list_sizes
 from warmstart.experiment.estimate import SweepEstimate
 from warmstart.experiment.methods import learning_rates_for
 from warmstart.experiment.refit import refit
@@ -39,7 +38,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
-from warmstart.stats.formatting import file_size
+from warmstart.stats.formatting import file_size, list_sizes
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.predict import raw_predictions, read
 from warmstart.tokenizer.tokenizer import Tokenizer

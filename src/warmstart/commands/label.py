@@ -228,7 +228,7 @@ def _settings(config: LabelConfig) -> dict[str, Any]:
 
 def _held_out(project: Project) -> list[str]:
     """The test and validation texts of the project's task, which nobody may label here."""
-    from warmstart.data.units import plain_text
+    from warmstart.data.text_key import plain_text
     from warmstart.labelling.reading import task_to_label
 
     if not project.task:

@@ -11,9 +11,8 @@ from warmstart.config import command_name, result_key
 from warmstart.corpora.index import SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
 from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
 from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
-from warmstart.data.text_key import text_words
+from warmstart.data.text_key import plain_text, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
-from warmstart.data.units import plain_text
 from warmstart.errors import ConfigError, DataError
 from warmstart.runs.record import end_record, read_record_of, write_record
 from warmstart.runs.steps import NextStep, command, free_name, terminal_lines

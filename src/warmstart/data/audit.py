@@ -19,9 +19,9 @@ from warmstart.data.label_cells import MISSING
 from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks
 from warmstart.data.spelled import SpelledLabel, spelled_label
 from warmstart.data.task import Split, Task
-from warmstart.data.text_key import text_key, text_words
+from warmstart.data.text_key import plain_text, text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
-from warmstart.data.units import independent_units, plain_text
+from warmstart.data.units import independent_units
 from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
 from warmstart.heads.settings import CUT, WindowSettings

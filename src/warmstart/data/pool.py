@@ -24,10 +24,9 @@ from warmstart.data.near_duplicates import near_duplicates
 from warmstart.data.read import by_lines
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
-from warmstart.data.text_key import text_key, text_words
+from warmstart.data.text_key import plain_text, text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_NEAR, documents_with
 from warmstart.data.token_store import documents_of
-from warmstart.data.units import plain_text
 from warmstart.errors import DataError
 from warmstart.system.storage import sha256
 

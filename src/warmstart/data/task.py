@@ -15,8 +15,7 @@ import numpy as np
 
 from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS, grouped_split, strata, stratified_sample, stratified_split
-from warmstart.data.text_key import TextHashes, key_of
-from warmstart.data.units import independent_units, plain_text
+from warmstart.data.text_key import TextHashes, key_of, plain_text
 from warmstart.errors import DataError
 from warmstart.notebook import Shown
 from warmstart.system.storage import digest_of
@@ -61,6 +60,8 @@ class Split:
         if self.drawn is not None:
             whole, places = self.drawn
             return np.unique(whole.units[places], return_inverse=True)[1]
+        from warmstart.data.units import independent_units  # imports scipy
+
         return independent_units(self.texts, self.groups)
 
     def hold_out(self, fraction_or_count: float, seed: int) -> tuple[Split, Split]:

@@ -177,3 +177,8 @@ def text_hashes_wanted() -> bool:
 
 def _hash(key: Key) -> bytes:
     return hashlib.sha256(json.dumps(key).encode()).digest()[:BYTES]
+
+
+def plain_text(text: Any) -> str:
+    """Any input as one string."""
+    return text if isinstance(text, str) else " ".join(text)

@@ -25,7 +25,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from warmstart.data.near_duplicates import ngram_hashes
-from warmstart.data.text_key import text_key, text_words
+from warmstart.data.text_key import plain_text, text_key, text_words
 
 LEAST_WORDS = 3
 """words of a text that is compared, and two more if there are small numbers; a shorter text is only like its copies"""
@@ -102,11 +102,6 @@ def independent_units(texts: Sequence[Any], groups: np.ndarray | None) -> np.nda
     first = np.full(size, size)
     np.minimum.at(first, found, order)
     return np.asarray(np.unique(first[found], return_inverse=True)[1], dtype=np.int64)
-
-
-def plain_text(text: Any) -> str:
-    """Any input as one string."""
-    return text if isinstance(text, str) else " ".join(text)
 
 
 def near_copies(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

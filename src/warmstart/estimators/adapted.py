@@ -18,7 +18,7 @@ from warmstart.data.budget import label_budget, labels_sentence
 from warmstart.data.pool import pool_unlike
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
-from warmstart.data.units import plain_text
+from warmstart.data.text_key import plain_text
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators.texts import as_bundle, as_texts, text_tags
 from warmstart.finetuning.calibration import fitted_calibration

@@ -20,7 +20,7 @@ from warmstart.data.budget import LabelBudget, label_budget
 from warmstart.data.scorings import ScoringRun, read_ledger
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
-from warmstart.experiment.adaptation_result import AdaptResult, ControlBudget, most_seconds, share_within
+from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import baseline_within, score_trial
@@ -28,6 +28,7 @@ from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
 from warmstart.experiment.trial import Method, Trial
 from warmstart.finetuning.calibration import calibrate
+from warmstart.finetuning.control import ControlBudget, most_seconds, share_within
 from warmstart.finetuning.ensemble import (
     Averaged,
     average_probabilities,

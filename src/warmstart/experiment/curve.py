@@ -30,7 +30,7 @@ from warmstart.notebook import Shown
 from warmstart.stats.comparison import SIGNIFICANT, limits_of
 from warmstart.stats.differences import Difference, MethodScores, corrected_p_values, paired_difference, picked
 from warmstart.stats.extrapolation import HORIZON, Extrapolation, backtest, extrapolate, labels_up_to, round_labels
-from warmstart.stats.formatting import percent, percent_interval, percent_value, points_interval
+from warmstart.stats.formatting import list_sizes, percent, percent_interval, percent_value, points_interval
 from warmstart.stats.scores import metric_range
 from warmstart.stats.splits import ONE_SPLIT, share_training_texts
 
@@ -353,17 +353,3 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
 
 def _points(lead: Difference) -> str:
     return points_interval(lead.mean, lead.low, lead.high)
-
-
-def list_sizes(places: Sequence[int], sizes: Sequence[int]) -> str:
-    """Of sizes 16, 32, 64, 128 the places 16, 64, 128 -> ``"16 and 64 to 128"``: neighbours are taken together."""
-    runs: list[list[int]] = []
-    for i, size in enumerate(sizes):
-        if size not in places:
-            continue
-        if i and runs and runs[-1][-1] == sizes[i - 1]:
-            runs[-1].append(size)
-        else:
-            runs.append([size])
-    parts = [f"{run[0]:,}" if len(run) == 1 else f"{run[0]:,} to {run[-1]:,}" for run in runs]
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -467,7 +467,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "unlabelled": self.unlabelled,
             "recommended": self.best.name if self.learned else None,
             "metric": self.task.metric,
-            "expected": found.expected._asdict(),
+            "expected": None if self.learned and not self.promised else found.expected._asdict(),
             "out_of_fold": found.out_of_fold,
             "optimism": found.optimism,
             "no_signal": self.no_signal,

@@ -14,7 +14,7 @@ from warmstart.data.read import open_prose, source_files
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import read_table, reading_alike, source_format, text_column
 from warmstart.data.task import Task
-from warmstart.data.units import plain_text
+from warmstart.data.text_key import plain_text
 from warmstart.errors import ConfigError
 from warmstart.labelling.project import MOST_TEXT_BYTES, check_text
 from warmstart.tasks.load import load_task

@@ -101,11 +101,13 @@ def study_view(result: StudyResult) -> Report:
 
 
 def audit_view(audit: Audit) -> Report:
-    """The findings, the most severe first."""
+    """The findings, the most severe first, and the texts per label."""
     rows = [(one.severity, one.sentence) for one in audit.findings()]
     sentence = rows[0][1] if rows else "Nothing is wrong with the data."
     sections = (Section("Findings", (), (Table(("severity", "finding"), rows),)),) if rows else ()
-    return Report(f"Audit of {audit.task}", headline(sentence), (), sections)
+    counts = [(str(row["split"]), str(row["label"]), f"{row['count']:,}") for row in audit.balance()]
+    labels = Section("Texts per label", (), (Table(("split", "label", "texts"), counts),))
+    return Report(f"Audit of {audit.task}", headline(sentence), (), (*sections, labels))
 
 
 def predictions_view(predictions: Predictions) -> Report:

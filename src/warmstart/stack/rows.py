@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.data.units import plain_text
+from warmstart.data.text_key import plain_text
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
 from warmstart.stack.readout import of_unit_length

@@ -176,3 +176,17 @@ def _alternatives(numbers: Sequence[str]) -> str:
     if len(ordered) > _MOST_ALTERNATIVES:
         return f"{ordered[0]} to {ordered[-1]}"
     return " or ".join(filter(None, [", ".join(ordered[:-1]), ordered[-1]]))
+
+
+def list_sizes(places: Sequence[int], sizes: Sequence[int]) -> str:
+    """Of sizes 16, 32, 64, 128 the places 16, 64, 128 -> ``"16 and 64 to 128"``: neighbours are taken together."""
+    runs: list[list[int]] = []
+    for i, size in enumerate(sizes):
+        if size not in places:
+            continue
+        if i and runs and runs[-1][-1] == sizes[i - 1]:
+            runs[-1].append(size)
+        else:
+            runs.append([size])
+    parts = [f"{run[0]:,}" if len(run) == 1 else f"{run[0]:,} to {run[-1]:,}" for run in runs]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -30,7 +30,6 @@ from warmstart.data.source import Source
 from warmstart.data.splits import grouped_split, held_out_count
 from warmstart.data.task import texts_digest
 from warmstart.data.text_key import TextHashes, key_of, text_key
-from warmstart.data.units import independent_units
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.generation.decoding import decode
 from warmstart.generation.settings import GenerateConfig
@@ -56,6 +55,8 @@ class AnsweredQuestions:
     @property
     def units(self) -> np.ndarray:
         """(N,) int64 what is independent of each other: questions, of which (near) copies and those of one group are one unit."""
+        from warmstart.data.units import independent_units  # imports scipy
+
         return independent_units(self.questions, self.groups)
 
     def __len__(self) -> int:

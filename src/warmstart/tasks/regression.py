@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from warmstart.data.label_cells import DECIMAL_COMMA
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
@@ -32,6 +31,8 @@ class RegressionTask(TaskType):
 
     def read_rows(self, source: Source) -> Examples:
         """Texts or pairs, and a finite number each."""
+        from warmstart.data.label_cells import DECIMAL_COMMA
+
         rows, targets = list(table_rows(source, several=False)), []
         for number, row in enumerate(rows, 1):
             try:

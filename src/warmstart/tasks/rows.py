@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from warmstart.data.source import PROSE, Source
 from warmstart.errors import ConfigError, DataError, suggest
-from warmstart.system.console import print_once
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,6 +107,8 @@ def label_names(present: Sequence[str], wanted: tuple[str, ...] | None) -> tuple
 
 def label_numbers(split: str, used: Iterable[str], labels: tuple[str, ...]) -> dict[str, int]:
     """Label name -> number. Raises ``DataError`` if the split uses a name that is not in ``labels``."""
+    from warmstart.system.console import print_once
+
     numbers = {label: number for number, label in enumerate(labels)}
     unknown = Counter(label for label in used if label not in numbers)
     alike = {label: [name for name in labels if name.casefold() == label.casefold()] for label in unknown}

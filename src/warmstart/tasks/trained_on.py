@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.task import Split
-from warmstart.data.text_key import Overlap, TextHashes, joint_overlap, key_of
-from warmstart.data.units import plain_text
+from warmstart.data.text_key import Overlap, TextHashes, joint_overlap, key_of, plain_text
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import TaskRecord, recorded_tasks
 from warmstart.stack.stack import Stack
