@@ -4,8 +4,14 @@
 const LONGEST = 1_000; // characters of a text in an address
 const areaOf = (form) => form.querySelector("textarea");
 const send = (form) => form.querySelector("[type=submit]").disabled || form.requestSubmit();
-export const sendWhenFree = (form) => send(form) && setTimeout(() => sendWhenFree(form), 50);
+let waiting; // of all forms the last that was to be sent
 let last = "";
+
+// A panel that is busy, also one that still loads, is waited for: what was asked is not lost.
+export function sendWhenFree(form) {
+  clearTimeout(waiting);
+  if (send(form)) waiting = setTimeout(() => sendWhenFree(form), 50);
+}
 
 // Storage may be forbidden, or full.
 function kept(name, value) {
@@ -66,7 +72,9 @@ export function setUpForms() {
     if (!area) continue;
     area.value ||= kept(panel);
     area.addEventListener("input", () => kept(panel, (last = area.value)));
-    area.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send(form));
+    area.addEventListener("keydown", ({ key, ctrlKey, metaKey, repeat }) => {
+      if (key === "Enter" && (ctrlKey || metaKey) && !repeat) sendWhenFree(form);
+    });
     form.addEventListener("submit", () => share(form));
   }
   addEventListener("hashchange", follow);
