@@ -79,6 +79,8 @@ WRONG = {
     "generate m x --temperature -1": "--temperature must be greater than 0, but is -1",
     "generate m x --temperature warm": "--temperature must be a number, but is warm",
     "adapt m t --lora-targets q vv": "--lora-targets must be 'q', 'k', 'v', 'qkv', 'out' or 'feedforward', but is vv",
+    "fit t --minuts 3": "there is no flag --minuts; did you mean --minutes? --help-all lists all",
+    "fit t --minutes": "--minutes needs a value after it",
     "cost --vocab-size 0": "--vocab-size must be greater than 0, but is 0",
     "study probe m --word-count 9": "--word-count must be greater than 99, but is 9",
 }

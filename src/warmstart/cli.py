@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 done, 1 done but a saved model could not be checked, 2 a mistake that the user can correct, 130 interrupted, 143 terminated.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = _typed(sys.argv[1:] if arguments is None else arguments)
     if (code := _tell(words)) is not None:
         return code
     choose_waiting()
@@ -71,6 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
 
 
+def _typed(words: Sequence[str]) -> list[str]:
+    """The words of a command line; ``help fit`` stands for ``fit --help``."""
+    return [*words[1:], "--help"] if words[:1] in (["help"], ("help",)) else [*words]
+
+
 def _finished(world: World | None, code: int) -> int:
     """The exit code, once all processes have it."""
     if world is not None:
@@ -98,7 +103,7 @@ def _told(words: list[str]) -> str | None:
         return suggestions_document(next_steps(Path.cwd())).rstrip("\n")
     if words[0] in ("-h", "--help"):
         return overview()
-    return f"warmstart {__version__}" if words[0] == "--version" else None
+    return f"warmstart {__version__}" if words[0] in ("-V", "--version") else None
 
 
 def _print_error(words: list[str], error: BaseException, sentence: str | None, code: int) -> None:
@@ -247,7 +252,7 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
         raise SystemExit(0)
     if "--help" in words or "-h" in words or "--help-all" in words:
         _print_help(settings, program, everything="--help-all" in words)
-    refuse_wrong_values(settings, words)
+    refuse_wrong_values(settings, words, ("--config", "--preset"))
     words, file = _take(words, "--config")
     given = read_yaml(file) if file else {}
     where = file or program
@@ -259,23 +264,20 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
 
 def _print_help(settings: Any, program: str, *, everything: bool) -> NoReturn:
     """Print the basic flags, or all of them, and exit."""
-    import tyro
+    from warmstart.flags import command_help, count_flags, file_settings
 
-    from warmstart.flags import count_flags, file_settings, only_basic
+    lines = [command_help(settings, program, everything=everything), ""]
+    if "backbone" in settings.model_fields:
+        from warmstart.backbone.config import PRESETS
 
-    try:
-        tyro.cli(settings if everything else only_basic(settings), args=["--help"], prog=program)
-    finally:
-        if "backbone" in settings.model_fields:
-            from warmstart.backbone.config import PRESETS
-
-            print(f"--preset gives the backbone a shape: {', '.join(PRESETS)}")  # noqa: T201
-        advanced = count_flags(settings)["advanced"]
-        if advanced and not everything:
-            print(f"{advanced} more flags: {program} --help-all")  # noqa: T201
-        if everything and (others := len([*file_settings(settings)])):
-            print(f"{others} more settings, for a file that --config reads: {program} {PRINT_CONFIG}")  # noqa: T201
-    raise AssertionError("printing help exits")
+        lines.append(f"--preset gives the backbone a shape: {', '.join(PRESETS)}")
+    advanced = count_flags(settings)["advanced"]
+    if advanced and not everything:
+        lines.append(f"{advanced} more flags: {program} --help-all")
+    if everything and (others := len([*file_settings(settings)])):
+        lines.append(f"{others} more settings, for a file that --config reads: {program} {PRINT_CONFIG}")
+    print("\n".join(lines).rstrip())  # noqa: T201
+    raise SystemExit(0)
 
 
 def _partial(settings: Any, given: dict[str, Any], where: str) -> Any:

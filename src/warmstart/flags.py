@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import takewhile
+from shutil import get_terminal_size
+from textwrap import wrap
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError, create_model
+from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from tyro.conf import Positional, Suppress, arg
+from tyro.conf import Positional, arg
 
 from warmstart.config import ADVANCED, IN_FILE, Config, what_must_hold
 from warmstart.errors import ConfigError
@@ -25,31 +27,45 @@ def count_flags(settings: type[Config]) -> dict[str, int]:
     return {"basic": advanced.count(False), ADVANCED: advanced.count(True)}
 
 
-def only_basic(settings: type[Config]) -> type[Config]:
-    """The same settings without help for their advanced fields, for a short ``--help``; they are not used for parsing."""
-    fields: dict[str, Any] = {}
-    for name, field in settings.model_fields.items():
-        group = _group(field)
-        if ADVANCED in field.metadata:
-            fields[name] = (Annotated[field.annotation, Suppress], field)
-        elif group is not None:
-            basic, own = only_basic(group), copy(field)
-            own.default = _same_values(basic, field.default)
-            fields[name] = (Annotated[(basic, "basic", *field.metadata)], own)  # with its prefix, if it has one
-    return create_model(settings.__name__, __base__=settings, __doc__=settings.__doc__, **fields)
-
-
 def name_arguments(settings: type[Config]) -> None:
-    """Let help and complaints call the arguments without a flag by their names, MODEL and TASK rather than STR."""
+    """Let complaints call the arguments without a flag by their names, MODEL and TASK rather than STR."""
     for name, field in settings.model_fields.items():
         if Positional in field.metadata:
-            shown = name.removeprefix("more_").upper()
-            if _is_list(field):
-                shown = shown.removesuffix("S")
-                shown = f"{shown} [{shown} ...]" if field.is_required() else f"[{shown} ...]"
-            elif not field.is_required():
-                shown = f"[{shown}]"
-            settings.__annotations__[name] = Annotated[(field.annotation, *field.metadata, arg(metavar=shown))]
+            settings.__annotations__[name] = Annotated[(field.annotation, *field.metadata, arg(metavar=_argument(name, field)))]
+
+
+def _argument(name: str, field: FieldInfo) -> str:
+    """What stands for the value of a setting: ``MODEL``, ``[POOL ...]``, ``TEXT [TEXT ...]``."""
+    shown = name.removeprefix("more_").replace("_", "-").upper()
+    if _is_list(field):
+        shown = shown.removesuffix("S")
+        return f"{shown} [{shown} ...]" if field.is_required() else f"[{shown} ...]"
+    return shown if field.is_required() else f"[{shown}]"
+
+
+WIDEST = 100
+"""characters of a line of help; a narrower terminal has narrower lines"""
+INDENT = 24
+"""characters before the help of a flag"""
+
+
+def command_help(settings: type[Config], program: str, *, everything: bool) -> str:
+    """The usage of a command and its flags: the basic ones, each with what its help says first, or all of them in full."""
+    width = min(WIDEST, get_terminal_size().columns)
+    shown = (one for one in _settings(settings) if not one.in_file and (everything or not one.advanced))
+    flags = sorted(shown, key=lambda one: Positional not in one.field.metadata)
+    required = [one.typed() for one in flags if one.field.is_required() or Positional in one.field.metadata]
+    lines = [f"usage: {' '.join([program, *required, '[options]'])}", "", *wrap(settings.__doc__ or "", width), ""]
+    for one in flags:
+        said = " ".join((one.field.description or "").split())
+        words = one.described("").default
+        said = said if everything else said.partition("; ")[0]
+        default = f" [default: {words}]" if words not in ("", "no") and "default" not in said else ""
+        typed, *more = wrap(said + default, width - INDENT, break_on_hyphens=False) or [""]
+        name = f"  {one.typed()}"
+        lines += [f"{name:<{INDENT}}{typed}"] if len(name) < INDENT else [name, " " * INDENT + typed]
+        lines += [" " * INDENT + line for line in more]
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -98,10 +114,10 @@ def settings_file(settings: type[Config]) -> str:
     return "\n".join(lines(settings, None, ""))
 
 
-def refuse_wrong_values(settings: type[Config], words: Sequence[str]) -> None:
+def refuse_wrong_values(settings: type[Config], words: Sequence[str], elsewhere: Sequence[str] = ()) -> None:
     """Raise ``ConfigError`` if the value after a flag has the wrong type, is out of range or no known choice, or if it is no flag.
 
-    -> ``"--seeds must be at least 1, but is 0"``
+    Flags that are read ``elsewhere`` are passed over. -> ``"--seeds must be at least 1, but is 0"``
     """
     known = {one.flag: one for one in _settings(settings)}
     for at, word in enumerate(words):
@@ -112,8 +128,13 @@ def refuse_wrong_values(settings: type[Config], words: Sequence[str]) -> None:
         if (switch := known.get(re.sub(r"(--|\.)no-", r"\1", name))) and switch.in_file:
             written = "false" if name not in known else given[0] if given else "true" if _is_switch(switch.field) else "…"
             raise ConfigError(f"{flag} is no flag; write `{_nested(switch.path, written)}` into a file, and give --config FILE")
-        if name not in known or _is_switch(field := known[name].field) or not given or given[0] == "None":
+        if word.startswith("--") and word != "--" and not switch and name not in (*known, *elsewhere):
+            near = [f"did you mean {one}? " for one in get_close_matches(flag, known, n=1)]
+            raise ConfigError(f"there is no flag {flag}; {''.join(near)}--help-all lists all")
+        if name not in known or _is_switch(field := known[name].field) or given[:1] == ["None"] or (_is_list(field) and not given):
             continue
+        if not given:
+            raise ConfigError(f"{flag} needs a value after it")
         if not _is_list(field):
             given = given[0]
         checked: Any = Annotated[field.annotation, field]
@@ -142,6 +163,18 @@ class _Setting:
     default: Any
     advanced: bool
     in_file: bool
+
+    def typed(self) -> str:
+        """How it is written: ``--minutes N``, ``--metric {accuracy,macro_f1}``, ``--random-sample``, ``POOL``."""
+        if Positional in self.field.metadata:
+            return _argument(self.path[-1], self.field)
+        if _is_switch(self.field):
+            return re.sub(r"^--", "--[no-]", self.flag) if self.default is True else self.flag
+        several = " ..." * _is_list(self.field)
+        choices = [one for kind in _types(self.field) if get_origin(kind) is Literal for one in get_args(kind)]
+        name = "N" if {int, float} & {*_types(self.field)} else self.flag.rpartition("-")[2].rpartition(".")[2].upper()
+        shown = f"{{{','.join(map(str, choices))}}}" if choices else name
+        return f"{self.flag} {shown.removesuffix('S') if several else shown}{several}"
 
     def described(self, name: str) -> Flag:
         """As people write it."""
@@ -232,15 +265,6 @@ def _is_list(field: FieldInfo) -> bool:
 
 def _flag(prefix: str, name: str, field: FieldInfo) -> str:
     return f"--{prefix}{_given_name(field, name)}".replace("_", "-")
-
-
-def _same_values(cls: type[Config], settings: Config) -> Config:
-    """``settings`` as an instance of ``cls``, groups included."""
-    values = dict(settings)
-    for name, field in cls.model_fields.items():
-        if group := _group(field):
-            values[name] = _same_values(group, values[name])
-    return cls.model_construct(None, **values)
 
 
 def _group(field: FieldInfo) -> type[Config] | None:

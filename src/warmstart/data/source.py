@@ -36,7 +36,7 @@ TABLE_FORMATS: tuple[Format, ...] = ("csv", "tsv", "json", "ndjson", "xlsx", "pa
 class TableFlags(Config):
     """How a command reads tables and text that are not as usual."""
 
-    text_column: Advanced[str | None] = None
+    text_column: str | None = None
     """the column of a table that holds the texts, or several: subject+body; default: text, or that of the texts from which a model
     learned"""
     encoding: Advanced[str | None] = None
@@ -61,7 +61,7 @@ class TableFlags(Config):
 class LabelledTableFlags(TableFlags):
     """The same for a table of texts and labels, of which the columns are guessed."""
 
-    label_column: Advanced[str | None] = None
+    label_column: str | None = None
     """the column of a table that holds the labels, or several that say of one label each whether it holds: angry+urgent; default: a
     guess, which is printed"""
     group_column: Advanced[str | None] = None

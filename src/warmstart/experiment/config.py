@@ -82,7 +82,7 @@ class AdaptConfig(LabelledTableFlags):
     """what chooses the settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none.
     default: cross-validation with --labels or without validation texts, also below 300, where a race takes none: out-of-fold
     predictions give the temperature; otherwise the validation split as a holdout"""
-    calibration_fraction: float = Field(0.0, ge=0, lt=1)
+    calibration_fraction: Advanced[float] = Field(0.0, ge=0, lt=1)
     """fraction of the validation texts (with --labels: of the labels) that chooses nothing, so that `predict --target-error` can
     give a guarantee; of a task of answers 0 means a half"""
     ensemble: Advanced[bool] = False
