@@ -242,6 +242,14 @@ def test_a_column_of_owners_is_guessed(tmp_path: Path) -> None:
         assert f"Texts with the same '{column}' belong together; --group-column none takes" in guess.sentences()[0] or not found
 
 
+def test_customers_whose_texts_have_labels_like_all_others_are_no_group(tmp_path: Path) -> None:
+    """Six customers, any of whom writes about anything: as groups they would leave six independent texts of a hundred."""
+    chance = np.random.default_rng(0)
+    rows = [f"mail about {n} stuff,{chance.choice([*'ab'])},{chance.choice(PEOPLE[:6])}" for n in range(100)]
+    (tmp_path / "mails.csv").write_text("\n".join(["text,label,customer", *rows]) + "\n")
+    assert "group" not in guess_task(tmp_path / "mails.csv").source
+
+
 def test_the_group_column_of_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Any column can be named, and none; ``fit`` and what reads a manifest of the table have the same groups."""
     place = write_mails(tmp_path / "mails.csv", "why", ["x", "y", "z", "w"])
