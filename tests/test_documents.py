@@ -103,7 +103,10 @@ def inputs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
     (place / "books" / "one.txt").write_text("\n\n".join(SENTENCES * 50))
     (place / "blimp").mkdir()
     (place / "blimp" / "one.jsonl").write_text('{"sentence_good": "She holds it.", "sentence_bad": "She hold it."}\n' * 4)
-    save_task(cats(), place / "task")
+    task = cats()
+    rows = "".join(f"{text},{task.labels[label]}\n" for text, label in zip(task.train.texts, task.train.labels, strict=True))
+    (place / "mails.csv").write_text(f"text,label\n{rows}")
+    save_task(task, place / "task")
     shutil.copytree(place / "task", place, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._fresh_reader", unread_model)

@@ -15,7 +15,8 @@ from warmstart.cli import main
 from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.config import FitConfig
-from warmstart.experiment.fit_result import MOST_LINES, FitResult
+from warmstart.experiment.fit_lines import MOST_LINES, fit_lines
+from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.stack import combine
 from warmstart.experiment.store import TrialPredictions
 from warmstart.stats.calibration import apply_temperature, fit_temperature, loss_gain
@@ -64,7 +65,7 @@ def test_it_compares_methods_and_a_stack_and_saves_thresholds(fitted: tuple[Path
 def test_it_says_how_many_labels_are_right_and_how_many_are_found(fitted: tuple[Path, FitResult]) -> None:
     """In plain English, and by every metric; on the terminal, in the report and in the file."""
     place, found = fitted
-    lines = found.lines(place, place, None)
+    lines = fit_lines(found, place, place, None)
     assert len(lines) <= MOST_LINES
     for part in ("Use ", "Of 100 labels given, ", "all labels are right in ", "always the same labels"):
         assert any(part in line for line in lines), part

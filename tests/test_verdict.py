@@ -28,7 +28,7 @@ from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.curve import CurveResult
-from warmstart.experiment.fit_result import MOST_LINES
+from warmstart.experiment.fit_lines import MOST_LINES
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.report.templates import verdict_html

@@ -49,14 +49,29 @@ def write_texts(texts: Iterable[Any], file: str | Path) -> Path:
     return path
 
 
+def write_frame(frame: Any, file: Path) -> Path:
+    """Write all columns of a frame as lines of JSON, which are read like any table, and return the path."""
+    rows = frame_rows(frame, _names(_of_columns(frame)))
+    if not rows:
+        raise DataError("the frame must have rows, but is empty")
+    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8", newline="\n")
+    return file
+
+
+def _of_columns(frame: Any) -> Any:
+    """A frame; a list of rows becomes a mapping from names to columns."""
+    if not isinstance(frame, Sequence) or isinstance(frame, str | bytes) or not all(isinstance(row, Mapping) for row in frame):
+        return frame
+    return {name: [row.get(name) for row in frame] for name in dict.fromkeys(name for row in frame for name in row)}
+
+
 def frame_rows(frame: Any, needed: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of a frame as plain values: its columns ``needed``.
 
     A name of several columns (``subject+body``) stands for their texts one under the other, as in a file. Numbers of a
     ``ClassLabel`` become names. Raises ``DataError`` for a column that is missing, and for what is no frame.
     """
-    if isinstance(frame, Sequence) and not isinstance(frame, str | bytes) and all(isinstance(row, Mapping) for row in frame):
-        frame = {name: [row.get(name) for row in frame] for name in dict.fromkeys(name for row in frame for name in row)}
+    frame = _of_columns(frame)
     names = _names(frame)
     parts = {name: [name] if name in names else name.split("+") for name in needed}
     if missing := [part for several in parts.values() for part in several if part not in names]:

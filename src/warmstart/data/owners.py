@@ -31,9 +31,9 @@ LABELS_TIMES = 2
 """of other columns: so many times as many values as labels; fewer are finer labels"""
 ONE_LABEL, ABOVE_CHANCE = 0.9, 0.1
 """share of texts that have the most frequent label of their value; and how much more that is than with values at random"""
-PERMUTATIONS = 99
+ORDERS = 99
 """of the labels, all of which must say less: a test at the 1% level (Phipson and Smyth 2010)"""
-ROWS = 10_000
+FIRST_ROWS = 10_000
 """with a label, in which it is looked"""
 LIKE_OWNERS, IN_TEXT = 0.8, 0.5
 """share of values that look like owners, and of texts in which their value stands"""
@@ -72,10 +72,10 @@ def _repeats(values: Sequence[str], fewest: int) -> bool:
 
 def _tells(values: Sequence[str], labels: Sequence[str]) -> bool:
     """Whether the labels depend on the values beyond chance, in the rows that have a label."""
-    rows = [row for row, one in enumerate(labels) if one.lower() not in MISSING][:ROWS]
+    rows = [row for row, one in enumerate(labels) if one.lower() not in MISSING][:FIRST_ROWS]
     kept, given = (_numbers([cells[row] for row in rows]) for cells in (values, labels))
     draw, own = np.random.default_rng(0), _one_label(kept, given)
-    return all(_one_label(kept, draw.permutation(given)) < own for _ in range(PERMUTATIONS))
+    return all(_one_label(kept, draw.permutation(given)) < own for _ in range(ORDERS))
 
 
 def _owns(values: Sequence[str], texts: Sequence[str], labels: Sequence[str]) -> bool:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from warmstart.errors import ModelError
 from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
 from warmstart.notebook import Shown
-from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after, terminal_lines
+from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
 from warmstart.runs.verdict import (
     ACCURACY,
     Mistake,
@@ -36,6 +37,8 @@ from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_
 from warmstart.stats.several_labels import given_and_found, without_label
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from warmstart.data.audit import Audit
     from warmstart.data.task import Split, Task
     from warmstart.model.bundle import Bundle
@@ -44,10 +47,6 @@ if TYPE_CHECKING:
 
 FROZEN_FOLDS = 20
 """of methods that fit in milliseconds: what predicts a text that is left out has learned from nearly all others"""
-MOST_LINES = 16
-"""on a terminal"""
-ON_TERMINAL = ("serve", "try", "label", "fit")
-"""next steps that a terminal shows, in this order"""
 SHOWN_MISSING = NAMED_RARE = 4
 ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
@@ -83,7 +82,7 @@ class OutOfFold(NamedTuple):
     """of one fit"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult(Shown, view="commands.fit.page:fit_view"):
     """The methods within the labels of one user, and the one that was fitted to all of them."""
 
@@ -112,6 +111,28 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """the task's metric on the test texts that were given"""
     model: Bundle | Stack | None = field(default=None, repr=False, compare=False)
     """fitted to all labels; None if no method learned anything"""
+
+    def __repr__(self) -> str:
+        use = [".predict(texts) labels new texts, .save(folder) keeps the model, .findings say what to mind"]
+        return "\n".join([self.counted_texts, self.headline, *self.other_lines[:2], *(use if self.model else ())])
+
+    def predict(self, texts: Sequence[str]) -> list[Any]:
+        """The label of each new text, or its labels; ``ws.predict(result.model, texts)`` gives probabilities, too."""
+        from warmstart.tasks.predict import predict
+
+        return [one["labels" if self.several else "label"] for one in predict(self._usable, [*texts])]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model, which ``ws.load`` and commands that take a model read; returns the folder."""
+        from warmstart.stack.files import save_model
+
+        return save_model(self._usable, Path(folder))
+
+    @property
+    def _usable(self) -> Bundle | Stack:
+        if self.model is None:
+            raise ModelError("the labels must show something that can be learned, but show nothing; label more texts")
+        return self.model
 
     @cached_property
     def selected(self) -> SelectedScore:
@@ -194,8 +215,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         best, rival = (self.alone_scores[one.name] for one in (self.best, self.rival))
         if worse_out_of_fold(*(MethodScores("", (one.out_of_fold,), one.resampled[None]) for one in (rival, best))):
             return ""
-        mine, other = (score_words(self.task.metric, one.out_of_fold) for one in (best, rival))
-        return f"Not yet clear which is better: on your own texts, left out, they reach {mine} and {other}."
+        return "Not yet clear which of the first two is better: your labels cannot tell them apart."
 
     @property
     def answers_alone(self) -> str:
@@ -308,7 +328,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def _role_of_rival(self) -> str:
         pretrained = any(one.family in TRANSFER for one in self.candidates)
-        return other_side(self.best.family)[1] if pretrained else "best single method"
+        role = other_side(self.best.family)[1] if pretrained else "best single method"
+        ahead = self.rival and not self.tested and self.alone_scores[self.rival.name].expected.value > self.expected.value
+        return f"{role}, ahead by no more than luck" if ahead else role
 
     @property
     def no_time(self) -> str:
@@ -410,12 +432,6 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         weakest = f'Weakest label: "{name}", found in {found}% of the texts that have it ({count}).'
         return failures_of_several(texts, self._held, best.predicted, best.probabilities, self.task.labels), (weakest,)
 
-    @property
-    def label_header(self) -> tuple[str, ...]:
-        """Names the columns of ``label_rows``."""
-        last = ("found, %", "right of those given, %") if self.several else ("right, %", "most often taken for")
-        return ("label", "labelled texts", *last)
-
     def label_rows(self) -> list[tuple[str, str, str, str]]:
         """How often each label is found when its texts are left out, the weakest first, and what is taken for it."""
         truth, given, rows = self._held, self.best.predicted, []
@@ -438,26 +454,19 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             return (NextStep("fit", "Once it has more labels", again),)
         return steps_after(folder, self.task, place, label)
 
-    def lines(self, saved: Path | None, report: Path | None, place: TaskPlace | None) -> list[str]:
-        """What a terminal shows: sixteen lines, or as many more as there are warnings."""
+    @property
+    def counted_texts(self) -> str:
+        """How many texts and labels there were, in words."""
         more = f", {self.unlabelled:,} text{'s' * (self.unlabelled != 1)} without labels" if self.unlabelled else ""
         more += ", too few to learn from" if 0 < self.unlabelled < least_unlabelled(self.task) else ""
-        first = f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
+        return f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
+
+    @property
+    def other_lines(self) -> list[str]:
+        """What is best among the other methods, a line each."""
         rows = self.rows[self.learned :]
         width = max(len(row.name) for row in rows)
-        others = [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in rows]
-        said = (*self.label_sentences, self.unclear, self.answers_alone, self.outlook, self.how, self.no_time)
-        lines = [self.headline, *others, *filter(None, said), *self.last_lines(saved, report, place)]
-        warnings = self.warnings
-        minds = [*warnings, *self.audit.copies][: max(len(warnings), MOST_LINES - 1 - len(lines))]
-        return [first, *(f"mind: {sentence}" for sentence in minds), *lines]
-
-    def last_lines(self, saved: Path | None, report: Path | None, place: TaskPlace | None) -> list[str]:
-        """The last of them: where the model is, and what to do next."""
-        steps = {step.name: step for step in self.steps(saved, place)}
-        shown = terminal_lines(steps[name] for name in ON_TERMINAL if name in steps)
-        kept = ["it keeps words that two of your texts have, its report whole texts (SECURITY.md)"]
-        return [f"saved in {saved}, report {report}", *kept, *shown] if saved else shown
+        return [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""

@@ -6,14 +6,18 @@ import json
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from warmstart.commands.fit.page import write_fit_page
+from warmstart.data.frames import write_frame
+from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, suggest
 from warmstart.experiment.config import FINE_TUNING, FitConfig, Metric, RaceConfig
 from warmstart.experiment.fit import fit_task
+from warmstart.experiment.fit_lines import fit_lines
 from warmstart.experiment.fit_result import FitResult
 from warmstart.interop.encoders import encoders_at_hand
 from warmstart.model.files import remove_model
@@ -43,7 +47,7 @@ def fit_data(config: FitConfig) -> FitResult:
         found = fit_task(task, settings, config, random_sample=config.random_sample)
     folder = Path(config.out)
     saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder))
-    for line in [*note, *found.lines(folder if saved else None, page, TaskPlace.of(config))]:
+    for line in [*note, *fit_lines(found, folder if saved else None, page, TaskPlace.of(config))]:
         console.print(line)
     return found
 
@@ -61,24 +65,52 @@ def keep_fit(found: FitResult, folder: Path, write_page: Callable[[], Path]) -> 
         return saved, write_page()
 
 
-def fit(
-    texts: Sequence[str],
-    labels: Sequence[Any],
-    *,
-    unlabelled: Sequence[str] = (),
-    encoders: Sequence[str] = (),
-    minutes: float = 3,
-    metric: Metric | None = None,
-) -> FitResult:
-    """The same for texts and labels in memory: the best model for them (``.model``), and how good it will be on new texts.
+class FitOptions(TypedDict, total=False):
+    """What ``ws.fit`` takes by name."""
 
-    Nothing is kept on disk; ``ws.save_model`` writes the model. Raises ``DataError`` for labels of which nothing can be learned.
+    text: str
+    """the column of a table or frame that holds the texts, or several: subject+body; default: a guess, which is printed"""
+    label: str
+    """the column of the labels; default: a guess, which is printed"""
+    unlabelled: Sequence[str]
+    """texts without labels"""
+    encoders: Sequence[str]
+    """pretrained models; default: the encoders that are installed"""
+    minutes: float
+    """about; default 3"""
+    metric: Metric | None
+    """what the best method is best in; default: accuracy, of several labels micro_f1"""
+
+
+def fit(texts: Any, labels: Sequence[Any] | None = None, **options: Unpack[FitOptions]) -> FitResult:
+    """The best model for texts and their labels (``.model``, ``.predict``, ``.save``), and how good it will be on new texts.
+
+    ``texts`` are strings beside their ``labels``; or, without ``labels``, a data frame (pandas, polars, pyarrow, ``datasets``, a
+    mapping from names to columns, a list of rows) or the path of a table, whose rows without a label are texts to read. Nothing is
+    kept on disk. Raises ``ConfigError`` for unknown options, and ``DataError`` for labels of which nothing can be learned.
     """
-    task = with_metric(Task.from_lists(texts, labels, test=0, unlabelled=unlabelled), metric)
-    names, _ = _encoders(encoders)
-    with tempfile.TemporaryDirectory(prefix="warmstart-") as folder, quietly():
-        settings = _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run"))
-        return fit_task(task, settings)
+    if unknown := [name for name in options if name not in FitOptions.__annotations__]:
+        raise ConfigError(f"fit has no option '{unknown[0]}'; {suggest(unknown[0], FitOptions.__annotations__)}")
+    names, _ = _encoders(options.get("encoders", ()))
+    with tempfile.TemporaryDirectory(prefix="warmstart-") as folder:
+        task = _task_of(texts, labels, options, Path(folder))
+        minutes = options.get("minutes", 3)
+        with quietly(f"trying methods, for up to {minutes:g} minutes" if console.is_terminal else ""):
+            settings = _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run"))
+            return fit_task(task, settings)
+
+
+def _task_of(texts: Any, labels: Sequence[Any] | None, options: FitOptions, folder: Path) -> Task:
+    """The task of what ``fit`` was given; a frame is read as the table that it would be in a file."""
+    more = tuple(options.get("unlabelled", ()))
+    if labels is not None:
+        task = Task.from_lists(texts, labels, test=0, unlabelled=more)
+    else:
+        place = Path(texts) if isinstance(texts, str | Path) else write_frame(texts, folder / "frame.ndjson")
+        flags = LabelledTableFlags(text_column=options.get("text"), label_column=options.get("label"))
+        task = labelled_task(place, flags)
+        task = replace(task, unlabelled_texts=(*task.unlabelled_texts, *more))
+    return with_metric(task, options.get("metric"))
 
 
 def time_for_trials(minutes: float) -> str:

@@ -35,7 +35,8 @@ def fit_view(result: FitResult, folder: Path | None = None, place: TaskPlace | N
 
 def _labels_section(result: FitResult) -> Section:
     """Each label."""
-    table = Table(result.label_header, result.label_rows())
+    last = ("found, %", "right of those given, %") if result.several else ("right, %", "most often taken for")
+    table = Table(("label", "labelled texts", *last), result.label_rows())
     return Section("Labels", ("Each text when it is left out.",), (table,))
 
 

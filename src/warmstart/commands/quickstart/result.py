@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warmstart.experiment.choose import WITHOUT_PRETRAINING
+from warmstart.experiment.fit_lines import last_lines
 from warmstart.notebook import Shown
 from warmstart.runs.verdict import ACCURACY, ScoreRow, row_of
 from warmstart.stats.formatting import of_100
@@ -96,7 +97,7 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
             *filter(None, [self.bought]),
             *(f"  {line}" for line in table),
             *more,
-            *self.fit.last_lines(saved, report, None),
+            *last_lines(self.fit, saved, report, None),
         ]
 
     def to_dict(self) -> dict[str, Any]:
