@@ -243,7 +243,7 @@ def test_ordinary_tables_are_no_exports(tmp_path: Path) -> None:
         forms: Any = (("a.jsonl", "ndjson"), ("a.json", "json"))
         for name, form in forms:
             file = write(tmp_path, name, row)
-            assert read_table(Source(path=str(file), label=label), file, form).rows(named=True) == [row]
+            assert read_table(Source(path=str(file), label=label), file, form).frame.rows(named=True) == [row]
 
 
 PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "coming-from.md").read_text(encoding="utf-8")

@@ -173,7 +173,7 @@ WRONG: list[tuple[dict[str, object], type[Exception], str]] = [
         r"every label needs a training example, but 'c' has none \(examples elsewhere: test 0, validation 0\)",
     ),
     ({"test": "absent.tsv"}, DataError, r"toy\.yaml: no such file or folder: .*absent\.tsv"),
-    ({"test": "empty.tsv"}, DataError, r"empty\.tsv must hold at least one labelled text, but it is empty"),
+    ({"test": "empty.tsv"}, DataError, r"empty\.tsv must hold at least one example, but is empty"),
 ]
 
 

@@ -17,7 +17,7 @@ from warmstart.data.exports import refuse_export
 from warmstart.data.files import open_text, without_compression
 from warmstart.data.label_cells import is_list, names_in, other_separator, signs_of_none
 from warmstart.data.source import ENDINGS, Source
-from warmstart.data.tables import read_table, text_name
+from warmstart.data.tables import read_table
 from warmstart.errors import DataError
 from warmstart.system.console import print_once
 
@@ -73,13 +73,13 @@ def _rows(file: Path, source: Source) -> tuple[Iterator[tuple[str, Any]], str | 
         raise DataError(
             f"labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files, but got {file}; save them as one of these"
         )
-    table = read_table(source, file, ENDINGS[ending])
-    text, label = text_name(table, source, file), "label"
+    whole = read_table(source, file, ENDINGS[ending])
+    table, text, label = whole.frame, whole.text_name(source), "label"
     if label not in table.columns:
         label = next(iter(label_columns(table, [name for name in table.columns if name not in (text, *PERSON_KEYS)], text)), label)
         if label in table.columns:
             print_once(f"The labels of {file} are read from column '{label}'; rename another one to label if that is wrong.")
-    if text not in table.columns or label not in table.columns:
+    if label not in table.columns or not {text, *text.split("+")} & {*table.columns}:
         raise DataError(
             f"{file} must have the columns {text} and label, but has {', '.join(table.columns)}; rename them, or name the text "
             "with --text-column"
@@ -89,8 +89,8 @@ def _rows(file: Path, source: Source) -> tuple[Iterator[tuple[str, Any]], str | 
     if signs:
         print_once(f"{file}: {', '.join(map(repr, sorted(signs)))} is read as no label.")
     rows = (
-        (f"{file}, row {number}", values | {source.text: values[text], "label": None if str(cell).strip() in signs else cell})
-        for number, (values, cell) in enumerate(zip(table.iter_rows(named=True), cells, strict=True), 1)
+        (f"{file}, row {number}", values | {source.text: one, "label": None if str(cell).strip() in signs else cell})
+        for number, (values, one, cell) in enumerate(zip(table.iter_rows(named=True), whole.column(text), cells, strict=True), 1)
     )
     return rows, other_separator(cells, "\0")
 

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from warmstart.data.label_cells import MISSING
-
 NONE = "none"
 """instead of a column: each text stands alone"""
 _NAMES = re.compile(
@@ -45,12 +43,6 @@ def owner_column(table: pl.DataFrame, text: pl.Series, label: pl.Series, free: S
         name for name, cells in strings.items() if _repeats(cells, FEWEST_OWNERS) and _owns(cells, _cells(text), _cells(label))
     )
     return next(named, None) or next(other, None)
-
-
-def groups_of(table: pl.DataFrame, column: str | None, prefix: str) -> list[str]:
-    """The group of each row; a row without one is a group of its own, whose name begins with ``prefix``."""
-    cells = [""] * len(table) if column is None else _cells(table[column])
-    return [f"{prefix}{row}" if cell.lower() in MISSING else cell for row, cell in enumerate(cells)]
 
 
 def _cells(column: pl.Series) -> list[str]:
