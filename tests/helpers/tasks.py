@@ -26,7 +26,7 @@ LETTERS = str.maketrans("0123456789", "abcdefghij")
 
 def read_examples(source: Source) -> tuple[list[str], list[str]]:
     """The texts of a source, and the label of each."""
-    rows = TASK_TYPES["classification"].read(source)
+    rows = TASK_TYPES["classification"].read([source])
     return rows.inputs, rows.targets
 
 

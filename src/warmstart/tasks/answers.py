@@ -131,7 +131,7 @@ def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
 
 def _read_questions(sources: Sequence[Source], folder: Path, prefix: str) -> AnsweredQuestions:
     questions, answers, groups, _ = read_sources(sources, folder, prefix=prefix)
-    return AnsweredQuestions(questions, tuple(answers), groups)
+    return AnsweredQuestions(tuple(questions), tuple(answers), groups)
 
 
 # ---------------------------------------------------------------------------------------------------- training

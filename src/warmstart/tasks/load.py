@@ -21,11 +21,9 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-import numpy as np
 import yaml
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -42,6 +40,7 @@ from warmstart.system.console import print_once
 from warmstart.system.storage import names_a_folder
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import guess_task
+from warmstart.tasks.rows import Rows
 
 ANSWERS_TYPE = "answers"
 """the type of a task whose answers are generated as text (``tasks/answers.py``), which has no labels"""
@@ -222,17 +221,17 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
         splits_of = {name: value for name in ("train", "validation", "test") if isinstance(value := getattr(spec, name), tuple)}
         spec = spec.model_copy(update={name: tuple(map(_by_name, sources)) for name, sources in splits_of.items()})
     tables = tables or Tables()
-    rows = read_sources(spec.train, folder, spec.type, tables=tables)
+    rows = read_sources(spec.train, folder, spec.type, tables)
     labels = task_type.label_names(rows.targets, spec.labels)
     labels = labels if covered else (*labels, *_new_names(rows.targets, labels))
-    train = Split(rows.inputs, task_type.encode_targets("train", rows.targets, labels), rows.groups)
+    train = Split(tuple(rows.inputs), task_type.encode_targets("train", rows.targets, labels), rows.groups)
     given, splits = len(train), {}
     for name, wanted in (("test", spec.test), ("validation", spec.validation)):
         if wanted is None or wanted == ():
             splits[name] = train.take(NO_TEXTS)
         elif isinstance(wanted, tuple):
-            inputs, targets, groups, _ = read_sources(wanted, folder, spec.type, prefix=f"{name}:", tables=tables)
-            splits[name] = Split(inputs, task_type.encode_targets(name, targets, labels), groups)
+            inputs, targets, groups, _ = read_sources(wanted, folder, spec.type, tables, f"{name}:")
+            splits[name] = Split(tuple(inputs), task_type.encode_targets(name, targets, labels), groups)
         else:
             train, splits[name] = train.hold_out(held_out_count(given, wanted), seed)
     unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
@@ -334,29 +333,11 @@ def _at(source: Source, folder: Path) -> Source:
     return source.model_copy(update={"path": str(folder / source.path), "labels_path": labels_path})
 
 
-class SourceRows(NamedTuple):
-    """What several sources have for a task."""
-
-    inputs: tuple[Any, ...]
-    targets: list[Any]
-    groups: np.ndarray | None
-    """(N,) the group of each example, as a string; None if no source has groups"""
-    unlabelled: tuple[str, ...]
-    """the texts of rows without a label"""
-
-
 def read_sources(
-    sources: Sequence[Source], folder: Path, type_name: str = "classification", *, prefix: str = "", tables: Tables | None = None
-) -> SourceRows:
-    """The examples of all sources, whose paths start at ``folder``; ``tables`` are those that were read before.
-
-    An example without a group gets one of its own, whose name begins with ``prefix``, if any source has groups.
-    """
-    parts = [TASK_TYPES[type_name].read(_at(source, folder), tables) for source in sources]
-    inputs, targets, _, unlabelled = (list(chain(*several)) for several in zip(*parts, strict=True))
-    named = any(source.group for source in sources)
-    groups = [group or f"{prefix}{number}:{row}" for number, part in enumerate(parts) for row, group in enumerate(part.groups)]
-    return SourceRows(tuple(inputs), targets, np.array(groups) if named else None, tuple(unlabelled))
+    sources: Sequence[Source], folder: Path, type_name: str = "classification", tables: Tables | None = None, prefix: str = ""
+) -> Rows:
+    """The examples of all sources, whose paths start at ``folder``; ``tables`` are those that were read before."""
+    return TASK_TYPES[type_name].read([_at(source, folder) for source in sources], tables, prefix)
 
 
 def _check_train_covers(task: Task) -> None:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from warmstart.errors import ConfigError, DataError
 
 Examples = tuple[list[Any], list[Any]]
@@ -13,13 +15,13 @@ Examples = tuple[list[Any], list[Any]]
 
 
 class Rows(NamedTuple):
-    """What a source, or several, have for a task."""
+    """What sources have for a task."""
 
     inputs: list[Any]
     targets: list[Any]
-    groups: list[str]
-    """the group of each; ``""`` for one that stands alone"""
-    unlabelled: list[str]
+    groups: np.ndarray | None
+    """(N,) the group of each, as a string; None if no source has groups"""
+    unlabelled: tuple[str, ...]
     """the texts of rows without a label"""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -83,29 +84,40 @@ class TaskType(ABC):
         """The same of a source that is no table; None if it is one."""
         return None
 
-    def read(self, source: Source, tables: Tables | None = None) -> Rows:
-        """What a source has for a task; ``tables`` are those that were read before.
+    def read(self, sources: Sequence[Source], tables: Tables | None = None, prefix: str = "") -> Rows:
+        """What sources have for a task; ``tables`` are those that were read before.
 
-        Raises ``DataError`` if there is no example, or a row lacks what the type needs.
+        An example without a group gets one of its own, whose name begins with ``prefix``, if any source has groups. Raises
+        ``DataError`` if a source has no example, or a row lacks what the type needs.
         """
+        parts = [self._of_source(source, tables) for source in sources]
+        inputs, targets, _, unlabelled = ([*chain(*several)] for several in zip(*parts, strict=True))
+        named = (
+            group or f"{prefix}{number}:{row}" for number, (*_, groups, _) in enumerate(parts) for row, group in enumerate(groups)
+        )
+        groups = np.array([*named]) if any(source.group for source in sources) else None
+        return Rows(inputs, targets, groups, tuple(unlabelled))
+
+    def _of_source(self, source: Source, tables: Tables | None) -> tuple[list[Any], list[Any], list[str], list[str]]:
+        """Inputs, targets and groups, ``""`` for an example that has none; and the texts of rows without a label."""
         from warmstart.data.read import tables_of
 
-        rows = Rows([], [], [], [])
-        if found := self.lines(source):
-            rows = Rows(*found, [""] * len(found[0]), [])
+        found = self.lines(source)
+        inputs, targets = found or (list[Any](), list[Any]())
+        groups, unlabelled = [""] * len(inputs), list[str]()
         if found and source.group:
             raise DataError(f"{source.path} must be a table with the column '{source.group}', since group names one")
         for table in () if found else tables_of(source, tables):
             given, without = table.labelled(source, several=self.several_labels) if self.pooled else (table, None)
-            inputs, targets = self.examples(given, source)
-            more = without.inputs(source) if without and len(without.frame) and source.second is None else []
-            parts = inputs, targets, given.groups(source), [text for text in more if text.strip()]
-            for known, part in zip(rows, parts, strict=True):
-                known.extend(part)
-        if not rows.inputs:
+            more, their = self.examples(given, source)
+            inputs += more
+            targets += their
+            groups += given.groups(source)
+            if without and len(without.frame) and source.second is None:
+                unlabelled += filter(str.strip, without.inputs(source))
+        if not inputs:
             raise DataError(f"{source.path} must hold at least one example, but is empty")
-        inputs, targets, groups = (part[: source.limit] for part in rows[:3])
-        return Rows(inputs, targets, groups, rows.unlabelled)
+        return inputs[: source.limit], targets[: source.limit], groups[: source.limit], unlabelled
 
     def inputs(self, table: TextTable, source: Source) -> list[Any]:
         """The inputs of the rows of a table: texts, or pairs if the source names a second column."""
