@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from warmstart.data.frames import frame_rows, write_texts
+from warmstart.data.frames import frame_table, write_texts
 from warmstart.data.source import Source
 from warmstart.data.task import Task
 from warmstart.data.task_folder import require_task_folder, task_folder
@@ -19,7 +18,6 @@ from warmstart.tasks.load import TaskSpec, build_task
 
 _COLUMNS = ("text", "second", "label", "group", "separator")
 """settings that belong to the source of a manifest: they name columns, or say how a cell is read"""
-_SPLITS = ("train", "validation", "test")
 
 
 def make_task(
@@ -47,36 +45,33 @@ def make_task(
     require_task_folder(place)
     columns = {key: settings.pop(key) for key in _COLUMNS if key in settings}
     source = Source.build({"path": "x", **columns}, "the columns")
-    frames = {"train": train, "validation": validation, "test": test}
+    needed = [column for column in (source.text, source.second, source.label, source.group) if column]
     manifest: dict[str, Any] = {"name": place.resolve().name, **settings, "source": {"format": "ndjson", **columns}}
     with task_folder(place) as aside:
-        for name, frame in frames.items():
-            if frame is None:
-                continue
+        for name, frame in {"train": train, "validation": validation, "test": test}.items():
             if isinstance(frame, int | float) and name != "train":
                 manifest[name] = frame
-            else:
+            elif frame is not None:
                 manifest[name] = f"{name}.ndjson"
-                _write(aside / f"{name}.ndjson", frame, source, name)
+                _write(aside / f"{name}.ndjson", frame, needed, name)
         if unlabelled is not None:
             write_texts(unlabelled, aside / "unlabelled.ndjson")
             manifest["unlabelled"] = [{"path": "unlabelled.ndjson", "text": "text"}]
-        spec = TaskSpec.build(manifest, "the task")
         try:
-            build_task(spec, aside)
+            task = build_task(TaskSpec.build(manifest, "the task"), aside)
         except DataError as error:
             raise DataError(str(error).replace(f"{aside}/", "").replace(".ndjson", "")) from None
         (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    return replace(build_task(spec, place), manifest=place / "task.yaml")
+    more = tuple(one.model_copy(update={"path": str(place / Path(one.path).name)}) for one in task.unlabelled)
+    return replace(task, manifest=place / "task.yaml", unlabelled=more)
 
 
-def _write(file: Path, frame: Any, source: Source, name: str) -> None:
-    """One split: the columns of the source."""
-    needed = [column for column in (source.text, source.second, source.label, source.group) if column]
+def _write(file: Path, frame: Any, needed: Sequence[str], name: str) -> None:
+    """One split."""
     try:
-        rows = frame_rows(frame, needed)
+        table = frame_table(frame, needed).frame
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
-    if not rows:
+    if not len(table):
         raise DataError(f"{name} must hold at least one example, but is empty")
-    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8", newline="\n")
+    table.write_ndjson(file)
