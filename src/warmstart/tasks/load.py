@@ -19,7 +19,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,12 +29,12 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
 from warmstart.data.conllu import is_conll
-from warmstart.data.frames import write_texts
+from warmstart.data.frames import frame_table, write_texts
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
 from warmstart.data.tables import Tables, reading_of, source_format
 from warmstart.data.task import Split, Task, joined_splits, subsample
-from warmstart.data.task_folder import task_folder
+from warmstart.data.task_folder import require_task_folder, task_folder
 from warmstart.errors import ConfigError, DataError, nearest_path
 from warmstart.system.console import print_once
 from warmstart.system.storage import names_a_folder
@@ -44,6 +44,8 @@ from warmstart.tasks.rows import Rows
 
 ANSWERS_TYPE = "answers"
 """the type of a task whose answers are generated as text (``tasks/answers.py``), which has no labels"""
+_COLUMNS = ("text", "second", "label", "group", "separator")
+"""settings that belong to the source of a manifest: they name columns, or say how a cell is read"""
 
 
 def _known_type(name: str) -> str:
@@ -325,6 +327,63 @@ def save_task(task: Task, folder: str | Path) -> Path:
             write_texts(task.unlabelled_texts, aside / "unlabelled.ndjson")
         (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return Path(folder) / "task.yaml"
+
+
+def make_task(
+    folder: str | Path,
+    train: Any,
+    test: Any = 0.2,
+    validation: Any = None,
+    unlabelled: Iterable[str] | None = None,
+    **settings: Any,
+) -> Task:
+    """Write a task from data frames into a folder, and return it; ``"FOLDER/task.yaml"`` is what commands take.
+
+    ``train``, ``test`` and ``validation`` are frames (pandas, polars, pyarrow, datasets, a mapping from names to columns, or a list
+    of rows); ``test`` and ``validation`` may be a fraction or a number of training texts to hold out. ``settings`` are keys of
+    a manifest (``type``, ``labels``, ``metric``, …) and the columns ``text``, ``label``, ``second``, ``group``. An earlier task in
+    the folder is replaced, but not the ledgers of test splits.
+
+        task = ws.make_task("tasks/mails", train=frame, test=0.2, text="body", label="topic")
+        ws.adapt(ws.AdaptConfig(model="runs/lm", task="tasks/mails"))
+
+    Raises ``ConfigError`` for wrong settings and for a folder that holds anything else, and ``DataError`` for frames without the
+    columns.
+    """
+    place = Path(folder)
+    require_task_folder(place)
+    columns = {key: settings.pop(key) for key in _COLUMNS if key in settings}
+    source = Source.build({"path": "x", **columns}, "the columns")
+    needed = [column for column in (source.text, source.second, source.label, source.group) if column]
+    manifest: dict[str, Any] = {"name": place.resolve().name, **settings, "source": {"format": "ndjson", **columns}}
+    with task_folder(place) as aside:
+        for name, frame in {"train": train, "validation": validation, "test": test}.items():
+            if isinstance(frame, int | float) and name != "train":
+                manifest[name] = frame
+            elif frame is not None:
+                manifest[name] = f"{name}.ndjson"
+                _write(aside / f"{name}.ndjson", frame, needed, name)
+        if unlabelled is not None:
+            write_texts(unlabelled, aside / "unlabelled.ndjson")
+            manifest["unlabelled"] = [{"path": "unlabelled.ndjson", "text": "text"}]
+        try:
+            task = build_task(TaskSpec.build(manifest, "the task"), aside)
+        except DataError as error:
+            raise DataError(str(error).replace(f"{aside}/", "").replace(".ndjson", "")) from None
+        (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    more = tuple(one.model_copy(update={"path": str(place / Path(one.path).name)}) for one in task.unlabelled)
+    return replace(task, manifest=place / "task.yaml", unlabelled=more)
+
+
+def _write(file: Path, frame: Any, needed: Sequence[str], name: str) -> None:
+    """One split."""
+    try:
+        table = frame_table(frame, needed).frame
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
+    if not len(table):
+        raise DataError(f"{name} must hold at least one example, but is empty")
+    table.write_ndjson(file)
 
 
 def _at(source: Source, folder: Path) -> Source:
