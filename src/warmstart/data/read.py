@@ -17,7 +17,9 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from email import message_from_bytes, policy
 from glob import has_magic, iglob
+from html.parser import HTMLParser
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import IO, TextIO
@@ -26,7 +28,6 @@ import regex
 
 from warmstart.data.class_names import refuse_saved_dataset
 from warmstart.data.files import COMPRESSED, codec_of, open_bytes, open_text
-from warmstart.data.mail import mail_text
 from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
 from warmstart.data.tables import Tables, TextTable, read_table, source_format
 from warmstart.errors import DataError, nearest_path
@@ -44,6 +45,9 @@ LINES = 200
 """a file with fewer lines may be a single text, unless it is all that there is; more are not looked at"""
 FILES_READ = 20
 """only so many files of a source are looked at: a folder of ten thousand mails is not read twice"""
+_UNSEEN = ("script", "style", "title")
+_BREAKS = ("br", "div", "h1", "h2", "h3", "li", "p", "tr")
+"""of a page in a mail: elements whose text is not read, and those that begin a line"""
 
 
 def read_documents(source: Source) -> Iterator[str]:
@@ -258,6 +262,44 @@ def open_prose(source: Source, file: Path, form: Format) -> Iterator[TextIO]:
             yield lines
     else:
         yield io.StringIO(mail_text(file))
+
+
+class _Words(HTMLParser):
+    """What of a page is read: its text, a line for each block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts, self.seen = list[str](), True
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen = tag not in _UNSEEN
+        self.parts += ["\n"] * (tag in _BREAKS)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.seen = True
+
+    def handle_data(self, data: str) -> None:
+        self.parts += [re.sub(r"\s+", " ", data)] * self.seen
+
+
+def mail_text(file: Path) -> str:
+    """The subject, a blank line and the body of a mail. Raises ``DataError`` for a file that cannot be read as one."""
+    with open_bytes(file) as binary:
+        data = binary.read()
+    try:
+        mail = message_from_bytes(data, policy=policy.default)
+        part = mail.get_body(("plain", "html"))
+        if part is not None and part.get_content_charset() is None:
+            part.set_param("charset", "utf-8")
+        subject, body = str(mail["subject"] or ""), part.get_content() if part is not None else ""
+        if part is not None and part.get_content_subtype() == "html":
+            words = _Words()
+            words.feed(body)
+            words.close()
+            body = "\n".join(filter(None, map(str.strip, "".join(words.parts).split("\n"))))
+    except Exception as error:  # the library raises whatever comes of a damaged header
+        raise DataError(f"{file} cannot be read as a mail ({type(error).__name__}: {error}); save it again, or as text") from None
+    return f"{subject}\n\n{body}".strip().encode(errors="replace").decode()
 
 
 def _whole_text(source: Source, file: Path) -> str:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from warmstart.data.annotation_values import Annotation
-from warmstart.data.mail import mail_text
 from warmstart.data.pool import pool_unlike
-from warmstart.data.read import open_prose, source_files
+from warmstart.data.read import mail_text, open_prose, source_files
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import read_table, reading_alike, source_format
 from warmstart.data.task import Task
