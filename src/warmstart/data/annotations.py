@@ -13,8 +13,8 @@ from typing import Any
 
 from warmstart.data.annotation_values import PERSON_KEYS, Annotation, RowError, label_in, person_in, shortened, text_in
 from warmstart.data.columns import label_columns
-from warmstart.data.exports import refuse_export
 from warmstart.data.files import open_text, without_compression
+from warmstart.data.formats import refuse_export
 from warmstart.data.label_cells import is_list, names_in, other_separator, signs_of_none
 from warmstart.data.source import ENDINGS, Source
 from warmstart.data.tables import read_table

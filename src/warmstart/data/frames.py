@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.class_names import with_names_of_labels
 from warmstart.data.files import COMPRESSED, without_compression
+from warmstart.data.formats import with_names_of_labels
 from warmstart.data.tables import TextTable
 from warmstart.errors import DataError, suggest
 from warmstart.system.storage import atomic_file

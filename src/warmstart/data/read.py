@@ -26,8 +26,8 @@ from typing import IO, TextIO
 
 import regex
 
-from warmstart.data.class_names import refuse_saved_dataset
 from warmstart.data.files import COMPRESSED, codec_of, open_bytes, open_text
+from warmstart.data.formats import INFO
 from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
 from warmstart.data.tables import Tables, TextTable, read_table, source_format
 from warmstart.errors import DataError, nearest_path
@@ -48,6 +48,8 @@ FILES_READ = 20
 _UNSEEN = ("script", "style", "title")
 _BREAKS = ("br", "div", "h1", "h2", "h3", "li", "p", "tr")
 """of a page in a mail: elements whose text is not read, and those that begin a line"""
+_SAVED = ({"state.json", INFO}, {"dataset_dict.json"})
+"""files that tell the folder of a saved dataset, or of its splits"""
 
 
 def read_documents(source: Source) -> Iterator[str]:
@@ -168,6 +170,15 @@ def labelled_lines(source: Source) -> tuple[list[str], list[str]] | None:
         return None
     pairs = [pair for file in files for pair in _matches(source, file, ["text", "label"])]
     return [text for text, _ in pairs], [label for _, label in pairs]
+
+
+def refuse_saved_dataset(folder: Path) -> None:
+    """Raise ``DataError`` for a folder that ``save_to_disk`` has written."""
+    if any(all((folder / name).is_file() for name in names) for names in _SAVED):
+        raise DataError(
+            f"{folder} is a folder of the datasets library, which is not read; write each split as a table, with the names of "
+            f'labels: load_from_disk({str(folder)!r})[split].to_parquet(split + ".parquet")'
+        )
 
 
 def source_files(source: Source) -> list[Path]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import codecs
-import io
 import json
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,28 +14,18 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.class_names import features_in_parquet, features_of, with_names_of_labels
 from warmstart.data.columns import holding, is_prose, text_columns
 from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited, table_form
-from warmstart.data.exports import refuse_export
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
+from warmstart.data.formats import parsed, read_fasttext, refuse_export
 from warmstart.data.label_cells import MISSING, as_label, dates_among, listed, names_several, signs_of_none
 from warmstart.data.source import ENDINGS, PROSE, TABLE_FORMATS, Format, Source
-from warmstart.data.spreadsheet import read_json_table, read_xlsx
-from warmstart.data.watched import COPIES, run_watched
 from warmstart.errors import DataError, suggest
 from warmstart.system.console import print_once
-from warmstart.system.limits import free_memory
-
-STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
-"""with which an Arrow stream ends; without it rows may be missing"""
-_ARROW_FILE = b"ARROW1"
-"""with which Arrow's other format begins, that of random access"""
 
 ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "pieces")
 """settings of a ``Source`` that also hold for the next file of the same kind"""
 _LOOKED_AT = 500
-_FASTTEXT = re.compile(r"((?:__label__\S+(?:\s+|$))*)(.*)")
 _MAYBE_GARBLED = re.compile(
     "[\u00c2-\u00f4\u221a][\u0080-\u00bf\u0152-\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]|\u221a\\S"
 )
@@ -315,43 +303,10 @@ def _read_frame(source: Source, file: Path, form: Format) -> pl.DataFrame:
     if form in DELIMITERS:
         return read_delimited(text, file, form, delimiter_of(source), header=source.header)
     if form == "fasttext":
-        return _read_fasttext(text, file)
+        return read_fasttext(text, file)
     if form in ("json", "ndjson"):
         refuse_export(text, file, source.label)
-    return _parsed(data, source, file, form)
-
-
-def _parsed(data: bytes, source: Source, file: Path, form: Format) -> pl.DataFrame:
-    """What polars and others make of the bytes of a table."""
-    try:
-        if form == "parquet":
-            _check_expansion(data, file, "read_parquet(sys.argv[1])")
-            features = features_in_parquet(pl.read_parquet_metadata(io.BytesIO(data)))
-            return with_names_of_labels(pl.read_parquet(io.BytesIO(data)), features, file)
-        if form == "arrow":
-            return with_names_of_labels(_read_arrow(data, file), features_of(file.parent), file.parent)
-        if form == "ndjson":
-            return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
-        if form == "xlsx":
-            _check_expansion(data, file, "read_excel(sys.argv[1], sheet_id=0)")
-            return read_xlsx(data, file, source.sheet, source.header)
-        return read_json_table(data, file)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None
-
-
-def _read_fasttext(text: str, file: Path) -> pl.DataFrame:
-    """Lines that begin with labels, ``__label__a __label__b the text``, as texts and a label each, or lists of several."""
-    found = list[tuple[list[str], str]]()
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            names, rest = _FASTTEXT.fullmatch(line.strip()).groups()  # type: ignore[union-attr]  # it matches any line
-            if not names:
-                raise DataError(f"every line of {file} must begin with __label__, but line {number} is {line[:80]!r}; correct it")
-            found.append(([name.removeprefix("__label__") for name in names.split()], rest))
-    labels = [names[0] for names, _ in found] if all(len(names) == 1 for names, _ in found) else [names for names, _ in found]
-    return pl.DataFrame({"text": [rest for _, rest in found], "label": labels})
+    return parsed(data, source, file, form)
 
 
 def dialect_of(source: Source, file: Path) -> tuple[str, str]:
@@ -371,33 +326,6 @@ def delimiter_of(source: Source) -> str | None:
     if len(character) != 1:
         raise DataError(f"delimiter must be one character, or tab, but is {source.delimiter!r}")
     return character
-
-
-def _read_arrow(data: bytes, file: Path) -> pl.DataFrame:
-    """Arrow's stream, as ``datasets`` writes it, or its file format."""
-    if data.startswith(_ARROW_FILE):
-        _check_expansion(data, file, "read_ipc(sys.argv[1])")
-        return pl.read_ipc(io.BytesIO(data))
-    if not data.endswith(STREAM_END):
-        raise DataError(f"{file} must be an Arrow stream with its end, but is cut short or no such stream; copy the file again")
-    _check_expansion(data, file, "read_ipc_stream(sys.argv[1])")
-    return pl.read_ipc_stream(io.BytesIO(data))
-
-
-def _check_expansion(data: bytes, file: Path, call: str) -> None:
-    """Raise ``DataError`` if a parquet, Arrow or .xlsx file expands to more than ``most_bytes``.
-
-    Its own figures may lie, so the file is first read in a process that watches its memory; not if the limit is more than the free
-    memory.
-    """
-    most = COPIES * most_bytes(file)
-    if most > free_memory():
-        return
-    with tempfile.NamedTemporaryFile() as copy:
-        copy.write(data)
-        copy.flush()
-        imports = 'import os; os.environ["POLARS_MAX_THREADS"] = "1"; import polars'
-        run_watched(imports, f"polars.{call}", Path(copy.name), most, file)  # what polars refuses is refused again
 
 
 def _say_of_labels(cells: Sequence[str], signs: set[str], doubtful: Sequence[str], said: str, where: str, *, none: bool) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.class_names import refuse_saved_dataset
 from warmstart.data.columns import (
     LABEL_NAMES,
     NONE,
@@ -28,7 +27,7 @@ from warmstart.data.columns import (
 from warmstart.data.conllu import is_conll, is_conllu, tag_columns, tagged_sentences
 from warmstart.data.files import without_compression
 from warmstart.data.label_cells import is_list, names_in, other_separator, with_decimal_comma
-from warmstart.data.read import open_prose
+from warmstart.data.read import open_prose, refuse_saved_dataset
 from warmstart.data.source import ENDINGS, PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import Tables, TextTable, source_format
 from warmstart.errors import DataError, nearest_path
