@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from helpers.labelling import news
 from warmstart.commands.fit.command import read_labelled
-from warmstart.data.annotation_values import Annotation
+from warmstart.data.annotations import Annotation
 from warmstart.data.pool import task_pool
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warmstart.data.annotation_values import PERSON_KEYS, Annotation, RowError, label_in, person_in, shortened, text_in
 from warmstart.data.columns import label_columns
 from warmstart.data.files import open_text, without_compression
 from warmstart.data.formats import refuse_export
@@ -21,8 +21,28 @@ from warmstart.data.tables import read_table
 from warmstart.errors import DataError
 from warmstart.system.console import print_once
 
+OUTSIDE_NAME = "O"
+"""the label of words in no span"""
+PERSON_KEYS = ("person", "annotator", "username")
+"""columns that name who labelled a row"""
 LISTED = 5
 """refused rows that an error names"""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One person's label of one text."""
+
+    where: str
+    """file and line"""
+    text: str
+    person: str
+    label: str | tuple[str, ...]
+    """the name of a label; or one for each word"""
+
+
+class RowError(Exception):
+    """What is wrong with one row."""
 
 
 def read_annotations(
@@ -145,3 +165,28 @@ def _tags(text: Any, label: Any) -> tuple[str, ...]:
     if any(not isinstance(word, str) or not word or word.split() != [word] for word in text):
         raise RowError("must have words without white space")
     return tuple(map(label_in, label))
+
+
+def text_in(text: Any) -> str:
+    """A text."""
+    if not isinstance(text, str):
+        raise RowError(f"must have a text, but has {shortened(text)}")
+    return text
+
+
+def person_in(values: Mapping[str, Any], default: str) -> str:
+    """Who labelled a row."""
+    named = [str(values[key]) for key in PERSON_KEYS if values.get(key) not in (None, "")]
+    return named[0] if named else default
+
+
+def label_in(label: Any) -> str:
+    """The name of a label."""
+    if isinstance(label, bool) or not isinstance(label, str | int) or not str(label).strip():
+        raise RowError(f"must have the name of a label, but has {shortened(label)}")
+    return str(label).strip()
+
+
+def shortened(value: Any) -> str:
+    """A value for a message."""
+    return repr(value)[:80]

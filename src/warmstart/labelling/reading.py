@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warmstart.data.annotation_values import Annotation
+from warmstart.data.annotations import Annotation
 from warmstart.data.pool import pool_unlike
 from warmstart.data.read import mail_text, open_prose, source_files
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
