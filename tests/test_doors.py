@@ -24,6 +24,7 @@ from helpers.bundles import classifier
 from helpers.models import make_language_model
 from helpers.refusals import refused
 from helpers.settings import in_file
+from helpers.tasks import read_examples
 from helpers.workbook import workbook
 from warmstart.baselines import BASELINES
 from warmstart.cli import main
@@ -32,7 +33,7 @@ from warmstart.config import read_yaml
 from warmstart.corpora.index import SHARD_INDEX, read_index
 from warmstart.data import files
 from warmstart.data.label_cells import names_in
-from warmstart.data.read import given_file, read_documents, read_examples
+from warmstart.data.read import given_file, read_documents
 from warmstart.data.scorings import read_ledger
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import grouped_split
@@ -45,7 +46,7 @@ from warmstart.report.parts import Figure, Table
 from warmstart.report.score_charts import class_scores_chart, confusions
 from warmstart.runs.made_of import input_hashes
 from warmstart.system import console
-from warmstart.tasks.load import load_task, read_groups
+from warmstart.tasks.load import load_task, read_sources
 from warmstart.tasks.predict import predict
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -279,7 +280,7 @@ def test_blank_texts_and_missing_groups_are_not_copies(tmp_path: Path) -> None:
     """Neither moves as one block; and no block is most of what is held out, unless there is nothing else."""
     assert len(set(independent_units(["", " ", "a", "A!", ""], None).tolist())) == 4
     (tmp_path / "g.csv").write_text("text,label,user\na,x,u1\nb,y,\nc,x,\nd,y,u1\n")
-    groups = read_groups([Source(path="g.csv", group="user")], tmp_path, 4)
+    groups = read_sources([Source(path="g.csv", group="user")], tmp_path).groups
     assert groups is not None
     assert len(set(groups.tolist())) == 3
     blocks = np.array([0] * 40 + [*range(1, 261)])

@@ -19,6 +19,7 @@ import warmstart as ws
 from helpers.workbook import workbook
 from warmstart.cli import main
 from warmstart.commands.fit.command import read_labelled
+from warmstart.data import tables
 from warmstart.data.read import read_documents
 from warmstart.data.task import Task, joined_splits
 from warmstart.experiment.config import FitConfig, RaceConfig
@@ -319,3 +320,17 @@ def test_a_race_reads_the_columns_that_are_named(tmp_path: Path, said: Any) -> N
     assert (again.labels, again.digest, len({*again.train.units})) == (("bill", "ship"), sweep.task.digest, 5)
     assert main(["adapt", "absent", str(tmp_path / "t.csv"), *flags, "--out", str(tmp_path / "adapt")]) == 2
     assert "the label from 'topic'" in said()
+
+
+def test_a_table_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for it: the guess, the examples, their groups and the texts without a label; and the test texts beside it."""
+    read = list[str]()
+    parse = tables.read_table
+    monkeypatch.setattr(tables, "read_table", lambda source, file, form: read.append(file.name) or parse(source, file, form))
+    rows = [(text, "" if number == 3 else label, f"author {number % 6}") for number, text, label in EACH]
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).write_text(rows_of(rows, "text", "label", "author"))
+    task = load_task(tmp_path / "train.csv")
+    assert (len(task.train), len(task.test), task.unlabelled_texts) == (23, 23, (TEXTS[3],))
+    assert task.train.groups is not None
+    assert sorted(read) == ["test.csv", "train.csv"]

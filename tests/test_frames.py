@@ -17,7 +17,7 @@ import warmstart as ws
 from helpers.documents import class_label, parquet_table
 from helpers.refusals import refused
 from warmstart.cli import main
-from warmstart.data.frames import frame_rows
+from warmstart.data.frames import frame_table
 from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
@@ -116,9 +116,9 @@ def test_labels_of_datasets_get_their_names() -> None:
     class Dataset(dict[str, Any]):
         features: ClassVar = {"label": feature, "tags": nested}
 
-    rows = frame_rows(Dataset(label=[1, 0, -1], tags=[[0, 1], [1], []]), ["label", "tags"])
-    assert [row["label"] for row in rows] == ["pos", "neg", None]
-    assert [row["tags"] for row in rows] == [["neg", "pos"], ["pos"], []]
+    table = frame_table(Dataset(label=[1, 0, -1], tags=[[0, 1], [1], []]), ["label", "tags"]).frame
+    assert table["label"].to_list() == ["pos", "neg", None]
+    assert table["tags"].to_list() == [["neg", "pos"], ["pos"], []]
 
 
 def test_missing_values_and_other_objects_are_plain() -> None:
@@ -127,7 +127,10 @@ def test_missing_values_and_other_objects_are_plain() -> None:
 
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1.5, float("nan")], "b": [pandas.NA, "x"], "c": [pandas.NaT, date(2020, 1, 2)]}, dtype=object)
-    assert frame_rows(frame, ["a", "b", "c"]) == [{"a": 1.5, "b": None, "c": None}, {"a": None, "b": "x", "c": "2020-01-02"}]
+    assert frame_table(frame, ["a", "b", "c"]).frame.rows(named=True) == [
+        {"a": 1.5, "b": None, "c": None},
+        {"a": None, "b": "x", "c": "2020-01-02"},
+    ]
 
 
 def test_what_is_no_task_is_refused(tmp_path: Path) -> None:
@@ -139,6 +142,7 @@ def test_what_is_no_task_is_refused(tmp_path: Path) -> None:
         (COLUMNS, named | {"metrik": "f1"}, "unknown key 'metrik'; did you mean 'metric'"),
         (COLUMNS | {"topic": [None] * 12}, named, "train must have labels in column .topic., but has none .blank 12."),
         ({"text": ["a"], "label": ["x", "y"]}, {}, "must be equally long, but have 1, 2 values"),
+        ({"text": ["a", "b"], "label": [["x"], "y"]}, {}, "'label' must hold texts or lists, but holds both"),
         (pl.DataFrame(COLUMNS).lazy(), {}, "collect\\(\\) it"),
         ({"train": Arrow()}, {}, "give each split"),
         ("mails.csv", {}, "or of lists of rows, but got str"),
@@ -243,7 +247,7 @@ def test_ordinary_tables_are_no_exports(tmp_path: Path) -> None:
         forms: Any = (("a.jsonl", "ndjson"), ("a.json", "json"))
         for name, form in forms:
             file = write(tmp_path, name, row)
-            assert read_table(Source(path=str(file), label=label), file, form).rows(named=True) == [row]
+            assert read_table(Source(path=str(file), label=label), file, form).frame.rows(named=True) == [row]
 
 
 PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "coming-from.md").read_text(encoding="utf-8")

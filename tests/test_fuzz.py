@@ -19,11 +19,12 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from helpers.tasks import read_examples
 from warmstart.cli import read_command
 from warmstart.commands import COMMANDS
 from warmstart.commands.recipe import read_recipe
 from warmstart.data.conllu import read_conllu
-from warmstart.data.read import read_documents, read_examples
+from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.errors import WarmstartError
 from warmstart.interop.convert import from_huggingface

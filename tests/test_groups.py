@@ -84,7 +84,7 @@ def test_sources_without_groups(tmp_path: Path) -> None:
     assert len(groups) == 45
     assert len(set(groups[40:].tolist())) == 5
     other = write_task(folder, rows_by(10, 2), source={"group": "writer"})
-    refused(DataError, "there is no column 'writer'.*'group: …'", load_task, other)
+    refused(DataError, "has no column 'writer'.*'group: …'", load_task, other)
 
 
 @settings(deadline=None, max_examples=60)

@@ -156,9 +156,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warmstart.data.source import Source
+from warmstart.data.tables import TextTable
 from warmstart.data.task import Split, Task
 from warmstart.heads.level import LevelHeadConfig
-from warmstart.tasks.rows import Examples, table_rows, text_or_pair, value_of
+from warmstart.tasks.rows import Examples
 from warmstart.stats.scores import Scores
 from warmstart.tasks.task_type import HeadSettings, TaskType
 
@@ -171,10 +172,9 @@ class LevelTask(TaskType):
     metrics: ClassVar = ("agreement",)
     constant_rule: ClassVar = "always the mean level"
 
-    def read_rows(self, source: Source) -> Examples:
+    def examples(self, table: TextTable, source: Source) -> Examples:
         """Texts and their levels."""
-        rows = list(table_rows(source))
-        return [text_or_pair(row, source) for row in rows], [float(value_of(row, source.label, "label")) for row in rows]
+        return table.inputs(source), [*map(float, table.labels(source))]
 
     def encode_targets(self, split: str, targets: Sequence[Any], labels: tuple[str, ...]) -> np.ndarray:
         """(N,) float32."""

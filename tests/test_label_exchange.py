@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from helpers.labelling import news
 from warmstart.commands.fit.command import read_labelled
-from warmstart.data.annotation_values import Annotation
+from warmstart.data.annotations import Annotation
 from warmstart.data.pool import task_pool
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
@@ -100,7 +100,7 @@ def test_an_export_is_a_task(form: Any, tmp_path: Path) -> None:
         assert all(int(text.split()[1]) % 2 == label for text, label in zip(split.texts, split.labels, strict=True))
     assert [source.path for source in task.unlabelled] == [str(tmp_path / "out" / "unlabelled.ndjson")]
     assert (tmp_path / "out" / "unlabelled.ndjson").read_text().count("\n") == 10
-    comments = read_table(Source(path=str(file)), file, form)["comment"].fill_null("").to_list()
+    comments = read_table(Source(path=str(file)), file, form).frame["comment"].fill_null("").to_list()
     assert comments == ["anna: half of it\nbo: half of it", *[""] * 19]
 
 

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from helpers.documents import arrow_table, class_label, parquet_table
 from helpers.refusals import refused
+from helpers.tasks import read_examples
 from warmstart.cli import main
 from warmstart.data import files
-from warmstart.data.read import MAX_CHARACTERS, count_documents, read_documents, read_examples, source_files
+from warmstart.data.read import MAX_CHARACTERS, count_documents, read_documents, source_files
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError
 from warmstart.tasks.load import load_task
@@ -204,10 +205,15 @@ def test_broken_files(tmp_path: Path) -> None:
 
 
 UNLABELLED = {
-    "plain text": ("a.txt", b"x", {}, r"plain text, which has no labels; give a pattern .* or as_label, or labels_path"),
-    "empty pattern file": ("a.txt", b"", {"pattern": TREC}, r"must hold at least one labelled text, but it is empty"),
-    "empty class": ("a.txt", b"\n", {"as_label": "x"}, r"must hold at least one labelled text, but it is empty"),
-    "header alone": ("a.csv", b"text,label\n", {}, r"must hold at least one labelled text, but it is empty"),
+    "plain text": (
+        "a.txt",
+        b"x",
+        {},
+        r"read as text, which has no columns; give a table .* a pattern .* or as_label, or labels_path",
+    ),
+    "empty pattern file": ("a.txt", b"", {"pattern": TREC}, r"must hold at least one example, but is empty"),
+    "empty class": ("a.txt", b"\n", {"as_label": "x"}, r"must hold at least one example, but is empty"),
+    "header alone": ("a.csv", b"text,label\n", {}, r"must hold at least one example, but is empty"),
     "no label group": ("a", b"x", {"pattern": "(?P<text>.)"}, r"must have a group named 'label', but has none"),
     "short row": (
         "a.tsv",

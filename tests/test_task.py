@@ -17,18 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.refusals import refused
-from warmstart.data import docstring_task as module_file
 from warmstart.data import docstrings as reading
-from warmstart.data.docstring_task import (
+from warmstart.data.docstrings import (
     AREAS,
     MAX_PER_MODULE,
     MAX_WORDS,
     PRETRAINING_WORDS,
     QUOTA,
+    Docstring,
     docstring_task,
     pretraining_text,
+    read_docstrings,
 )
-from warmstart.data.docstrings import Docstring, read_docstrings
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task, subsample
 from warmstart.errors import ConfigError, DataError
@@ -173,7 +173,7 @@ WRONG: list[tuple[dict[str, object], type[Exception], str]] = [
         r"every label needs a training example, but 'c' has none \(examples elsewhere: test 0, validation 0\)",
     ),
     ({"test": "absent.tsv"}, DataError, r"toy\.yaml: no such file or folder: .*absent\.tsv"),
-    ({"test": "empty.tsv"}, DataError, r"empty\.tsv must hold at least one labelled text, but it is empty"),
+    ({"test": "empty.tsv"}, DataError, r"empty\.tsv must hold at least one example, but is empty"),
 ]
 
 
@@ -223,9 +223,7 @@ def test_only_what_reads_back_is_written(tmp_path: Path) -> None:
 
 PACKAGES = ("json", "statistics", "asyncio", "email", "joblib")
 SYLLABLES = [a + b for a in "bdfglmnprt" for b in "aeiou"]
-WORDS = [
-    word for word in map("".join, itertools.product(SYLLABLES, repeat=2)) if module_file._stem(word) not in module_file._GIVEAWAY
-]
+WORDS = [word for word in map("".join, itertools.product(SYLLABLES, repeat=2)) if reading._stem(word) not in reading._GIVEAWAY]
 
 
 @pytest.fixture
@@ -317,7 +315,7 @@ def test_installed_libraries_are_read_in_the_same_order_every_time() -> None:
 def test_an_opening_is_prose_of_an_area() -> None:
     """No lists, parameters, examples, headings or mark-up; the longest path that names a module decides its area."""
     module, text = "sympy.physics.optics.waves", "Superpose two waves of\nequal frequency and return the sum, a third wave."
-    [example] = module_file._examples([Docstring(module, "superpose", text)])
+    [example] = reading._examples([Docstring(module, "superpose", text)])
     assert example.text == "Superpose two _ of equal frequency and return the sum, a third _."  # as the file's documentation says
     assert example.area == "physics"
     for module, area in (
@@ -327,7 +325,7 @@ def test_an_opening_is_prose_of_an_area() -> None:
         ("torch", None),
         ("jsonschema", None),
     ):
-        assert module_file._area(module) == area, module
+        assert reading._area(module) == area, module
     for text, opening in (
         ("Add two waves.\n\nThey may\ndiffer.\n\n>>> add(a, b)", "Add two waves. They may differ."),
         ("Add waves.\n\nParameters\n----------\na : Wave", "Add waves."),
@@ -336,13 +334,13 @@ def test_an_opening_is_prose_of_an_area() -> None:
         ("Add a :class:`Wave` to ``b``.\n\n:param b: another", "Add a Wave to b."),
         ("Add waves.\n\nNote that this\nis slow.\n\n.. math:: a", "Add waves. Note that this is slow."),
     ):
-        assert module_file._opening(Docstring("sympy", "add", text)) == opening
+        assert reading._opening(Docstring("sympy", "add", text)) == opening
 
 
 def test_names_that_give_the_answer_away_are_masked() -> None:
     """Words of every area's name and modules, singular or plural, and of the docstring's own module are hidden."""
     text = "Plot a Graph with scipy.stats and zeta_tools: statistic, statistics, ZETA, zetas, etas."
-    assert module_file._masked(Docstring("sympy.zeta_tools", "plot", text)) == "Plot a _ with _ and _: _, _, _, _, etas."
+    assert reading._masked(Docstring("sympy.zeta_tools", "plot", text)) == "Plot a _ with _ and _: _, _, _, _, etas."
 
 
 def test_copies_and_disputed_texts_are_no_examples() -> None:
@@ -355,13 +353,13 @@ def test_copies_and_disputed_texts_are_no_examples() -> None:
         Docstring("networkx.a", "C._h", long + " too"),
         Docstring("networkx.a", "i", "one two"),
     ]
-    assert [(e.module, e.text) for e in module_file._examples([*shared, *twice, *never])] == [("networkx.a", long + " more")]
+    assert [(e.module, e.text) for e in reading._examples([*shared, *twice, *never])] == [("networkx.a", long + " more")]
 
 
 def test_splits_are_fair(found: list[Docstring], task: Task) -> None:
     """Areas are of equal size in each split; no module speaks in two or more than its share; the seed alone decides."""
     assert task.labels == ("graph theory", "physics", "statistics")
-    module_of = {example.text: example.module for example in module_file._examples(found)}
+    module_of = {example.text: example.module for example in reading._examples(found)}
     modules = {name: [module_of[text] for text in split.texts] for name, split in task.splits().items()}
     for name, split in task.splits().items():
         assert np.bincount(split.labels).tolist() == [QUOTA[name]] * 3
@@ -379,11 +377,11 @@ def test_splits_are_fair(found: list[Docstring], task: Task) -> None:
 def test_pretraining_reads_nothing_of_what_is_asked_and_all_the_rest(found: list[Docstring], task: Task) -> None:
     """No text of a validated or tested module, nor a near copy of one; training modules and others stay, whole and in order."""
     texts = pretraining_text(found, task)
-    module_of = {example.text: example.module for example in module_file._examples(found)}
+    module_of = {example.text: example.module for example in reading._examples(found)}
     asked = {module_of[text] for text in (*task.validation.texts, *task.test.texts)}
     assert not {docstring.text for docstring in found if docstring.module in asked} & set(texts)
-    held_out = {run for text in (*task.validation.texts, *task.test.texts) for run in module_file._runs(text)}
-    assert held_out.isdisjoint(run for text in texts for run in module_file._runs(text))
+    held_out = {run for text in (*task.validation.texts, *task.test.texts) for run in reading._runs(text)}
+    assert held_out.isdisjoint(run for text in texts for run in reading._runs(text))
     assert {docstring.text for docstring in found if docstring.name.startswith("h")} <= set(texts)
     assert all(text.removesuffix(".") in " ".join(texts) for text in task.train.texts)
     assert texts == [docstring.text for docstring in found if docstring.text in set(texts)]

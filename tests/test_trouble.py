@@ -32,7 +32,7 @@ from warmstart.config import read_yaml
 from warmstart.data import files, read
 from warmstart.data.read import read_documents
 from warmstart.data.source import Source
-from warmstart.data.tables import label_column, read_table
+from warmstart.data.tables import read_table
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.interop.load import load_predictor
 from warmstart.model.files import load_bundle
@@ -132,7 +132,7 @@ def test_numbers_too_large_to_be_whole_stay_numbers(tmp_path: Path) -> None:
     file = tmp_path / "a.ndjson"
     file.write_text('{"text": "a", "label": 1e300}\n{"text": "b", "label": 3.0}\n')
     source = Source(path=str(file))
-    assert label_column(read_table(source, file, "ndjson"), source, file) == ["1e+300", "3.0"]
+    assert read_table(source, file, "ndjson").labels(source) == ["1e+300", "3.0"]
 
 
 # ------------------------------------------------------------------------------------------------ save first

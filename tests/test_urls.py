@@ -16,11 +16,11 @@ import pytest
 from helpers.models import SENTENCES
 from helpers.refusals import refused
 from warmstart.cli import main
+from warmstart.commands.import_.command import fetch
 from warmstart.commands.settings import TokenizeConfig
 from warmstart.commands.tokenize import tokenize
 from warmstart.corpora import write as write_module
 from warmstart.corpora.open import text_here
-from warmstart.data.fetch import fetch
 from warmstart.data.read import read_documents, source_files
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError, StorageError

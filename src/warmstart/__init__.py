@@ -45,7 +45,7 @@ _HOMES = {
     "load": "interop.load",
     "load_task": "tasks.load",
     "load_tokenizer": "tokenizer.load",
-    "make_task": "tasks.from_frames",
+    "make_task": "tasks.load",
     "merge_adapters": "adapters.insertion",
     "predict": "tasks.predict",
     "remove_adapters": "adapters.insertion",
@@ -132,8 +132,8 @@ if TYPE_CHECKING:
     from warmstart.studies.neurons.command import study_neurons as study_neurons
     from warmstart.studies.probe.command import StudyProbeConfig as StudyProbeConfig
     from warmstart.studies.probe.command import study_probe as study_probe
-    from warmstart.tasks.from_frames import make_task as make_task
     from warmstart.tasks.load import load_task as load_task
+    from warmstart.tasks.load import make_task as make_task
     from warmstart.tasks.predict import predict as predict
     from warmstart.tokenizer.load import load_tokenizer as load_tokenizer
     from warmstart.tokenizer.settings import TokenizerConfig as TokenizerConfig

@@ -166,7 +166,7 @@ def _columns(file: Path) -> list[str]:
             from warmstart.data.source import Source
             from warmstart.data.tables import read_table
 
-            return read_table(Source(path=str(file)), file, "xlsx" if ending == ".xlsx" else "parquet").columns
+            return read_table(Source(path=str(file)), file).frame.columns
     return []
 
 

@@ -11,15 +11,23 @@ import numpy as np
 import yaml
 
 from helpers.bundles import language_bundle
+from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.experiment.config import RaceConfig
 from warmstart.model.files import save
+from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 LETTERS = str.maketrans("0123456789", "abcdefghij")
 """numbers as words: texts that differ in a number alone are copies"""
+
+
+def read_examples(source: Source) -> tuple[list[str], list[str]]:
+    """The texts of a source, and the label of each."""
+    rows = TASK_TYPES["classification"].read([source])
+    return rows.inputs, rows.targets
 
 
 def cats(seed: int = 0) -> Task:

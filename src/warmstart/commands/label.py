@@ -179,7 +179,7 @@ def _project(config: LabelConfig) -> Project:
 
 def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Project:
     """A new project."""
-    from warmstart.data.annotation_values import OUTSIDE_NAME
+    from warmstart.data.annotations import OUTSIDE_NAME
     from warmstart.labelling.project import Project
 
     if not config.pool and not texts:

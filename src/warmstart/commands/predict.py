@@ -16,7 +16,7 @@ from warmstart.commands.settings import PredictConfig
 from warmstart.data.files import without_compression
 from warmstart.data.read import files_as_texts, given_file
 from warmstart.data.source import TABLE_FORMATS, Source
-from warmstart.data.tables import dialect_of, read_table, reading_alike, source_format
+from warmstart.data.tables import Tables, dialect_of, reading_alike, source_format
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import threshold_for
@@ -51,8 +51,8 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
         _check_ending(out)
         free_output(out, input_paths(config))
     bundle = load_predictor(config.model)
-    source = _source_of(bundle, config)
-    texts = _inputs_of(bundle, config, source)
+    source = _source_of(bundle, config, tables := Tables())
+    texts = _inputs_of(bundle, config, source, tables)
     if not texts:
         raise DataError("there is no text; give texts, or a file of texts with --file")
     if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
@@ -68,11 +68,11 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
     if (delimiter := _DELIMITERS.get(out.suffix.lower() if out else "")) is None:
-        kept = [dict[str, Any]() for _ in config.texts] + (_kept(source) or [{}] * (len(rows) - len(config.texts)))
+        kept = [dict[str, Any]() for _ in config.texts] + (_kept(source, tables) or [{}] * (len(rows) - len(config.texts)))
         joined = (_beside(before, row, *(["text"] if "text" in before else [])) for before, row in zip(kept, rows, strict=True))
         data = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in joined)
     else:
-        data = _table(rows, delimiter, source if not config.texts else None)
+        data = _table(rows, delimiter, source if not config.texts else None, tables)
     if out:
         write_output(out, data.encode())
     else:
@@ -88,11 +88,11 @@ def _check_ending(out: Path) -> None:
         )
 
 
-def _kept(source: Source | None) -> list[dict[str, Any]]:
+def _kept(source: Source | None, tables: Tables) -> list[dict[str, Any]]:
     """The rows of the table that was read, with all their columns; none of what is no table."""
-    if source is None or not (file := Path(source.path)).is_file() or (form := source_format(source, file)) not in TABLE_FORMATS:
+    if source is None or not (file := Path(source.path)).is_file() or source_format(source, file) not in TABLE_FORMATS:
         return []
-    return read_table(source.model_copy(update={"text": "text", "label": "label"}), file, form).fill_nan(None).rows(named=True)
+    return tables.read(source, file).frame.fill_nan(None).rows(named=True)
 
 
 def _beside(before: dict[str, Any], row: dict[str, Any], *known: str) -> dict[str, Any]:
@@ -100,11 +100,11 @@ def _beside(before: dict[str, Any], row: dict[str, Any], *known: str) -> dict[st
     return before | {_free(name, [*before]): value for name, value in row.items() if name not in known}
 
 
-def _table(rows: Sequence[dict[str, Any]], delimiter: str, source: Source | None) -> str:
+def _table(rows: Sequence[dict[str, Any]], delimiter: str, source: Source | None, tables: Tables) -> str:
     """A line for each row, under the names of what is in it; behind the columns of the table that was read, as that is written."""
     cells = [dict(_cell(name, value, single="label" in row) for name, value in row.items()) for row in rows]
     mark = ""
-    if before := _kept(source):
+    if before := _kept(source, tables):
         kept = [dict(_cell(*one, single=False) for one in row.items()) for row in before]
         cells = [_beside(*both, "row", "text") for both in zip(kept, cells, strict=True)]
         if source and delimiter == "," and source_format(source, file := Path(source.path)) == "csv":
@@ -183,20 +183,20 @@ def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Ite
         yield row | ({"unseen_names": names} if names else {})
 
 
-def _source_of(bundle: Bundle | Stack, config: PredictConfig) -> Source | None:
+def _source_of(bundle: Bundle | Stack, config: PredictConfig, tables: Tables) -> Source | None:
     """The file, which is read as the model's training texts were."""
     if config.file is None:
         return None
     columns = {"second": config.second} if config.second else {}
-    how = reading_alike(reading_of_model(bundle), config.file, {**config.reading, **columns})
+    how = reading_alike(reading_of_model(bundle), config.file, {**config.reading, **columns}, tables)
     place = Path(config.file)
     whole = place.is_dir() or without_compression(place).suffix.lower() == ".eml"
     return Source.build({"path": config.file, "document": "file" if whole else "line", **how})
 
 
-def _inputs_of(bundle: Bundle | Stack, config: PredictConfig, source: Source | None) -> list[Any]:
+def _inputs_of(bundle: Bundle | Stack, config: PredictConfig, source: Source | None, tables: Tables) -> list[Any]:
     """The texts given, then those of the file, in its order, also blank ones, so that nothing moves up."""
     task_type = TASK_TYPES["classification"] if _answers_questions(bundle) else task_type_for(bundle)
     if config.texts and config.second:
         raise DataError("pairs of texts must come from a table: give --file, and name its columns")
-    return [*map(task_type.parse, config.texts), *(task_type.read_inputs(source) if source else [])]
+    return [*map(task_type.parse, config.texts), *(task_type.read_inputs(source, tables) if source else [])]

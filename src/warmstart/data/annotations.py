@@ -8,21 +8,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warmstart.data.annotation_values import PERSON_KEYS, Annotation, RowError, label_in, person_in, shortened, text_in
 from warmstart.data.columns import label_columns
-from warmstart.data.exports import refuse_export
 from warmstart.data.files import open_text, without_compression
+from warmstart.data.formats import refuse_export
 from warmstart.data.label_cells import is_list, names_in, other_separator, signs_of_none
 from warmstart.data.source import ENDINGS, Source
-from warmstart.data.tables import read_table, text_name
+from warmstart.data.tables import read_table
 from warmstart.errors import DataError
 from warmstart.system.console import print_once
 
+OUTSIDE_NAME = "O"
+"""the label of words in no span"""
+PERSON_KEYS = ("person", "annotator", "username")
+"""columns that name who labelled a row"""
 LISTED = 5
 """refused rows that an error names"""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One person's label of one text."""
+
+    where: str
+    """file and line"""
+    text: str
+    person: str
+    label: str | tuple[str, ...]
+    """the name of a label; or one for each word"""
+
+
+class RowError(Exception):
+    """What is wrong with one row."""
 
 
 def read_annotations(
@@ -73,13 +93,13 @@ def _rows(file: Path, source: Source) -> tuple[Iterator[tuple[str, Any]], str | 
         raise DataError(
             f"labels are read from .csv, .tsv, .parquet, .ndjson, .jsonl and .json files, but got {file}; save them as one of these"
         )
-    table = read_table(source, file, ENDINGS[ending])
-    text, label = text_name(table, source, file), "label"
+    whole = read_table(source, file, ENDINGS[ending])
+    table, text, label = whole.frame, whole.text_name(source), "label"
     if label not in table.columns:
         label = next(iter(label_columns(table, [name for name in table.columns if name not in (text, *PERSON_KEYS)], text)), label)
         if label in table.columns:
             print_once(f"The labels of {file} are read from column '{label}'; rename another one to label if that is wrong.")
-    if text not in table.columns or label not in table.columns:
+    if label not in table.columns or not {text, *text.split("+")} & {*table.columns}:
         raise DataError(
             f"{file} must have the columns {text} and label, but has {', '.join(table.columns)}; rename them, or name the text "
             "with --text-column"
@@ -89,8 +109,8 @@ def _rows(file: Path, source: Source) -> tuple[Iterator[tuple[str, Any]], str | 
     if signs:
         print_once(f"{file}: {', '.join(map(repr, sorted(signs)))} is read as no label.")
     rows = (
-        (f"{file}, row {number}", values | {source.text: values[text], "label": None if str(cell).strip() in signs else cell})
-        for number, (values, cell) in enumerate(zip(table.iter_rows(named=True), cells, strict=True), 1)
+        (f"{file}, row {number}", values | {source.text: one, "label": None if str(cell).strip() in signs else cell})
+        for number, (values, one, cell) in enumerate(zip(table.iter_rows(named=True), whole.column(text), cells, strict=True), 1)
     )
     return rows, other_separator(cells, "\0")
 
@@ -145,3 +165,28 @@ def _tags(text: Any, label: Any) -> tuple[str, ...]:
     if any(not isinstance(word, str) or not word or word.split() != [word] for word in text):
         raise RowError("must have words without white space")
     return tuple(map(label_in, label))
+
+
+def text_in(text: Any) -> str:
+    """A text."""
+    if not isinstance(text, str):
+        raise RowError(f"must have a text, but has {shortened(text)}")
+    return text
+
+
+def person_in(values: Mapping[str, Any], default: str) -> str:
+    """Who labelled a row."""
+    named = [str(values[key]) for key in PERSON_KEYS if values.get(key) not in (None, "")]
+    return named[0] if named else default
+
+
+def label_in(label: Any) -> str:
+    """The name of a label."""
+    if isinstance(label, bool) or not isinstance(label, str | int) or not str(label).strip():
+        raise RowError(f"must have the name of a label, but has {shortened(label)}")
+    return str(label).strip()
+
+
+def shortened(value: Any) -> str:
+    """A value for a message."""
+    return repr(value)[:80]

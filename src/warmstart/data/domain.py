@@ -1,34 +1,48 @@
 """The text of a task's domain, to pretrain on first: the task's own text, and the passages of other text that are most like it.
 
     pool   the task's own text without labels (``pool.py``): all that is read if no other text is given
-    TEXT   of its passages the most relevant (``relevance.py``), up to a number of words; the more relevant are read more often
+    TEXT   of its passages the most relevant, up to a number of words; the more relevant are read more often
 
 The kept passages, most relevant first, are cut into ``TIMES`` parts with as many words each. In one pass over the text the first
 part is read ``TIMES`` times, the next one time less, and so on, the last part once; the pool is read ``TIMES`` times. Test and
 validation texts are never read. The choice is a function of the texts and settings. It is kept in the folder of the run with a hash
 of all that it depends on, so that a run is never resumed on other text.
+
+A passage is a document of at least ``SHORTEST`` words, or a piece of one with at most ``LONGEST_PASSAGE``. Its relevance (Yao et
+al. 2022, "NLP From Scratch", section 2) is the mean cosine of its TF-IDF row with those of the ``NEAREST`` most similar texts of
+the task: nearness to some texts, not to all, so that every topic of a task finds passages. Rows are hashed, so there is no
+vocabulary to keep, and the corpora are read in chunks. Nothing is drawn at random but the texts that are compared, with a fixed
+seed: the same texts give the same ranking.
+
+Letters: P passages, N texts, V columns.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
+from re import finditer
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from warmstart.config import Config
 from warmstart.data.files import text_lines
+from warmstart.data.near_duplicates import SHORTEST, near_duplicates
 from warmstart.data.pool import NO_POOL, Pool, scored_texts, task_pool
-from warmstart.data.relevance import KNOWN, LEFT_OUT, Relevances, passages_of, relevances
 from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Task
-from warmstart.data.text_key import text_key
+from warmstart.data.text_key import text_key, text_words
+from warmstart.data.text_overlap import documents_with
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
+from warmstart.seeding import rng
 from warmstart.system.storage import atomic_folder, json_or_none
 
 DOMAIN = "domain"
@@ -39,6 +53,20 @@ TIMES = 4
 """how often the most relevant passages are read in one pass, and the pool beside them"""
 KEPT_SHARE, KEPT_LEAST = 4, 500_000
 """words of passages that are kept: so many times those of the pool, but at least so many"""
+LONGEST_PASSAGE = 200
+"""words of a passage; the fewest are ``SHORTEST``, because of a shorter one it cannot be told whether it is nearly a test text"""
+NEAREST = 10
+"""texts of the task over which similarity is averaged: one could have a rare word in common by chance"""
+TEXTS_COMPARED = 1000
+"""texts of the task that passages are compared with, at most; a random choice stands for more"""
+WEIGHED = 20_000
+"""passages of each corpus that the weights of words are taken from, beside the texts"""
+PASSAGES_AT_ONCE = 4096
+"""passages in memory at once"""
+COLUMNS = 1 << 18
+"""V: two words share a column with a probability of 4e-6"""
+LEFT_OUT, KNOWN = -1.0, -2.0
+"""in place of a relevance: the passage is like a scored text, or equal to a text of the task"""
 
 
 class CorpusRead(Config):
@@ -260,3 +288,95 @@ def _write(source: DomainSource, passages: _Passages | None, identity: str, fold
 
 def _words(texts: Iterable[str]) -> int:
     return sum(len(text.split()) for text in texts)
+
+
+# ------------------------------------------------------------------------------------------------ relevance
+
+
+@dataclass(frozen=True, eq=False)
+class Relevances:
+    """How relevant each passage of some corpora is. Letters: P passages."""
+
+    values: np.ndarray
+    """(P,) float32 from 0 to 1, or ``LEFT_OUT`` or ``KNOWN``"""
+    words: np.ndarray
+    """(P,) int32 words of each passage"""
+    corpora: np.ndarray
+    """(P,) int16 the corpus of each, as an index"""
+
+    def most_relevant(self, words: int) -> np.ndarray:
+        """The passages to keep, the most relevant first: all that are needed to reach so many words, and have a word in common."""
+        order = np.argsort(-self.values, kind="stable")
+        order = order[self.values[order] > 0]
+        before = np.cumsum(self.words[order], dtype=np.int64) - self.words[order]
+        return order[before < words]
+
+
+def passages_of(sources: Sequence[Source]) -> Iterator[str]:
+    """The passages of all documents, in order; shorter documents are passed over.
+
+    A longer one is cut at white space into pieces of nearly the same number of words.
+    """
+    return (passage for document in documents_of(sources) for passage in _pieces(document))
+
+
+def _pieces(document: str) -> Iterator[str]:
+    words = [found.span() for found in finditer(r"\S+", document)]
+    if len(words) < SHORTEST:
+        return
+    count = -(-len(words) // LONGEST_PASSAGE)
+    bounds = [len(words) * i // count for i in range(count + 1)]
+    yield from (document[words[start][0] : words[end - 1][1]] for start, end in pairwise(bounds))
+
+
+def relevances(corpora: Sequence[Source], texts: Sequence[str], scored: Sequence[str]) -> Relevances:
+    """The relevance of every passage of ``corpora`` for the ``texts`` of a task; those like a ``scored`` text are left out.
+
+    A passage is like a scored text if it is equal or nearly the same, or if it contains one, be it nearly.
+    """
+    similarity = _Similarity.of(texts, [one for corpus in corpora for one in islice(passages_of([corpus]), WEIGHED)])
+    known, words_of_scored = {*map(text_key, texts)}, [*map(text_words, scored)]
+    keys, values, words, owners = {*map(text_key, scored)}, list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    for number, corpus in enumerate(corpora):
+        stream = passages_of([corpus])
+        while chunk := [*islice(stream, PASSAGES_AT_ONCE)]:
+            split, key_of = [*map(text_words, chunk)], [*map(text_key, chunk)]
+            found = similarity.relevance(chunk)
+            found[[key in known for key in key_of]] = KNOWN
+            like = near_duplicates(split, words_of_scored) >= 0
+            like |= documents_with(words_of_scored, split) | np.array([key in keys for key in key_of])
+            found[like] = LEFT_OUT
+            values.append(found)
+            words.append(np.array([len(passage.split()) for passage in chunk], dtype=np.int32))
+            owners.append(np.full(len(chunk), number, dtype=np.int16))
+    empty = np.zeros(0)
+    return Relevances(*(np.concatenate([empty.astype(kind), *parts]) for kind, parts in
+                        ((np.float32, values), (np.int32, words), (np.int16, owners))))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Similarity:
+    """TF-IDF with the weights of words in some texts, and the rows of the texts that passages are compared with."""
+
+    weights: TfidfTransformer
+    texts: csr_matrix
+    """(N, V), each of length 1"""
+
+    @classmethod
+    def of(cls, texts: Sequence[str], others: Iterable[str]) -> _Similarity:
+        chosen = np.sort(rng(0, "texts that passages are compared with").permutation(len(texts))[:TEXTS_COMPARED])
+        weights = TfidfTransformer(sublinear_tf=True).fit(_counts([*texts, *others]))
+        return cls(weights, weights.transform(_counts([texts[i] for i in chosen])))
+
+    def relevance(self, passages: Sequence[str]) -> np.ndarray:
+        """(P,) float32: the mean cosine with the nearest texts."""
+        cosines = (self.weights.transform(_counts(passages)) @ self.texts.T).toarray()  # (P, N)
+        nearest = min(NEAREST, cosines.shape[1])
+        top = -np.partition(-cosines, nearest - 1, axis=1)[:, :nearest]
+        mean: np.ndarray = top.mean(axis=1).astype(np.float32)
+        return mean
+
+
+def _counts(texts: Iterable[str]) -> csr_matrix:
+    """(N, V) how often each text has a word of each column."""
+    return HashingVectorizer(analyzer=text_words, n_features=COLUMNS, alternate_sign=False, norm=None).transform(texts)

@@ -1,4 +1,4 @@
-"""Rows and texts from data frames, without a dependency on the library that made them.
+"""Tables and texts from data frames, without a dependency on the library that made them.
 
 A frame is one of pandas, polars, pyarrow or ``datasets``, a mapping from names to columns, or a list of rows. Nothing is imported
 to read it: a frame has the names of its columns, and gives a column by its name.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from warmstart.data.files import COMPRESSED, without_compression
+from warmstart.data.formats import with_names_of_labels
+from warmstart.data.tables import TextTable
 from warmstart.errors import DataError, suggest
 from warmstart.system.storage import atomic_file
 
@@ -51,10 +54,11 @@ def write_texts(texts: Iterable[Any], file: str | Path) -> Path:
 
 def write_frame(frame: Any, file: Path) -> Path:
     """Write all columns of a frame as lines of JSON, which are read like any table, and return the path."""
-    rows = frame_rows(frame, _names(_of_columns(frame)))
-    if not rows:
+    frame = _of_columns(frame)
+    table = frame_table(frame, _names(frame)).frame
+    if not len(table):
         raise DataError("the frame must have rows, but is empty")
-    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8", newline="\n")
+    table.write_ndjson(file)
     return file
 
 
@@ -65,27 +69,24 @@ def _of_columns(frame: Any) -> Any:
     return {name: [row.get(name) for row in frame] for name in dict.fromkeys(name for row in frame for name in row)}
 
 
-def frame_rows(frame: Any, needed: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of a frame as plain values: its columns ``needed``.
+def frame_table(frame: Any, needed: Sequence[str]) -> TextTable:
+    """The columns ``needed`` of a frame, as a table like those of files; of ``subject+body`` both.
 
-    A name of several columns (``subject+body``) stands for their texts one under the other, as in a file. Numbers of a
-    ``ClassLabel`` become names. Raises ``DataError`` for a column that is missing, and for what is no frame.
+    Numbers of a ``ClassLabel`` become names. Raises ``DataError`` for a column that is missing, and for what is no frame.
     """
     frame = _of_columns(frame)
-    names = _names(frame)
-    parts = {name: [name] if name in names else name.split("+") for name in needed}
-    if missing := [part for several in parts.values() for part in several if part not in names]:
-        raise DataError(f"the frame has no column '{missing[0]}'; {suggest(missing[0], names)}")
-    chosen = [*dict.fromkeys(chain(*parts.values()))]
-    columns = [_with_names(frame, name, [plain_value(value) for value in frame[name]]) for name in chosen]
-    if len({len(column) for column in columns}) > 1:
-        raise DataError(
-            f"the columns {', '.join(chosen)} must be equally long, but have {', '.join(str(len(one)) for one in columns)} values"
-        )
-    rows = [dict(zip(chosen, values, strict=True)) for values in zip(*columns, strict=True)]
-    for name in {*needed} - {*names}:
-        rows = [row | {name: "\n".join(str(row[one]) for one in parts[name] if row[one] not in (None, ""))} for row in rows]
-    return rows
+    names, place = _names(frame), Path("the frame")
+    chosen = [*dict.fromkeys(part for name in needed for part in ([name] if name in names else name.split("+")))]
+    if missing := [name for name in chosen if name not in names]:
+        raise DataError(f"{place} has no column '{missing[0]}'; {suggest(missing[0], names)}")
+    columns = {name: [*map(plain_value, frame[name])] for name in chosen}
+    if len({*map(len, columns.values())}) > 1:
+        lengths = ", ".join(str(len(one)) for one in columns.values())
+        raise DataError(f"the columns {', '.join(chosen)} must be equally long, but have {lengths} values")
+    if mixed := [name for name, cells in columns.items() if {list, str} <= {*map(type, cells)}]:
+        raise DataError(f"column '{mixed[0]}' must hold texts or lists, but holds both; write each cell as a list")
+    features = {name: _feature(one) for name, one in getattr(frame, "features", {}).items()}
+    return TextTable(with_names_of_labels(pl.DataFrame(columns, strict=False), features, place), place)
 
 
 def _names(frame: Any) -> list[str]:
@@ -102,20 +103,11 @@ def _names(frame: Any) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
-def _with_names(frame: Any, name: str, values: list[Any]) -> list[Any]:
-    """A column of ``datasets`` with the names of labels in place of their numbers; -1 stands for none."""
-    features = getattr(frame, "features", None)
-    feature = features.get(name) if isinstance(features, Mapping) else None
-    names = getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
-    if not isinstance(names, list):
-        return values
-
-    def named(value: Any) -> Any:
-        if isinstance(value, list):
-            return [named(one) for one in value]
-        return None if value is None or value < 0 else names[value]
-
-    return [named(value) for value in values]
+def _feature(of: Any) -> dict[str, Any]:
+    """What ``datasets`` says of a column, as it writes it beside its files."""
+    if (inner := getattr(of, "feature", None)) is not None:
+        return {"_type": "List", "feature": _feature(inner)}
+    return {"_type": "ClassLabel", "names": of.names} if hasattr(of, "names") else {}
 
 
 def plain_value(value: Any) -> Any:

@@ -75,7 +75,7 @@ def _read_table(file: Path) -> list[MinimalPair]:
     form = FORMATS.get(_ending(file))
     if form is None:
         raise DataError(f"minimal pairs must be a file with one of the endings {', '.join(FORMATS)}, but got {file.name}")
-    table = read_table(Source(path=str(file)), file, form)
+    table = read_table(Source(path=str(file)), file, form).frame
     columns = set(table.columns)
     rows = [(f"row {number} of {file.name}", row) for number, row in enumerate(table.iter_rows(named=True), 1)]
     if {"sentence_good", "sentence_bad"} <= columns:

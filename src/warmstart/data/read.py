@@ -2,7 +2,7 @@
 
     read_documents(source)   ->  a stream of texts, for pretraining
     count_documents(source)  ->  the same, each with its number of words
-    read_examples(source)    ->  texts and their labels, for a task
+    labelled_lines(source)   ->  texts and their labels, of what is no table
 
 - Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables and .eml are read whole.
 - ``.gz``, ``.xz``, ``.bz2``, ``.zst`` and ``.zip`` files are decompressed; a byte order mark is dropped; lines end in LF or CRLF.
@@ -17,18 +17,19 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from email import message_from_bytes, policy
 from glob import has_magic, iglob
+from html.parser import HTMLParser
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import IO, TextIO
 
 import regex
 
-from warmstart.data.class_names import refuse_saved_dataset
 from warmstart.data.files import COMPRESSED, codec_of, open_bytes, open_text
-from warmstart.data.mail import mail_text
+from warmstart.data.formats import INFO
 from warmstart.data.source import ENDINGS, PROSE, Document, Format, Source
-from warmstart.data.tables import label_column, labelled_rows, read_table, source_format, text_column, without_gaps
+from warmstart.data.tables import Tables, TextTable, read_table, source_format
 from warmstart.errors import DataError, nearest_path
 from warmstart.system.urls import is_url
 from warmstart.tokenizer.pieces import WORD_MARK
@@ -44,6 +45,11 @@ LINES = 200
 """a file with fewer lines may be a single text, unless it is all that there is; more are not looked at"""
 FILES_READ = 20
 """only so many files of a source are looked at: a folder of ten thousand mails is not read twice"""
+_UNSEEN = ("script", "style", "title")
+_BREAKS = ("br", "div", "h1", "h2", "h3", "li", "p", "tr")
+"""of a page in a mail: elements whose text is not read, and those that begin a line"""
+_SAVED = ({"state.json", INFO}, {"dataset_dict.json"})
+"""files that tell the folder of a saved dataset, or of its splits"""
 
 
 def read_documents(source: Source) -> Iterator[str]:
@@ -138,26 +144,41 @@ def _all_documents(source: Source) -> Iterator[tuple[str, int]]:
         elif form == "pattern":
             yield from ((text, count_words(text)) for text, _ in _matches(source, file, ["text"]))
         else:
-            yield from ((text, count_words(text)) for text in text_column(read_table(source, file, form), source, file))
+            table = read_table(source, file, form)
+            yield from ((text, count_words(text)) for text in table.strings(table.text_name(source)))
 
 
-def read_examples(source: Source) -> tuple[list[str], list[str]]:
-    """All texts of a source and the label of each: two lists of the same length, at least 1.
+def tables_of(source: Source, tables: Tables | None = None) -> list[TextTable]:
+    """Every file of a source, as a table; ``tables`` are those that were read before."""
+    known = tables or Tables()
+    return [known.read(source, file) for file in source_files(source)]
 
-    Labels come from ``as_label``, from the lines of ``labels_path``, from the pattern's group ``label`` or the column ``label``,
-    whichever the source has first, and are strings (the number 3 is ``"3"``). Raises ``DataError`` if one is missing.
+
+def labelled_lines(source: Source) -> tuple[list[str], list[str]] | None:
+    """The texts of a source that is no table, and the label of each; None: it is one.
+
+    Labels come from ``as_label``, from the lines of ``labels_path``, or from the pattern's group ``label``, whichever the source
+    has first. Raises ``DataError`` if one is missing.
     """
     if source.as_label is not None:
         texts = list(read_documents(source))
-        labels = [source.as_label] * len(texts)
-    elif source.labels_path is not None:
-        texts, labels = _aligned(source, source.labels_path)
-    else:
-        pairs = [pair for file in source_files(source) for pair in _pairs(source, file)]
-        texts, labels = [text for text, _ in pairs], [label for _, label in pairs]
-    if not texts:
-        raise DataError(f"{source.path} must hold at least one labelled text, but it is empty")
-    return texts[: source.limit], labels[: source.limit]
+        return texts, [source.as_label] * len(texts)
+    if source.labels_path is not None:
+        return _aligned(source, source.labels_path)
+    files = source_files(source)
+    if not all(source_format(source, file) == "pattern" for file in files):
+        return None
+    pairs = [pair for file in files for pair in _matches(source, file, ["text", "label"])]
+    return [text for text, _ in pairs], [label for _, label in pairs]
+
+
+def refuse_saved_dataset(folder: Path) -> None:
+    """Raise ``DataError`` for a folder that ``save_to_disk`` has written."""
+    if any(all((folder / name).is_file() for name in names) for names in _SAVED):
+        raise DataError(
+            f"{folder} is a folder of the datasets library, which is not read; write each split as a table, with the names of "
+            f'labels: load_from_disk({str(folder)!r})[split].to_parquet(split + ".parquet")'
+        )
 
 
 def source_files(source: Source) -> list[Path]:
@@ -254,6 +275,44 @@ def open_prose(source: Source, file: Path, form: Format) -> Iterator[TextIO]:
         yield io.StringIO(mail_text(file))
 
 
+class _Words(HTMLParser):
+    """What of a page is read: its text, a line for each block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts, self.seen = list[str](), True
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen = tag not in _UNSEEN
+        self.parts += ["\n"] * (tag in _BREAKS)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.seen = True
+
+    def handle_data(self, data: str) -> None:
+        self.parts += [re.sub(r"\s+", " ", data)] * self.seen
+
+
+def mail_text(file: Path) -> str:
+    """The subject, a blank line and the body of a mail. Raises ``DataError`` for a file that cannot be read as one."""
+    with open_bytes(file) as binary:
+        data = binary.read()
+    try:
+        mail = message_from_bytes(data, policy=policy.default)
+        part = mail.get_body(("plain", "html"))
+        if part is not None and part.get_content_charset() is None:
+            part.set_param("charset", "utf-8")
+        subject, body = str(mail["subject"] or ""), part.get_content() if part is not None else ""
+        if part is not None and part.get_content_subtype() == "html":
+            words = _Words()
+            words.feed(body)
+            words.close()
+            body = "\n".join(filter(None, map(str.strip, "".join(words.parts).split("\n"))))
+    except Exception as error:  # the library raises whatever comes of a damaged header
+        raise DataError(f"{file} cannot be read as a mail ({type(error).__name__}: {error}); save it again, or as text") from None
+    return f"{subject}\n\n{body}".strip().encode(errors="replace").decode()
+
+
 def _whole_text(source: Source, file: Path) -> str:
     """All lines of a file."""
     with open_prose(source, file, source_format(source, file)) as lines:
@@ -322,20 +381,6 @@ def _short_lines(file: TextIO) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------ labelled lines
 
 
-def _pairs(source: Source, file: Path) -> Iterable[tuple[str, str]]:
-    """The (text, label) pairs of one file."""
-    form = source_format(source, file)
-    if form in PROSE:
-        raise DataError(
-            f"{file} is {'plain text' if form == 'text' else f'a .{form} file'}, which has no labels; give a pattern with the "
-            "groups text and label, or as_label, or labels_path, or a table (csv, tsv, ndjson, parquet)"
-        )
-    if form == "pattern":
-        return _matches(source, file, ["text", "label"])
-    table, _ = labelled_rows(read_table(source, file, form), source, file)
-    return zip(text_column(table, source, file), label_column(table, source, file), strict=True)
-
-
 def _matches(source: Source, file: Path, groups: list[str]) -> Iterator[tuple[str, str]]:
     """The groups ``text`` and ``label`` (empty if it is not in ``groups``) of each line that is not blank; all lines must match."""
     pattern = _compiled(source.pattern or "", groups)
@@ -386,4 +431,9 @@ def _aligned(source: Source, labels_path: str) -> tuple[list[str], list[str]]:
         raise DataError(
             f"{file} and {other} must have equally many lines, but have {len(texts)} and {len(labels)}; check that they match"
         )
-    return texts, without_gaps(labels, other, "line")
+    if gaps := [number for number, label in enumerate(labels, 1) if not label]:
+        raise DataError(
+            f"every line of {other} must have a label, but {len(gaps)} have none, first line {gaps[0]}; fill them in, or leave "
+            "these lines out"
+        )
+    return texts, labels

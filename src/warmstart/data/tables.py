@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import codecs
-import io
 import json
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from warmstart.data.class_names import features_in_parquet, features_of, with_names_of_labels
 from warmstart.data.columns import holding, is_prose, text_columns
 from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited, table_form
-from warmstart.data.exports import refuse_export
 from warmstart.data.files import is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
-from warmstart.data.label_cells import as_label, dates_among, names_several, signs_of_none
+from warmstart.data.formats import parsed, read_fasttext, refuse_export
+from warmstart.data.label_cells import MISSING, as_label, dates_among, listed, names_several, signs_of_none
 from warmstart.data.source import ENDINGS, PROSE, TABLE_FORMATS, Format, Source
-from warmstart.data.spreadsheet import read_json_table, read_xlsx
-from warmstart.data.watched import COPIES, run_watched
 from warmstart.errors import DataError, suggest
 from warmstart.system.console import print_once
-from warmstart.system.limits import free_memory
-
-STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
-"""with which an Arrow stream ends; without it rows may be missing"""
-_ARROW_FILE = b"ARROW1"
-"""with which Arrow's other format begins, that of random access"""
-_NAMING_TEXT, _NAMING_LABEL = "--text-column (in a manifest 'text: …')", "--label-column (in a manifest 'label: …')"
 
 ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "pieces")
 """settings of a ``Source`` that also hold for the next file of the same kind"""
 _LOOKED_AT = 500
-_FASTTEXT = re.compile(r"((?:__label__\S+(?:\s+|$))*)(.*)")
 _MAYBE_GARBLED = re.compile(
     "[\u00c2-\u00f4\u221a][\u0080-\u00bf\u0152-\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]|\u221a\\S"
 )
@@ -51,7 +39,7 @@ def reading_of(source: Source) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any], tables: Tables | None = None) -> dict[str, Any]:
     """Settings of a ``Source`` for a file: those ``given``, over those with which others of its kind were read ``before``.
 
     An encoding of before holds only for what is not UTF-8: in latin-1 anything can be read, but not as it was meant; a column of
@@ -70,7 +58,7 @@ def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any]
         del kept["encoding"]
     if "text" in kept and form in TABLE_FORMATS and place.is_file():
         source = Source.build({"path": path, "document": "line", **kept, **given})
-        if source.text not in read_table(source, place, form).columns:
+        if not {source.text, *source.text.split("+")} & {*(tables or Tables()).read(source, place).frame.columns}:
             del kept["text"]
     if kept:
         shown = ", ".join(f"{name} {value!r}" for name, value in kept.items())
@@ -145,24 +133,148 @@ def _called_text(source: Source, file: Path) -> Format:
     return form or "text"
 
 
-def read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
-    """A whole table. Columns of csv, tsv and xlsx are strings; those of other formats keep their types.
+@dataclass(frozen=True)
+class TextTable:
+    """What a file holds, parsed once. Columns of csv, tsv and xlsx are strings; those of other formats keep their types."""
 
-    If ``source.text`` names several columns (``subject+body``), the table has one more, of their texts one under the other; if
-    ``source.label`` does, one of lists of those that hold.
-    """
-    table, names, labels = _read_table(source, file, form), source.text.split("+"), source.label.split("+")
-    if garbled := _garbled(table):
+    frame: pl.DataFrame
+    file: Path
+
+    def column(self, name: str, key: str = "text") -> pl.Series:
+        """A column that the setting ``key`` names; of several (``a+b``) the texts one under the other, or the labels that hold."""
+        parts, known = name.split("+"), {*self.frame.columns}
+        if name in known:
+            return self.frame[name]
+        if key == "label" and len(parts) > 1 and {*parts} <= known:
+            return holding(self.frame, parts)
+        if key == "text" and len(parts) > 1 and known & {*parts}:
+            texts = zip(*map(self.strings, parts), strict=True)
+            return pl.Series(["\n".join(filter(None, text)) for text in texts], dtype=pl.String)
+        how = f"--{key}-column (in a manifest '{key}: …')" if key in ("text", "label", "group") else f"'{key}: …' in a manifest"
+        raise DataError(
+            f"{self.file} has no column '{name}'; {suggest(name, self.frame.columns)}; name the column to read with {how}"
+        )
+
+    def strings(self, name: str, key: str = "text") -> list[str]:
+        """A column as strings: whole numbers have no decimal point even if the table holds 3.0, and missing values are ``""``."""
+        column = self.column(name, key)
+        # nulls are ignored; above 2**53 a float is not known to one
+        if column.dtype.is_float() and bool((column.is_finite() & (column == column.round()) & (column.abs() < 2**53)).all()):
+            column = column.cast(pl.Int64)
+        if column.dtype.is_nested():
+            raise DataError(f"column '{name}' of {self.file} must hold one text or number per row, but holds {column.dtype}")
+        try:
+            texts = column.cast(pl.String).fill_null("")
+        except pl.exceptions.PolarsError:
+            raise DataError(
+                f"column '{name}' of {self.file} must hold texts, but holds {column.dtype}; name another column"
+            ) from None
+        if self.file.suffix in (".parquet", ".arrow") and texts.str.len_bytes().cast(pl.Int64).sum() > most_bytes(self.file):
+            raise DataError(too_large(self.file))  # a text that is repeated is stored once there, but not here
+        return texts.to_list()
+
+    def lists(self, name: str, key: str) -> list[list[Any]]:
+        """A column of lists, also as a csv file holds them."""
+        found = self.column(name, key).to_list()
+        for number, cell in enumerate(found, 1):
+            value = listed(cell.strip()) if isinstance(cell, str) else cell
+            if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+                raise DataError(f"row {number} of {self.file} must hold a list in '{name}', but holds {cell!r}")
+            found[number - 1] = list(value)
+        return found
+
+    def text_name(self, source: Source) -> str:
+        """The name of the column of texts; if none was given, and none is called text, of the likeliest one, which is printed."""
+        name, table = source.text, self.frame
+        if name == "text" and name not in table.columns and (found := text_columns(table, table.columns)):
+            name = found[0]
+            example = next(filter(None, map(str.strip, table[name].drop_nulls().to_list())), "")[:60]
+            others = [one for one in found[1:] if is_prose(table[one])]
+            more = f"Not read: {', '.join(others)}; " if others else ""
+            said = f"The texts of {self.file} are read from column '{name}', such as {example!r}."
+            print_once(f"{said} {more}--text-column names another.")
+        return name
+
+    def inputs(self, source: Source) -> list[Any]:
+        """The texts; or pairs of them, if the source names a second column."""
+        texts = self.strings(self.text_name(source))
+        return texts if source.second is None else [*zip(texts, self.strings(source.second, "second"), strict=True)]
+
+    def labels(self, source: Source) -> list[str]:
+        """The column of labels."""
+        return as_label([label.strip() for label in self.strings(source.label, "label")])
+
+    def groups(self, source: Source) -> list[str]:
+        """The group of each row; of a row without one it is ``""``."""
+        if source.group is None:
+            return [""] * len(self.frame)
+        cells = ["" if one is None else str(one).strip() for one in self.column(source.group, "group").to_list()]
+        return ["" if cell.lower() in MISSING else cell for cell in cells]
+
+    def labelled(self, source: Source, *, several: bool = False, say: bool = True) -> tuple[TextTable, TextTable]:
+        """The rows that have a label, and those that have none, of which is said how many they are and why.
+
+        What stands for no label is told from the others (``signs_of_none``). With ``several`` labels per text, a row without one is
+        a text for which none holds; if most are so, nobody labelled them. Raises ``DataError`` if no row has a label.
+        """
+        column, signs, doubtful = self.column(source.label, "label"), set[str](), list[str]()
+        if column.dtype.is_nested():
+            cells = ["" if one is None else "a list" for one in column.to_list()]
+        else:
+            cells = [cell.strip() for cell in self.strings(source.label, "label")]
+            signs, doubtful = signs_of_none(cells, source.unlabelled_as)
+        counts = Counter(cell or "blank" for cell in cells if not cell or cell in signs)
+        said = ", ".join(f"{name!r} {count:,}" if name != "blank" else f"blank {count:,}" for name, count in counts.most_common(5))
+        if len(cells) and counts.total() == len(cells):
+            raise DataError(
+                f"{self.file} must have labels in column '{source.label}', but has none ({said}); name another with "
+                "--label-column, or say with --unlabelled-as what stands for no label"
+            )
+        none = several and counts.total() <= _MOST_WITHOUT * len(cells)
+        if say:
+            _say_of_labels(cells, signs, doubtful, said, f"{self.file}: ", none=none)
+            if not several and (cell := names_several(cells)):
+                print_once(
+                    f"{self.file}: {cell!r} is read as one label; if it names several, the type is multilabel (--type multilabel)."
+                )
+        frame = self.frame
+        if column.dtype == pl.String and signs:
+            known = [None if cell in signs else cell for cell in cells]
+            frame = frame.with_columns(pl.Series(source.label, known, dtype=pl.String))
+        missing = pl.Series([not none and (not cell or cell in signs) for cell in cells], dtype=pl.Boolean)
+        return TextTable(frame.filter(~missing), self.file), TextTable(frame.filter(missing), self.file)
+
+
+class Tables:
+    """Reads each file once, whoever asks for it: the guess of columns, the examples, their groups."""
+
+    def __init__(self) -> None:
+        self._read = dict[tuple[Any, ...], TextTable]()
+
+    def read(self, source: Source, file: Path) -> TextTable:
+        """A whole table. Raises ``DataError`` for plain text, which has no columns, and for what cannot be read."""
+        form = source_format(source, file)
+        key = (file.absolute(), form, source.encoding, source.delimiter, source.sheet, source.header)
+        if key not in self._read:
+            self._read[key] = read_table(source, file, form)
+        return self._read[key]
+
+
+def read_table(source: Source, file: Path, form: Format | None = None) -> TextTable:
+    """A whole table; without ``form`` in the format of the source."""
+    form = form or source_format(source, file)
+    if form in (*PROSE, "pattern"):
+        raise DataError(
+            f"{file} is read as {form}, which has no columns; give a table (csv, tsv, ndjson, parquet), or for classification a "
+            "pattern with the groups text and label, or as_label, or labels_path"
+        )
+    frame = _read_frame(source, file, form)
+    if garbled := _garbled(frame):
         print_once(
             f"{file}: some cells were read in a wrong encoding before this table was written: {garbled[0]!r} was {garbled[1]!r}; "
             "write it again from where they come from."
         )
-    if len(labels) > 1 and source.label not in table.columns and {*labels} <= {*table.columns}:
-        table = table.with_columns(holding(table, labels).alias(source.label))
-    if source.text in table.columns or not any(name in table.columns for name in names):
-        return table
-    parts = zip(*(_strings(_column(table, name, _NAMING_TEXT, file), file) for name in names), strict=True)
-    return table.with_columns(pl.Series(source.text, ["\n".join(filter(None, part)) for part in parts], dtype=pl.String))
+    return TextTable(frame, file)
 
 
 def _garbled(table: pl.DataFrame) -> tuple[str, str] | None:
@@ -178,7 +290,7 @@ def _garbled(table: pl.DataFrame) -> tuple[str, str] | None:
     return None
 
 
-def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
+def _read_frame(source: Source, file: Path, form: Format) -> pl.DataFrame:
     if form in ("parquet", "arrow", "xlsx"):
         with open_bytes(file) as binary:
             data = binary.read()
@@ -191,43 +303,10 @@ def _read_table(source: Source, file: Path, form: Format) -> pl.DataFrame:
     if form in DELIMITERS:
         return read_delimited(text, file, form, delimiter_of(source), header=source.header)
     if form == "fasttext":
-        return _read_fasttext(text, file)
+        return read_fasttext(text, file)
     if form in ("json", "ndjson"):
         refuse_export(text, file, source.label)
-    return _parsed(data, source, file, form)
-
-
-def _parsed(data: bytes, source: Source, file: Path, form: Format) -> pl.DataFrame:
-    """What polars and others make of the bytes of a table."""
-    try:
-        if form == "parquet":
-            _check_expansion(data, file, "read_parquet(sys.argv[1])")
-            features = features_in_parquet(pl.read_parquet_metadata(io.BytesIO(data)))
-            return with_names_of_labels(pl.read_parquet(io.BytesIO(data)), features, file)
-        if form == "arrow":
-            return with_names_of_labels(_read_arrow(data, file), features_of(file.parent), file.parent)
-        if form == "ndjson":
-            return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
-        if form == "xlsx":
-            _check_expansion(data, file, "read_excel(sys.argv[1], sheet_id=0)")
-            return read_xlsx(data, file, source.sheet, source.header)
-        return read_json_table(data, file)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{file} cannot be read as {form}: {reason}; correct the file or name its format") from None
-
-
-def _read_fasttext(text: str, file: Path) -> pl.DataFrame:
-    """Lines that begin with labels, ``__label__a __label__b the text``, as texts and a label each, or lists of several."""
-    found = list[tuple[list[str], str]]()
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            names, rest = _FASTTEXT.fullmatch(line.strip()).groups()  # type: ignore[union-attr]  # it matches any line
-            if not names:
-                raise DataError(f"every line of {file} must begin with __label__, but line {number} is {line[:80]!r}; correct it")
-            found.append(([name.removeprefix("__label__") for name in names.split()], rest))
-    labels = [names[0] for names, _ in found] if all(len(names) == 1 for names, _ in found) else [names for names, _ in found]
-    return pl.DataFrame({"text": [rest for _, rest in found], "label": labels})
+    return parsed(data, source, file, form)
 
 
 def dialect_of(source: Source, file: Path) -> tuple[str, str]:
@@ -249,94 +328,6 @@ def delimiter_of(source: Source) -> str | None:
     return character
 
 
-def _read_arrow(data: bytes, file: Path) -> pl.DataFrame:
-    """Arrow's stream, as ``datasets`` writes it, or its file format."""
-    if data.startswith(_ARROW_FILE):
-        _check_expansion(data, file, "read_ipc(sys.argv[1])")
-        return pl.read_ipc(io.BytesIO(data))
-    if not data.endswith(STREAM_END):
-        raise DataError(f"{file} must be an Arrow stream with its end, but is cut short or no such stream; copy the file again")
-    _check_expansion(data, file, "read_ipc_stream(sys.argv[1])")
-    return pl.read_ipc_stream(io.BytesIO(data))
-
-
-def _check_expansion(data: bytes, file: Path, call: str) -> None:
-    """Raise ``DataError`` if a parquet, Arrow or .xlsx file expands to more than ``most_bytes``.
-
-    Its own figures may lie, so the file is first read in a process that watches its memory; not if the limit is more than the free
-    memory.
-    """
-    most = COPIES * most_bytes(file)
-    if most > free_memory():
-        return
-    with tempfile.NamedTemporaryFile() as copy:
-        copy.write(data)
-        copy.flush()
-        imports = 'import os; os.environ["POLARS_MAX_THREADS"] = "1"; import polars'
-        run_watched(imports, f"polars.{call}", Path(copy.name), most, file)  # what polars refuses is refused again
-
-
-def _column(table: pl.DataFrame, name: str, how: str, file: Path) -> pl.Series:
-    if name not in table.columns:
-        raise DataError(f"{file} has no column '{name}'; {suggest(name, table.columns)}; name the column to read with {how}")
-    return table[name]
-
-
-def text_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
-    """The column of texts."""
-    return _strings(_column(table, text_name(table, source, file), _NAMING_TEXT, file), file)
-
-
-def text_name(table: pl.DataFrame, source: Source, file: Path) -> str:
-    """The name of the column of texts; if none was given, and none is called text, of the likeliest one, which is printed."""
-    name = source.text
-    if name == "text" and name not in table.columns and (found := text_columns(table, table.columns)):
-        name = found[0]
-        example = next(filter(None, map(str.strip, table[name].drop_nulls().to_list())), "")[:60]
-        others = [one for one in found[1:] if is_prose(table[one])]
-        more = f"Not read: {', '.join(others)}; " if others else ""
-        print_once(f"The texts of {file} are read from column '{name}', such as {example!r}. {more}--text-column names another.")
-    return name
-
-
-def label_column(table: pl.DataFrame, source: Source, file: Path) -> list[str]:
-    """The column of labels. Raises ``DataError`` if one is missing."""
-    labels = [label.strip() for label in _strings(_column(table, source.label, _NAMING_LABEL, file), file)]
-    return without_gaps(as_label(labels), file, "row")
-
-
-def labelled_rows(
-    table: pl.DataFrame, source: Source, file: Path, *, several: bool = False, say: bool = True
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of a table that have a label, and those that have none, of which is said how many they are and why.
-
-    What stands for no label is told from the others (``signs_of_none``). With ``several`` labels per text, a row without one is
-    a text for which none holds; if most are so, nobody labelled them. Raises ``DataError`` if no row has a label.
-    """
-    column = _column(table, source.label, _NAMING_LABEL, file)
-    if column.dtype.is_nested():
-        cells, signs, doubtful = ["" if one is None else "a list" for one in column.to_list()], set[str](), list[str]()
-    else:
-        cells = [cell.strip() for cell in _strings(column, file)]
-        signs, doubtful = signs_of_none(cells, source.unlabelled_as)
-    counts = Counter(cell or "blank" for cell in cells if not cell or cell in signs)
-    said = ", ".join(f"{name!r} {count:,}" if name != "blank" else f"blank {count:,}" for name, count in counts.most_common(5))
-    none = several and counts.total() <= _MOST_WITHOUT * len(cells)
-    if say and counts.total() < len(cells):
-        _say_of_labels(cells, signs, doubtful, said, f"{file}: ", none=none)
-        if not several and (cell := names_several(cells)):
-            print_once(f"{file}: {cell!r} is read as one label; if it names several, the type is multilabel (--type multilabel).")
-    if column.dtype == pl.String and signs:
-        table = table.with_columns(pl.Series(source.label, [None if cell in signs else cell for cell in cells], dtype=pl.String))
-    missing = pl.Series([not none and (not cell or cell in signs) for cell in cells], dtype=pl.Boolean)
-    if len(cells) and counts.total() == len(cells):
-        raise DataError(
-            f"{file} must have labels in column '{source.label}', but has none ({said}); name another with --label-column, or say "
-            "with --unlabelled-as what stands for no label"
-        )
-    return table.filter(~missing), table.filter(missing)
-
-
 def _say_of_labels(cells: Sequence[str], signs: set[str], doubtful: Sequence[str], said: str, where: str, *, none: bool) -> None:
     """How many rows have no label, what may stand for none, and which labels look like dates."""
     if said:
@@ -354,32 +345,3 @@ def _say_of_labels(cells: Sequence[str], signs: set[str], doubtful: Sequence[str
             f"{where}some labels look like dates ({date!r}, {count:,} rows), which spreadsheets make of names such as 1-2: if they "
             "are names, give that column the format Text there, and write them again."
         )
-
-
-def _strings(column: pl.Series, file: Path) -> list[str]:
-    """A column as strings: whole numbers have no decimal point even if the table holds 3.0, and missing values are ``""``."""
-    # nulls are ignored; above 2**53 a float is not known to one
-    if column.dtype.is_float() and bool((column.is_finite() & (column == column.round()) & (column.abs() < 2**53)).all()):
-        column = column.cast(pl.Int64)
-    if column.dtype.is_nested():
-        raise DataError(f"column '{column.name}' of {file} must hold one text or number per row, but holds {column.dtype}")
-    try:
-        texts = column.cast(pl.String).fill_null("")
-    except pl.exceptions.PolarsError:
-        raise DataError(
-            f"column '{column.name}' of {file} must hold texts, but holds {column.dtype}; name another column"
-        ) from None
-    if file.suffix in (".parquet", ".arrow") and texts.str.len_bytes().cast(pl.Int64).sum() > most_bytes(file):
-        raise DataError(too_large(file))  # a text that is repeated is stored once there, but not here
-    return texts.to_list()
-
-
-def without_gaps(labels: list[str], file: Path, unit: str) -> list[str]:
-    """The labels. Raises ``DataError`` that names the first ``unit`` (line, row) if one is empty."""
-    gaps = [number for number, label in enumerate(labels, 1) if not label]
-    if gaps:
-        raise DataError(
-            f"every {unit} of {file} must have a label, but {len(gaps)} have none, first {unit} {gaps[0]}; fill them in, or leave "
-            f"these {unit}s out"
-        )
-    return labels

@@ -238,10 +238,10 @@ class Task(Shown, view="report.notebook:task_view"):
 
 
 def _columns(frame: Any, *names: str) -> tuple[list[Any], ...]:
-    from warmstart.data.frames import frame_rows
+    from warmstart.data.frames import frame_table
 
-    rows = frame_rows(frame, names)
-    return tuple([row[name] for row in rows] for name in names)
+    table = frame_table(frame, names)
+    return tuple(table.column(name).to_list() for name in names)
 
 
 def _kind_of(labels: Sequence[Any]) -> str:

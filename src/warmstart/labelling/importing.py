@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from warmstart.data.annotation_values import Annotation
-from warmstart.data.annotations import read_annotations, refuse_rows
+from warmstart.data.annotations import Annotation, read_annotations, refuse_rows
 from warmstart.data.pool import pool_unlike
 from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
-from warmstart.data.annotation_values import OUTSIDE_NAME
+from warmstart.data.annotations import OUTSIDE_NAME
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.database import Database, Event
 from warmstart.labelling.records import (

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warmstart.data.annotation_values import Annotation
-from warmstart.data.mail import mail_text
+from warmstart.data.annotations import Annotation
 from warmstart.data.pool import pool_unlike
-from warmstart.data.read import open_prose, source_files
+from warmstart.data.read import mail_text, open_prose, source_files
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
-from warmstart.data.tables import read_table, reading_alike, source_format, text_column
+from warmstart.data.tables import read_table, reading_alike, source_format
 from warmstart.data.task import Task
 from warmstart.data.text_key import plain_text
 from warmstart.errors import ConfigError
@@ -101,8 +100,8 @@ def _texts(source: Source, file: Path) -> Iterator[str]:
                 number += 1
                 yield from _checked(line.rstrip("\r\n"), f"line {number} of {file}")
         return
-    texts = text_column(read_table(source, file, form), source, file)
-    for number, text in enumerate(texts, 1):
+    table = read_table(source, file, form)
+    for number, text in enumerate(table.strings(table.text_name(source)), 1):
         yield from _checked(text, f"row {number} of {file}")
 
 

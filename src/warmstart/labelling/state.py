@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from warmstart.data.annotation_values import OUTSIDE_NAME
+from warmstart.data.annotations import OUTSIDE_NAME
 from warmstart.labelling.database import Event
 from warmstart.labelling.records import (
     CORRECTION,

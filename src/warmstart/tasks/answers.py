@@ -38,7 +38,7 @@ from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.stats.abstention import Threshold, find_threshold
 from warmstart.system.storage import digest_of
-from warmstart.tasks.load import ANSWERS_TYPE, read_groups, read_sources, read_spec
+from warmstart.tasks.load import ANSWERS_TYPE, read_sources, read_spec
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE, Batch
 
@@ -130,8 +130,8 @@ def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
 
 
 def _read_questions(sources: Sequence[Source], folder: Path, prefix: str) -> AnsweredQuestions:
-    questions, answers = read_sources(sources, folder)
-    return AnsweredQuestions(tuple(questions), tuple(answers), read_groups(sources, folder, len(questions), prefix))
+    questions, answers, groups, _ = read_sources(sources, folder, prefix=prefix)
+    return AnsweredQuestions(tuple(questions), tuple(answers), groups)
 
 
 # ---------------------------------------------------------------------------------------------------- training

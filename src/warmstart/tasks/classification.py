@@ -6,7 +6,7 @@ Letters: N texts, C classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,8 +15,11 @@ from warmstart.data.task import Split, Task
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.stats.resampling import resample_classification
 from warmstart.stats.scores import ClassificationScores, classification_scores
-from warmstart.tasks.rows import Examples, label_names, label_numbers, string_of, table_rows, text_or_pair
+from warmstart.tasks.rows import Examples, label_names, label_numbers
 from warmstart.tasks.task_type import HeadSettings, TaskType
+
+if TYPE_CHECKING:
+    from warmstart.data.tables import TextTable
 
 
 class ClassificationTask(TaskType):
@@ -29,17 +32,15 @@ class ClassificationTask(TaskType):
     one_label: ClassVar = True
     constant_rule: ClassVar = "always the most frequent label"
 
-    def read_rows(self, source: Source) -> Examples:
+    def examples(self, table: TextTable, source: Source) -> Examples:
         """Texts or pairs, and the name of each label."""
-        from warmstart.data.label_cells import as_label
-        from warmstart.data.read import read_examples
+        return table.inputs(source), table.labels(source)
 
-        if source.second is None:
-            return read_examples(source)
-        rows = list(table_rows(source, several=False))
-        return [text_or_pair(row, source) for row in rows], as_label(
-            [string_of(row, source.label, "label").strip() for row in rows]
-        )
+    def lines(self, source: Source) -> Examples | None:
+        """Texts that have one label for all, or their labels in another file, or by a pattern."""
+        from warmstart.data.read import labelled_lines
+
+        return labelled_lines(source) if source.second is None else None
 
     def label_names(self, targets: Sequence[Any], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
         """The names that occur, or those in the manifest."""

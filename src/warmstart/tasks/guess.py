@@ -13,16 +13,24 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.class_names import refuse_saved_dataset
-from warmstart.data.columns import LABEL_NAMES, SPLITS, TEXT_NAMES, is_prose, label_columns, names_splits, text_columns
+from warmstart.data.columns import (
+    LABEL_NAMES,
+    NONE,
+    SPLITS,
+    TEXT_NAMES,
+    is_prose,
+    label_columns,
+    names_splits,
+    owner_column,
+    text_columns,
+)
 from warmstart.data.conllu import is_conll, is_conllu, tag_columns, tagged_sentences
 from warmstart.data.files import without_compression
 from warmstart.data.label_cells import is_list, names_in, other_separator, with_decimal_comma
-from warmstart.data.owners import NONE, owner_column
-from warmstart.data.read import open_prose
+from warmstart.data.read import open_prose, refuse_saved_dataset
 from warmstart.data.source import ENDINGS, PROSE, LabelledTableFlags, Source
-from warmstart.data.tables import label_column, labelled_rows, read_table, source_format
-from warmstart.errors import DataError, nearest_path, suggest
+from warmstart.data.tables import Tables, TextTable, source_format
+from warmstart.errors import DataError, nearest_path
 
 PAIRS = (
     *(("sentence1", "sentence2"), ("premise", "hypothesis"), ("text_a", "text_b"), ("text1", "text2")),
@@ -121,12 +129,12 @@ class Guess:
         ]
 
 
-def guess_task(place: Path, flags: LabelledTableFlags | None = None) -> Guess:
+def guess_task(place: Path, flags: LabelledTableFlags | None = None, tables: Tables | None = None) -> Guess:
     """The guess for a table, a folder with one folder of texts per label, a CoNLL file, or lines of fastText.
 
-    ``flags`` overrule what would be guessed. Raises ``DataError`` if nothing can be guessed.
+    ``flags`` overrule what would be guessed; ``tables`` keep what is read. Raises ``DataError`` if nothing can be guessed.
     """
-    flags = flags or LabelledTableFlags()
+    flags, tables = flags or LabelledTableFlags(), tables or Tables()
     if place.is_dir():
         return _guess_folder(place, flags.encoding)
     if not place.is_file():
@@ -146,7 +154,7 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None) -> Guess:
             "pattern"
         )
     source |= {} if form == ENDINGS.get(without_compression(place).suffix.lower()) else {"format": form}
-    return _with_splits(_guess_table(place, source, flags))
+    return _with_splits(_guess_table(tables.read(read, place), source, flags), tables)
 
 
 def _first_line(place: Path, source: Source) -> str:
@@ -169,24 +177,21 @@ def _guess_tags(place: Path, source: dict[str, Any], flags: LabelledTableFlags) 
     return replace(guess, test=_beside(place, "test"), validation=_beside(place, "validation"))
 
 
-def _guess_table(place: Path, source: dict[str, Any], flags: LabelledTableFlags) -> Guess:
-    named = {name: column for name, column in (("text", flags.text_column), ("label", flags.label_column)) if column}
-    read = Source(path=str(place), **source, **named)
-    table = read_table(read, place, source_format(read, place))
-    if table.width < 2:
+def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableFlags) -> Guess:
+    place, frame = table.file, table.frame
+    if frame.width < 2:
         raise DataError(
-            f"{place} must have a column of texts and one of labels, separated by {_expected(place)}, but has {_columns(table)}"
+            f"{place} must have a column of texts and one of labels, separated by {_expected(place)}, but has {_columns(frame)}"
         )
-    if "header" not in source and table.columns == [str(number) for number in range(1, table.width + 1)]:
+    if "header" not in source and frame.columns == [str(number) for number in range(1, frame.width + 1)]:
         source["header"] = False
-    columns, rivals = _guess_columns(table, place, flags.text_column, flags.label_column)
+    columns, rivals = _guess_columns(table, flags.text_column, flags.label_column)
     source |= columns
     read = Source(path=str(place), **source)
-    if read.label not in table.columns:
-        table = read_table(read, place, source_format(read, place))
-    texts = table[read.text].drop_nulls().head(_SAMPLE).to_list()
-    labelled, _ = labelled_rows(table, read, place, say=False)
-    found, separator, why = _guess_type(labelled[read.text], labelled[read.label])
+    texts = table.column(read.text).drop_nulls().head(_SAMPLE).to_list()
+    labelled, _ = table.labelled(read, say=False)
+    text, label = labelled.column(read.text), labelled.column(read.label, "label")
+    found, separator, why = _guess_type(text, label)
     kind = flags.type or found
     if kind != "tagging" and texts and all(isinstance(text, str) and is_list(text) for text in texts):
         raise DataError(
@@ -195,22 +200,22 @@ def _guess_table(place: Path, source: dict[str, Any], flags: LabelledTableFlags)
     if kind == "multilabel" and separator not in (None, "|"):
         source["separator"] = separator
     taken = [read.label, read.text, read.second, *read.text.split("+"), *read.label.split("+")]
-    if owner := _owner(table, place, taken, flags.group_column):
+    if owner := _owner(table, read, taken, flags.group_column):
         source["group"] = owner
         taken.append(owner)
     rivals = [name for name in rivals if name not in taken]
-    free = [one for one in table if flags.text_column is None and one.name not in taken]
+    free = [one for one in frame if flags.text_column is None and one.name not in taken]
     unread = tuple(one.name for one in free if is_prose(one))
-    notes = [*_notes(labelled, read, rivals, free), *([why] if why and kind == found else [])]
-    return Guess(kind, place, source, columns=tuple(table.columns), rows=len(table), unread=unread, notes=tuple(notes))
+    examples = [
+        f"An example: {_shown(one)!r} is {_shown(other)!r}." for one, other in zip(text.head(1), label.head(1), strict=True)
+    ]
+    notes = [*examples, *_notes(read, rivals, free), *([why] if why and kind == found else [])]
+    return Guess(kind, place, source, columns=tuple(frame.columns), rows=len(frame), unread=unread, notes=tuple(notes))
 
 
-def _notes(table: pl.DataFrame, read: Source, rivals: Sequence[str], free: Sequence[pl.Series]) -> list[str]:
-    """One row as it is read, whether columns look exchanged, which others may hold labels, and that a column names splits."""
+def _notes(read: Source, rivals: Sequence[str], free: Sequence[pl.Series]) -> list[str]:
+    """Whether columns look exchanged, which others may hold labels, and that a column names splits."""
     notes = []
-    if len(table):
-        text, label = (_shown(table[name].to_list()[0]) for name in (read.text, read.label))
-        notes.append(f"An example: {text!r} is {label!r}.")
     if read.text.lower() in LABEL_NAMES or read.label.lower() in TEXT_NAMES:
         notes.append(
             f"The columns of texts and labels look exchanged; --text-column {read.label} --label-column {read.text} reads them as "
@@ -229,10 +234,10 @@ def _notes(table: pl.DataFrame, read: Source, rivals: Sequence[str], free: Seque
 
 def _shown(cell: Any) -> str:
     """The beginning of a cell, on one line."""
-    return " ".join(", ".join(map(str, cell)).split() if isinstance(cell, list) else str(cell).split())[:_SHOWN_CHARACTERS]
+    return " ".join(", ".join(map(str, cell)).split() if isinstance(cell, pl.Series) else str(cell).split())[:_SHOWN_CHARACTERS]
 
 
-def _with_splits(guess: Guess) -> Guess:
+def _with_splits(guess: Guess, tables: Tables) -> Guess:
     """With the files of other splits beside it, if their labels are labels of this one."""
     found, notes = dict[str, Path](), list[str]()
     known = None
@@ -240,8 +245,8 @@ def _with_splits(guess: Guess) -> Guess:
         if (file := _beside(guess.train, name)) is None:
             continue
         try:
-            known = _names(guess, guess.train) if known is None else known
-            if guess.type in ("classification", "multilabel") and (new := _names(guess, file) - known):
+            known = _names(guess, tables, guess.train) if known is None else known
+            if guess.type in ("classification", "multilabel") and (new := _names(guess, tables, file) - known):
                 raise DataError(f"{file} has labels that {guess.train.name} has not: {', '.join(map(repr, sorted(new)[:3]))}")
             found[name] = file
         except DataError as error:
@@ -249,23 +254,22 @@ def _with_splits(guess: Guess) -> Guess:
     return replace(guess, **found, notes=(*guess.notes, *notes))  # type: ignore[arg-type]
 
 
-def _names(guess: Guess, file: Path) -> set[str]:
+def _names(guess: Guess, tables: Tables, file: Path) -> set[str]:
     """The names of labels in a table."""
     source = Source(path=str(file), **guess.source)
     several = guess.type == "multilabel"
-    table, _ = labelled_rows(read_table(source, file, source_format(source, file)), source, file, several=several, say=False)
+    table, _ = tables.read(source, file).labelled(source, several=several, say=False)
     if several:
-        return {name for cell in table[source.label].to_list() for name in names_in(cell, source.separator)}
-    return set() if guess.type != "classification" else {*label_column(table, source, file)}
+        return {name for cell in table.column(source.label, "label").to_list() for name in names_in(cell, source.separator)}
+    return set() if guess.type != "classification" else {*table.labels(source)}
 
 
-def _owner(table: pl.DataFrame, place: Path, taken: Sequence[str | None], named: str | None) -> str | None:
+def _owner(table: TextTable, read: Source, taken: Sequence[str | None], named: str | None) -> str | None:
     """The column of groups that was ``named``, or one that looks like it. Raises ``DataError`` if there is none of that name."""
     if named is None:
-        return owner_column(table, table[str(taken[1])], table[str(taken[0])], [one for one in table.columns if one not in taken])
-    if named not in table.columns and named != NONE:
-        raise DataError(f"{place} has no column '{named}'; {suggest(named, table.columns)}")
-    return named if named in table.columns else None
+        free = [one for one in table.frame.columns if one not in taken]
+        return owner_column(table.frame, table.column(read.text), table.column(read.label, "label"), free)
+    return None if named == NONE and NONE not in table.frame.columns else table.column(named, "group").name
 
 
 def _guess_folder(place: Path, encoding: str | None) -> Guess:
@@ -285,11 +289,12 @@ def _guess_folder(place: Path, encoding: str | None) -> Guess:
     return Guess("classification", place, source, classes=tuple(classes), unlabelled=more, notes=notes)
 
 
-def _guess_columns(table: pl.DataFrame, place: Path, text: str | None, label: str | None) -> tuple[dict[str, Any], Sequence[str]]:
+def _guess_columns(whole: TextTable, text: str | None, label: str | None) -> tuple[dict[str, Any], Sequence[str]]:
     """The settings ``text``, ``label`` and ``second``, where they differ from the defaults; and other columns of labels."""
-    for name in (text, label):
-        if name is not None and name not in table.columns:
-            raise DataError(f"{place} has no column '{name}'; {suggest(name, table.columns)}")
+    table, place = whole.frame, whole.file
+    for key, name in (("text", text), ("label", label)):
+        if name is not None:
+            whole.column(name, key)
     folded = {name.strip().lower(): name for name in reversed(table.columns)}
     pair = (
         next(((folded[one], folded[two]) for one, two in PAIRS if one in folded and two in folded), None) if text is None else None

@@ -19,34 +19,33 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import yaml
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
 from warmstart.data.conllu import is_conll
-from warmstart.data.frames import write_texts
-from warmstart.data.label_cells import MISSING
+from warmstart.data.frames import frame_table, write_texts
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
-from warmstart.data.tables import reading_of, source_format
+from warmstart.data.tables import Tables, reading_of, source_format
 from warmstart.data.task import Split, Task, joined_splits, subsample
-from warmstart.data.task_folder import task_folder
+from warmstart.data.task_folder import require_task_folder, task_folder
 from warmstart.errors import ConfigError, DataError, nearest_path
 from warmstart.system.console import print_once
 from warmstart.system.storage import names_a_folder
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.guess import guess_task
-from warmstart.tasks.rows import Examples, string_of, table_rows, unlabelled_texts
+from warmstart.tasks.rows import Rows
 
 ANSWERS_TYPE = "answers"
 """the type of a task whose answers are generated as text (``tasks/answers.py``), which has no labels"""
+_COLUMNS = ("text", "second", "label", "group", "separator")
+"""settings that belong to the source of a manifest: they name columns, or say how a cell is read"""
 
 
 def _known_type(name: str) -> str:
@@ -126,11 +125,11 @@ def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None 
     Of a table, or a folder with a folder of texts for each label, the manifest is guessed, and the guess is printed; ``flags`` say
     what is not as usual. Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it names is.
     """
-    file, spec = read_spec(path, flags)
+    file, spec = read_spec(path, flags, tables := Tables())
     if spec.type == ANSWERS_TYPE:
         raise ConfigError(f"{file}: a task of type answers has no labels; adapt, evaluate and predict alone read it")
     try:
-        return replace(build_task(spec, file.parent, seed), manifest=file)
+        return replace(build_task(spec, file.parent, seed, tables=tables), manifest=file)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
 
@@ -141,14 +140,14 @@ def load_whole_task(path: Path, flags: LabelledTableFlags, test: str | None = No
     ``test`` is a table like the first. Raises ``ConfigError`` if there is no first. A table may lack some of its ``labels``, and
     have others, which come behind these.
     """
-    file, spec = read_spec(path, flags)
+    file, spec = read_spec(path, flags, tables := Tables())
     guessed = not is_manifest(path)
     if test and (not guessed or path.is_dir()):
         raise ConfigError(f"--test goes with a table of texts and labels, but {path} is none; name the test texts in a manifest")
     if guessed:
         tests = (spec.train[0].model_copy(update={"path": os.path.relpath(test, file.parent)}),) if test else spec.test
         whole = {"test": tests if isinstance(tests, tuple) else (), "validation": None, "labels": labels}
-        return build_task(spec.model_copy(update=whole), file.parent, covered=labels is None)
+        return build_task(spec.model_copy(update=whole), file.parent, covered=labels is None, tables=tables)
     task = load_task(path)
     held_out = {} if isinstance(spec.test, tuple) else {"test": task.test}
     train = joined_splits({"train": task.train, "validation": task.validation} | held_out)
@@ -167,21 +166,24 @@ def load_named_tasks(paths: Sequence[str | Path]) -> list[Task]:
     return tasks
 
 
-def read_spec(path: str | Path, flags: LabelledTableFlags | None = None) -> tuple[Path, TaskSpec]:
+def read_spec(path: str | Path, flags: LabelledTableFlags | None = None, tables: Tables | None = None) -> tuple[Path, TaskSpec]:
     """A manifest (or the ``task.yaml`` of a folder, or a table): its path and its contents, of a table a guess.
 
-    Raises ``ConfigError`` if it is wrong.
+    What is read for a guess is kept in ``tables``. Raises ``ConfigError`` if it is wrong.
     """
-    file, values = manifest_of(Path(path), flags)
+    file, values = manifest_of(Path(path), flags, tables)
     return file, TaskSpec.build(values, str(file))
 
 
-def manifest_of(path: Path, flags: LabelledTableFlags | None = None) -> tuple[Path, dict[str, Any]]:
+def manifest_of(path: Path, flags: LabelledTableFlags | None = None, tables: Tables | None = None) -> tuple[Path, dict[str, Any]]:
     """The same with the keys as they are written or guessed: whatever the manifest is called, paths in it start at its folder."""
     file = path / "task.yaml" if path.is_dir() else path
     if not is_manifest(path) and (file.is_file() or (path.is_dir() and any(path.iterdir()))):
         place = path if path.name not in ("", "..") else path.resolve()
-        return place, _guessed(place, flags)
+        guess = guess_task(place, flags, tables)
+        for sentence in guess.sentences():
+            print_once(sentence)
+        return place, guess.manifest(place.parent)
     if not file.is_file():
         raise ConfigError(
             f"no such file: {file}; {nearest_path(file)}a task is a manifest (YAML), a table of texts and labels, or a folder with "
@@ -203,59 +205,43 @@ def is_manifest(path: str | Path) -> bool:
     return not is_conll(file) and source_format(Source(path=str(file), document="line"), file) in PROSE
 
 
-def _guessed(place: Path, flags: LabelledTableFlags | None) -> dict[str, Any]:
-    """The guess for a table or a folder, printed once."""
-    flags = flags or LabelledTableFlags()
-    guess = guess_task(place, flags)
-    for sentence in guess.sentences():
-        print_once(sentence)
-    return guess.manifest(place.parent)
-
-
 def names_validation(path: str | Path, flags: LabelledTableFlags | None = None) -> bool:
     """Whether a manifest names validation texts, or how many to hold out. Raises ``ConfigError`` if it is wrong."""
     return read_spec(path, flags)[1].validation is not None
 
 
-def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = True) -> Task:
+def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = True, tables: Tables | None = None) -> Task:
     """Read the sources of a manifest in ``folder``, hold out the splits that it names, number the labels, and check everything.
 
     Test, then validation, are held out of the training examples; a fraction is one of all training examples given. Each label must
-    have a training example if they are to be ``covered``.
+    have a training example if they are to be ``covered``. ``tables`` are those that were read before.
     """
     task_type = TASK_TYPES[spec.type]
     if spec.metric and spec.metric not in task_type.metrics:
         raise ConfigError(f"a {task_type.name} task is scored by {', '.join(task_type.metrics)}, but 'metric' is {spec.metric}")
-    several = task_type.several_labels
     if spec.labels and covered:  # what a manifest calls a label is none that stands for no label
         splits_of = {name: value for name in ("train", "validation", "test") if isinstance(value := getattr(spec, name), tuple)}
         spec = spec.model_copy(update={name: tuple(map(_by_name, sources)) for name, sources in splits_of.items()})
-    inputs, targets = read_sources(spec.train, folder, spec.type)
-    labels = task_type.label_names(targets, spec.labels)
-    labels = labels if covered else (*labels, *_new_names(targets, labels))
-    groups = read_groups(spec.train, folder, len(inputs), several=several)
-    train = Split(tuple(inputs), task_type.encode_targets("train", targets, labels), groups)
+    tables = tables or Tables()
+    rows = read_sources(spec.train, folder, spec.type, tables)
+    labels = task_type.label_names(rows.targets, spec.labels)
+    labels = labels if covered else (*labels, *_new_names(rows.targets, labels))
+    train = Split(tuple(rows.inputs), task_type.encode_targets("train", rows.targets, labels), rows.groups)
     given, splits = len(train), {}
     for name, wanted in (("test", spec.test), ("validation", spec.validation)):
         if wanted is None or wanted == ():
             splits[name] = train.take(NO_TEXTS)
         elif isinstance(wanted, tuple):
-            inputs, targets = read_sources(wanted, folder, spec.type)
-            encoded = task_type.encode_targets(name, targets, labels)
-            splits[name] = Split(tuple(inputs), encoded, read_groups(wanted, folder, len(inputs), f"{name}:", several=several))
+            inputs, targets, groups, _ = read_sources(wanted, folder, spec.type, tables, f"{name}:")
+            splits[name] = Split(tuple(inputs), task_type.encode_targets(name, targets, labels), groups)
         else:
             train, splits[name] = train.hold_out(held_out_count(given, wanted), seed)
     unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
-    more = (
-        [text for source in spec.train for text in unlabelled_texts(_at(source, folder), several=several)]
-        if task_type.pooled
-        else []
-    )
     metric = spec.metric or task_type.metrics[0]
     task = Task(
         spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.type,
         label_descriptions=_descriptions(spec.label_descriptions, labels, "'label_descriptions'"),
-        reading=reading_of(spec.train[0]), unlabelled_texts=tuple(more),
+        reading=reading_of(spec.train[0]), unlabelled_texts=rows.unlabelled,
     )  # fmt: skip
     if covered:
         _check_train_covers(task)
@@ -343,36 +329,74 @@ def save_task(task: Task, folder: str | Path) -> Path:
     return Path(folder) / "task.yaml"
 
 
+def make_task(
+    folder: str | Path,
+    train: Any,
+    test: Any = 0.2,
+    validation: Any = None,
+    unlabelled: Iterable[str] | None = None,
+    **settings: Any,
+) -> Task:
+    """Write a task from data frames into a folder, and return it; ``"FOLDER/task.yaml"`` is what commands take.
+
+    ``train``, ``test`` and ``validation`` are frames (pandas, polars, pyarrow, datasets, a mapping from names to columns, or a list
+    of rows); ``test`` and ``validation`` may be a fraction or a number of training texts to hold out. ``settings`` are keys of
+    a manifest (``type``, ``labels``, ``metric``, …) and the columns ``text``, ``label``, ``second``, ``group``. An earlier task in
+    the folder is replaced, but not the ledgers of test splits.
+
+        task = ws.make_task("tasks/mails", train=frame, test=0.2, text="body", label="topic")
+        ws.adapt(ws.AdaptConfig(model="runs/lm", task="tasks/mails"))
+
+    Raises ``ConfigError`` for wrong settings and for a folder that holds anything else, and ``DataError`` for frames without the
+    columns.
+    """
+    place = Path(folder)
+    require_task_folder(place)
+    columns = {key: settings.pop(key) for key in _COLUMNS if key in settings}
+    source = Source.build({"path": "x", **columns}, "the columns")
+    needed = [column for column in (source.text, source.second, source.label, source.group) if column]
+    manifest: dict[str, Any] = {"name": place.resolve().name, **settings, "source": {"format": "ndjson", **columns}}
+    with task_folder(place) as aside:
+        for name, frame in {"train": train, "validation": validation, "test": test}.items():
+            if isinstance(frame, int | float) and name != "train":
+                manifest[name] = frame
+            elif frame is not None:
+                manifest[name] = f"{name}.ndjson"
+                _write(aside / f"{name}.ndjson", frame, needed, name)
+        if unlabelled is not None:
+            write_texts(unlabelled, aside / "unlabelled.ndjson")
+            manifest["unlabelled"] = [{"path": "unlabelled.ndjson", "text": "text"}]
+        try:
+            task = build_task(TaskSpec.build(manifest, "the task"), aside)
+        except DataError as error:
+            raise DataError(str(error).replace(f"{aside}/", "").replace(".ndjson", "")) from None
+        (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    more = tuple(one.model_copy(update={"path": str(place / Path(one.path).name)}) for one in task.unlabelled)
+    return replace(task, manifest=place / "task.yaml", unlabelled=more)
+
+
+def _write(file: Path, frame: Any, needed: Sequence[str], name: str) -> None:
+    """One split."""
+    try:
+        table = frame_table(frame, needed).frame
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
+    if not len(table):
+        raise DataError(f"{name} must hold at least one example, but is empty")
+    table.write_ndjson(file)
+
+
 def _at(source: Source, folder: Path) -> Source:
     """The source with its paths starting at ``folder``."""
     labels_path = None if source.labels_path is None else str(folder / source.labels_path)
     return source.model_copy(update={"path": str(folder / source.path), "labels_path": labels_path})
 
 
-def read_sources(sources: Sequence[Source], folder: Path, type_name: str = "classification") -> Examples:
-    """The inputs and targets of all sources, whose paths start at ``folder``."""
-    parts = [TASK_TYPES[type_name].read(_at(source, folder)) for source in sources]
-    return [one for inputs, _ in parts for one in inputs], [one for _, targets in parts for one in targets]
-
-
-def read_groups(
-    sources: Sequence[Source], folder: Path, count: int, prefix: str = "", *, several: bool = False
-) -> np.ndarray | None:
-    """(N,) the group of each of ``count`` examples, as a string, or None if no source has groups.
-
-    A source without groups, and a cell that names none, gives an example a group of its own, whose name begins with ``prefix``.
-    Raises ``DataError`` unless every example has a row.
-    """
-    if not any(source.group for source in sources):
-        return None
-    groups: list[str] = []
-    for number, source in enumerate(sources):
-        for row, values in enumerate(islice(table_rows(_at(source, folder), several=several), source.limit)):
-            named = "" if source.group is None else string_of(values, source.group, "group").strip()
-            groups.append(f"{prefix}{number}:{row}" if named.lower() in MISSING else named)
-    if len(groups) != count:
-        raise DataError(f"every example needs a row that names its group, but there are {len(groups)} rows for {count} examples")
-    return np.array(groups)
+def read_sources(
+    sources: Sequence[Source], folder: Path, type_name: str = "classification", tables: Tables | None = None, prefix: str = ""
+) -> Rows:
+    """The examples of all sources, whose paths start at ``folder``; ``tables`` are those that were read before."""
+    return TASK_TYPES[type_name].read([_at(source, folder) for source in sources], tables, prefix)
 
 
 def _check_train_covers(task: Task) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,11 @@ from warmstart.heads.per_text import MultilabelHeadConfig
 from warmstart.stats.resampling import resample_indices, resampled_macro_f1
 from warmstart.stats.scores import Scores
 from warmstart.tasks.classification import top_probabilities
-from warmstart.tasks.rows import Examples, label_names, label_numbers, table_rows, text_or_pair, value_of
+from warmstart.tasks.rows import Examples, label_names, label_numbers
 from warmstart.tasks.task_type import HeadSettings, TaskType
+
+if TYPE_CHECKING:
+    from warmstart.data.tables import TextTable
 
 
 class MultilabelTask(TaskType):
@@ -34,23 +37,22 @@ class MultilabelTask(TaskType):
     several_labels: ClassVar = True
     constant_rule: ClassVar = "always the labels that most texts have"
 
-    def read_rows(self, source: Source) -> Examples:
+    def examples(self, table: TextTable, source: Source) -> Examples:
         """Texts or pairs, and a list of label names each, as ``data/label_cells.py`` reads a cell.
 
         Raises ``DataError`` if no cell has the separator, which nobody named, but labels seem to stand between others.
         """
         from warmstart.data.label_cells import names_in, other_separator
 
-        rows = list(table_rows(source, several=True))
-        cells = [value_of(row, source.label, "label") for row in rows]
+        cells = table.column(source.label, "label").to_list()
         other = None if "separator" in source.model_fields_set else other_separator(cells, source.separator)
         if other is not None:
             example = next(cell for cell in cells if isinstance(cell, str) and other in cell)
             raise DataError(
-                f"labels of one text must stand between '{source.separator}' in {source.path}, but none do, and {example!r} looks "
+                f"labels of one text must stand between '{source.separator}' in {table.file}, but none do, and {example!r} looks "
                 f"like several; write 'separator: {json.dumps(other)}' beside the path, or 'separator: \"|\"' if that is one label"
             )
-        return [text_or_pair(row, source) for row in rows], [names_in(cell, source.separator) for cell in cells]
+        return table.inputs(source), [names_in(cell, source.separator) for cell in cells]
 
     def label_names(self, targets: Sequence[Any], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
         """The names that occur, or those in the manifest."""

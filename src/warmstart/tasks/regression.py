@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,8 +16,11 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.heads.per_text import RegressionHeadConfig
 from warmstart.stats.scores import Scores
-from warmstart.tasks.rows import Examples, table_rows, text_or_pair, value_of
+from warmstart.tasks.rows import Examples
 from warmstart.tasks.task_type import HeadSettings, TaskType
+
+if TYPE_CHECKING:
+    from warmstart.data.tables import TextTable
 
 
 class RegressionTask(TaskType):
@@ -29,23 +32,20 @@ class RegressionTask(TaskType):
     bounded: ClassVar = False
     constant_rule: ClassVar = "always the mean"
 
-    def read_rows(self, source: Source) -> Examples:
+    def examples(self, table: TextTable, source: Source) -> Examples:
         """Texts or pairs, and a finite number each."""
         from warmstart.data.label_cells import DECIMAL_COMMA
 
-        rows, targets = list(table_rows(source, several=False)), []
-        for number, row in enumerate(rows, 1):
+        targets = []
+        for number, cell in enumerate(table.column(source.label, "label").to_list(), 1):
             try:
-                value = value_of(row, source.label, "label")
-                comma = isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip())
-                targets.append(float(value.replace(",", ".") if comma else value))
+                comma = isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell.strip())
+                targets.append(float(cell.replace(",", ".") if comma else cell))
             except (TypeError, ValueError):
                 targets.append(math.nan)
             if not math.isfinite(targets[-1]):
-                raise DataError(
-                    f"row {number} of {source.path} must hold a number in '{source.label}', but holds {row[source.label]!r}"
-                )
-        return [text_or_pair(row, source) for row in rows], targets
+                raise DataError(f"row {number} of {table.file} must hold a number in '{source.label}', but holds {cell!r}")
+        return table.inputs(source), targets
 
     def encode_targets(self, split: str, targets: Sequence[Any], labels: tuple[str, ...]) -> np.ndarray:
         """(N,) float64."""

@@ -1,90 +1,28 @@
-"""What the task types share when they read examples: rows of a source's tables, values in their columns, and names of labels."""
+"""What the task types share when they read examples: what a source has for them, and names of labels."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from warmstart.data.source import PROSE, Source
-from warmstart.errors import ConfigError, DataError, suggest
+import numpy as np
 
-if TYPE_CHECKING:
-    import polars as pl
+from warmstart.errors import ConfigError, DataError
 
-TableRow = Mapping[str, Any]
-"""column name -> value"""
 Examples = tuple[list[Any], list[Any]]
 """inputs and their targets, equally many"""
 
 
-def table_rows(source: Source, *, several: bool | None = None) -> Iterator[TableRow]:
-    """The rows of all tables of a source; with ``several`` (or without, False) labels in a cell those that have a label."""
-    from warmstart.data.read import source_files
-    from warmstart.data.tables import labelled_rows
+class Rows(NamedTuple):
+    """What sources have for a task."""
 
-    for file in source_files(source):
-        table = task_table(source, file)
-        yield from (table if several is None else labelled_rows(table, source, file, several=several)[0]).iter_rows(named=True)
-
-
-def unlabelled_texts(source: Source, *, several: bool) -> list[str]:
-    """The texts of the rows that have no label, of a table; of anything else none."""
-    from warmstart.data.read import source_files
-    from warmstart.data.tables import labelled_rows, source_format, text_column
-
-    if source.as_label is not None or source.labels_path is not None or source.second is not None:
-        return []
-    files = [file for file in source_files(source) if source_format(source, file) not in (*PROSE, "pattern")]
-    tables = ((labelled_rows(task_table(source, file), source, file, several=several)[1], file) for file in files)
-    return [text for table, file in tables if len(table) for text in text_column(table, source, file) if text.strip()]
-
-
-def task_table(source: Source, file: Path) -> pl.DataFrame:
-    """One table. Raises ``DataError`` for plain text, which has no columns."""
-    from warmstart.data.tables import read_table, source_format
-
-    form = source_format(source, file)
-    if form in (*PROSE, "pattern"):
-        raise DataError(f"{file} must be a table (csv, tsv, ndjson, parquet) for this task type")
-    return read_table(source, file, form)
-
-
-def value_of(row: TableRow, column: str, key: str) -> Any:
-    """The value in a column; ``key`` is the setting that names the column."""
-    if column not in row:
-        raise DataError(f"there is no column '{column}'; {suggest(column, list(row))}; name the column to read with {_naming(key)}")
-    return row[column]
-
-
-def _naming(key: str) -> str:
-    """How the column of a setting is named."""
-    return f"--{key}-column (in a manifest '{key}: …')" if key in ("text", "label", "group") else f"'{key}: …' in a manifest"
-
-
-def string_of(row: TableRow, column: str, key: str) -> str:
-    """The value in a column as a string; a missing value is the empty string."""
-    value = value_of(row, column, key)
-    return "" if value is None else str(value)
-
-
-def list_of(row: TableRow, column: str, source: Source, number: int) -> list[Any]:
-    """The list in a column; ``number`` is the row's number, from 1."""
-    value = value_of(row, column, "label" if column == source.label else "text")
-    if isinstance(value, str):  # as a csv file holds a list
-        from warmstart.data.label_cells import listed
-
-        value = listed(value.strip())
-    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
-        raise DataError(f"row {number} of {source.path} must hold a list in '{column}', but holds {row[column]!r}")
-    return list(value)
-
-
-def text_or_pair(row: TableRow, source: Source) -> str | tuple[str, str]:
-    """The text of a row; or the pair of texts, if the source names a second column."""
-    text = string_of(row, source.text, "text")
-    return text if source.second is None else (text, string_of(row, source.second, "second"))
+    inputs: list[Any]
+    targets: list[Any]
+    groups: np.ndarray | None
+    """(N,) the group of each, as a string; None if no source has groups"""
+    unlabelled: tuple[str, ...]
+    """the texts of rows without a label"""
 
 
 def label_names(present: Sequence[str], wanted: tuple[str, ...] | None) -> tuple[str, ...]:

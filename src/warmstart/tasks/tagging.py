@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
 from warmstart.data.batches import bucketed_batches
 from warmstart.data.encode import Encoded, collate, encode_pieces, padded
-from warmstart.data.source import PROSE, Source
+from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.heads.per_token import TaggingHeadConfig
@@ -22,10 +22,13 @@ from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.stats.resampling import resample_indices
 from warmstart.stats.scores import Scores
-from warmstart.tasks.rows import Examples, label_names, label_numbers, list_of, table_rows
+from warmstart.tasks.rows import Examples, label_names, label_numbers
 from warmstart.tasks.task_type import Batches, HeadSettings, TaskType, predictions_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE, Batch
+
+if TYPE_CHECKING:
+    from warmstart.data.tables import TextTable
 
 
 class TaggingTask(TaskType):
@@ -37,33 +40,29 @@ class TaggingTask(TaskType):
     pooled: ClassVar = False
     constant_rule: ClassVar = "always the most frequent tag"
 
-    def read_rows(self, source: Source) -> Examples:
-        """Tuples of words and tuples of tags: from CoNLL files, or from lists in two columns."""
+    def examples(self, table: TextTable, source: Source) -> Examples:
+        """Tuples of words and tuples of tags, from lists in two columns."""
+        words, tags = self.inputs(table, source), [tuple(map(str, one)) for one in table.lists(source.label, "label")]
+        for number, (one, other) in enumerate(zip(words, tags, strict=True), 1):
+            if len(one) != len(other) or not one:
+                raise DataError(
+                    f"row {number} of {table.file} must have one tag per word, but has {len(one)} words and {len(other)} tags"
+                )
+        return words, tags
+
+    def lines(self, source: Source) -> Examples | None:
+        """The same from CoNLL files."""
         from warmstart.data.conllu import is_conll, tagged_sentences
         from warmstart.data.read import source_files
 
-        if any(is_conll(file) for file in source_files(source)):
-            pairs = [pair for file in source_files(source) for pair in tagged_sentences(source, file)]
-            return [words for words, _ in pairs], [tags for _, tags in pairs]
-        inputs, targets = [], []
-        for number, row in enumerate(table_rows(source), 1):
-            words, tags = (tuple(map(str, list_of(row, name, source, number))) for name in (source.text, source.label))
-            if len(words) != len(tags) or not words:
-                raise DataError(
-                    f"row {number} of {source.path} must have one tag per word, but has {len(words)} words and {len(tags)} tags"
-                )
-            inputs.append(words)
-            targets.append(tags)
-        return inputs, targets
+        if not any(is_conll(file) for file in source_files(source)):
+            return None
+        pairs = [pair for file in source_files(source) for pair in tagged_sentences(source, file)]
+        return [words for words, _ in pairs], [tags for _, tags in pairs]
 
-    def read_inputs(self, source: Source) -> list[Any]:
-        """Tuples of words: the lines of plain text cut at white space, or lists in a column."""
-        from warmstart.data.read import read_rows, source_files
-        from warmstart.data.tables import source_format
-
-        if all(source_format(source, file) in PROSE for file in source_files(source)):
-            return [self.parse(line) for line in read_rows(source)]
-        return [tuple(map(str, list_of(row, source.text, source, number))) for number, row in enumerate(table_rows(source), 1)]
+    def inputs(self, table: TextTable, source: Source) -> list[Any]:
+        """Tuples of words, from lists in a column."""
+        return [tuple(map(str, one)) for one in table.lists(source.text, "text")]
 
     def parse(self, text: str) -> Any:
         """The words, cut at white space."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from warmstart.data.batches import labelled_batches
 from warmstart.data.encode import Encoded, encode
-from warmstart.data.source import Source
+from warmstart.data.source import TABLE_FORMATS, Source
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, DataError
 from warmstart.heads.head import TaskHead
@@ -25,9 +26,12 @@ from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.stats.resampling import DRAWS, resample_indices
 from warmstart.stats.scores import Scores
-from warmstart.tasks.rows import Examples, table_rows, text_or_pair
+from warmstart.tasks.rows import Examples, Rows
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
+
+if TYPE_CHECKING:
+    from warmstart.data.tables import Tables, TextTable
 
 Batches = Callable[[int], list[Batch]]
 """step -> the batches of that step"""
@@ -73,26 +77,60 @@ class TaskType(ABC):
     # ------------------------------------------------------------------------------------------------ examples
 
     @abstractmethod
-    def read_rows(self, source: Source) -> Examples:
-        """All inputs of a source and their targets, with names as names."""
+    def examples(self, table: TextTable, source: Source) -> Examples:
+        """The inputs of the rows of a table and their targets, with names as names."""
 
-    def read(self, source: Source) -> Examples:
-        """The inputs of a source and their targets. Raises ``DataError`` if there is none, or a row lacks what the type needs."""
-        inputs, targets = self.read_rows(source)
+    def lines(self, source: Source) -> Examples | None:
+        """The same of a source that is no table; None if it is one."""
+        return None
+
+    def read(self, sources: Sequence[Source], tables: Tables | None = None, prefix: str = "") -> Rows:
+        """What sources have for a task; ``tables`` are those that were read before.
+
+        An example without a group gets one of its own, whose name begins with ``prefix``, if any source has groups. Raises
+        ``DataError`` if a source has no example, or a row lacks what the type needs.
+        """
+        parts = [self._of_source(source, tables) for source in sources]
+        inputs, targets, _, unlabelled = ([*chain(*several)] for several in zip(*parts, strict=True))
+        named = (
+            group or f"{prefix}{number}:{row}" for number, (*_, groups, _) in enumerate(parts) for row, group in enumerate(groups)
+        )
+        groups = np.array([*named]) if any(source.group for source in sources) else None
+        return Rows(inputs, targets, groups, tuple(unlabelled))
+
+    def _of_source(self, source: Source, tables: Tables | None) -> tuple[list[Any], list[Any], list[str], list[str]]:
+        """Inputs, targets and groups, ``""`` for an example that has none; and the texts of rows without a label."""
+        from warmstart.data.read import tables_of
+
+        found = self.lines(source)
+        inputs, targets = found or (list[Any](), list[Any]())
+        groups, unlabelled = [""] * len(inputs), list[str]()
+        if found and source.group:
+            raise DataError(f"{source.path} must be a table with the column '{source.group}', since group names one")
+        for table in () if found else tables_of(source, tables):
+            given, without = table.labelled(source, several=self.several_labels) if self.pooled else (table, None)
+            more, their = self.examples(given, source)
+            inputs += more
+            targets += their
+            groups += given.groups(source)
+            if without and len(without.frame) and source.second is None:
+                unlabelled += filter(str.strip, without.inputs(source))
         if not inputs:
             raise DataError(f"{source.path} must hold at least one example, but is empty")
-        return inputs[: source.limit], targets[: source.limit]
+        return inputs[: source.limit], targets[: source.limit], groups[: source.limit], unlabelled
 
-    def read_inputs(self, source: Source) -> list[Any]:
-        """The inputs of a source that has no targets: texts, or pairs if the source names a second column.
+    def inputs(self, table: TextTable, source: Source) -> list[Any]:
+        """The inputs of the rows of a table: texts, or pairs if the source names a second column."""
+        return table.inputs(source)
 
-        Of plain text every line is one, also if it is blank.
-        """
-        if source.second is None:
-            from warmstart.data.read import read_rows
+    def read_inputs(self, source: Source, tables: Tables | None = None) -> list[Any]:
+        """The inputs of a source that has no targets; of plain text every line is one, also if it is blank."""
+        from warmstart.data.read import read_rows, source_files, tables_of
+        from warmstart.data.tables import source_format
 
-            return read_rows(source)
-        return [text_or_pair(row, source) for row in table_rows(source)]
+        if source.second is None and not all(source_format(source, file) in TABLE_FORMATS for file in source_files(source)):
+            return [*map(self.parse, read_rows(source))]
+        return [one for table in tables_of(source, tables) for one in self.inputs(table, source)][: source.limit]
 
     def parse(self, text: str) -> Any:
         """One input from a string, as typed on a command line. Raises ``DataError`` if the type needs more than one string."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from warmstart.commands.import_.result import ENCODERS_HEADER, EncodersResult
 from warmstart.commands.settings import ImportConfig
-from warmstart.data.fetch import fetch
 from warmstart.data.source import Source
 from warmstart.data.token_store import documents_of
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, DataError
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.interop.convert import Imported
 from warmstart.interop.encoder_speed import encoder_speeds, speeds_sentence
@@ -24,6 +25,10 @@ from warmstart.model.history import ImportRecord
 from warmstart.runs.run import provenance
 from warmstart.system.console import console, print_table
 from warmstart.system.outputs import free_folder
+from warmstart.system.storage import atomic_folder
+
+HEADERS = {"User-Agent": "Mozilla/5.0 (warmstart)"}
+"""some hosts refuse requests without a user agent"""
 
 
 def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
@@ -117,3 +122,37 @@ def describe(imported: Imported) -> list[str]:
     read = bundle.history[0].read if isinstance(bundle.history[0], ImportRecord) else None
     lines.append(f"has read: {', '.join(read.names)}, says {read.source}" if read else "has read: unknown")
     return lines
+
+
+def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path:
+    """Download the file at ``url`` into ``folder``, unpacked if it is a zip or tar archive; an existing folder stays as it is.
+
+    ``checksum`` is ``"sha256:…"`` or ``"md5:…"``. Raises ``DataError`` if network or checksum fail; then nothing is left behind.
+    """
+    if folder.exists():
+        return folder
+    import pooch  # here, because in a notebook it asks for widgets
+
+    name = url.rsplit("/", 1)[-1]
+    processor = _unpacker(name) if unpack else None
+    pooch.get_logger().setLevel(logging.WARNING)
+    with atomic_folder(folder) as aside:
+        try:
+            downloader = pooch.HTTPDownloader(headers=HEADERS, timeout=60)
+            pooch.retrieve(url, checksum, fname=name, path=aside, downloader=downloader, processor=processor)
+        except Exception as error:  # network, host, checksum and archive raise errors of many types
+            reason = str(error).splitlines()[0]
+            raise DataError(f"cannot download {url}: {reason}; download it by hand and name its folder instead") from None
+        if processor:
+            (aside / name).unlink()
+    return folder
+
+
+def _unpacker(name: str) -> Any:
+    import pooch
+
+    if name.endswith(".zip"):
+        return pooch.Unzip(extract_dir=".")
+    if name.endswith((".tar.gz", ".tgz", ".tar")):
+        return pooch.Untar(extract_dir=".")
+    return None

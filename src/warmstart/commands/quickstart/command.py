@@ -21,8 +21,7 @@ from warmstart.commands.quickstart.page import quickstart_view
 from warmstart.commands.quickstart.result import Curves, QuickstartResult
 from warmstart.commands.settings import PretrainConfig
 from warmstart.data.budget import label_budget
-from warmstart.data.docstring_task import docstring_task, pretraining_text
-from warmstart.data.docstrings import read_docstrings
+from warmstart.data.docstrings import docstring_task, pretraining_text, read_docstrings
 from warmstart.data.files import text_lines
 from warmstart.data.source import Source
 from warmstart.data.splits import NO_TEXTS
