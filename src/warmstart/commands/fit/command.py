@@ -23,7 +23,7 @@ from warmstart.runs.steps import TaskPlace
 from warmstart.stack.files import save_model
 from warmstart.system.console import console, quietly
 from warmstart.system.storage import atomic_write
-from warmstart.tasks.labelled import labelled_task, with_descriptions, with_metric
+from warmstart.tasks.load import labelled_task, with_descriptions, with_metric
 
 FIT_FILE = "fit.json"
 SHARE_OF_TRIALS, LAST_SECONDS = 0.9, 20
