@@ -17,10 +17,9 @@ import warmstart as ws
 from helpers.documents import class_label, parquet_table
 from helpers.refusals import refused
 from warmstart.cli import main
-from warmstart.data.frames import frame_table
 from warmstart.data.read import read_documents
 from warmstart.data.source import Source
-from warmstart.data.tables import read_table
+from warmstart.data.tables import frame_table, read_table
 from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.tasks.load import load_task
 

@@ -159,7 +159,7 @@ from warmstart.data.source import Source
 from warmstart.data.tables import TextTable
 from warmstart.data.task import Split, Task
 from warmstart.heads.level import LevelHeadConfig
-from warmstart.tasks.rows import Examples
+from warmstart.tasks.task_type import Examples
 from warmstart.stats.scores import Scores
 from warmstart.tasks.task_type import HeadSettings, TaskType
 

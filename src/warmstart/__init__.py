@@ -54,7 +54,7 @@ _HOMES = {
     "to_huggingface": "interop.export",
     "trace": "generation.trace",
     "train_tokenizer": "tokenizer.train",
-    "write_texts": "data.frames",
+    "write_texts": "data.tables",
 }
 """Where each public name lives; those of commands are in their table."""
 _TYPED = ("init", "predict", "generate", "serve", "label", "audit", "runs", "recipe")
@@ -92,8 +92,8 @@ if TYPE_CHECKING:
     from warmstart.commands.settings import ImportConfig as ImportConfig
     from warmstart.commands.settings import PretrainConfig as PretrainConfig
     from warmstart.data.audit import audit as audit
-    from warmstart.data.frames import write_texts as write_texts
     from warmstart.data.source import Source as Source
+    from warmstart.data.tables import write_texts as write_texts
     from warmstart.data.task import Task as Task
     from warmstart.errors import WarmstartError as WarmstartError
     from warmstart.estimators.classifier import TextClassifier as TextClassifier

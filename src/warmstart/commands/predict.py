@@ -17,6 +17,7 @@ from warmstart.data.files import without_compression
 from warmstart.data.read import files_as_texts, given_file
 from warmstart.data.source import TABLE_FORMATS, Source
 from warmstart.data.tables import Tables, dialect_of, reading_alike, source_format
+from warmstart.data.text_key import is_blank
 from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import threshold_for
@@ -30,7 +31,7 @@ from warmstart.system.outputs import free_output, write_output
 from warmstart.system.storage import STANDARD_OUTPUT
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
-from warmstart.tasks.predict import confidences_of, is_blank
+from warmstart.tasks.predict import confidences_of
 from warmstart.tasks.predict import predict as predictions_of
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
 from warmstart.tasks.unknown import NONE_OF_THESE, drift_sentence, texts_compared, unknown_sentence

@@ -9,8 +9,7 @@ from pathlib import Path
 from warmstart.corpora.index import INDEX_BYTES, SHARD_INDEX, TOKENIZER, ShardEntry, ShardIndex, looks_like_index, read_index
 from warmstart.corpora.shards import Shard, TokenShards, same_tokenizer
 from warmstart.data.source import Document, Source
-from warmstart.data.token_store import TokenStores, prepare_store
-from warmstart.data.tokenized_text import TokenizedText
+from warmstart.data.token_store import TokenizedText, TokenStores, prepare_store
 from warmstart.errors import ConfigError, DataError
 from warmstart.system.storage import inside, is_leftover, sha256
 from warmstart.system.urls import bring, is_url, remote_files

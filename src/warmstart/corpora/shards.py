@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.corpora.order import ShardOrder
-from warmstart.data.tokenized_text import gather
+from warmstart.data.token_store import gather
 from warmstart.errors import DataError
 from warmstart.system.storage import file_sha256
 

@@ -95,11 +95,13 @@ def _rows(file: Path, source: Source) -> tuple[Iterator[tuple[str, Any]], str | 
         )
     whole = read_table(source, file, ENDINGS[ending])
     table, text, label = whole.frame, whole.text_name(source), "label"
+    texts = whole.column(text) if {text, *text.split("+")} & {*table.columns} else None
     if label not in table.columns:
-        label = next(iter(label_columns(table, [name for name in table.columns if name not in (text, *PERSON_KEYS)], text)), label)
+        free = [name for name in table.columns if name not in (text, *PERSON_KEYS)]
+        label = next(iter(label_columns(table, free, texts)), label)
         if label in table.columns:
             print_once(f"The labels of {file} are read from column '{label}'; rename another one to label if that is wrong.")
-    if label not in table.columns or not {text, *text.split("+")} & {*table.columns}:
+    if label not in table.columns or texts is None:
         raise DataError(
             f"{file} must have the columns {text} and label, but has {', '.join(table.columns)}; rename them, or name the text "
             "with --text-column"
@@ -110,7 +112,7 @@ def _rows(file: Path, source: Source) -> tuple[Iterator[tuple[str, Any]], str | 
         print_once(f"{file}: {', '.join(map(repr, sorted(signs)))} is read as no label.")
     rows = (
         (f"{file}, row {number}", values | {source.text: one, "label": None if str(cell).strip() in signs else cell})
-        for number, (values, one, cell) in enumerate(zip(table.iter_rows(named=True), whole.column(text), cells, strict=True), 1)
+        for number, (values, one, cell) in enumerate(zip(table.iter_rows(named=True), texts, cells, strict=True), 1)
     )
     return rows, other_separator(cells, "\0")
 

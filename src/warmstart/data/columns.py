@@ -184,13 +184,13 @@ def names_splits(column: pl.Series) -> bool:
     return len(values) > 1 and values <= SPLITS
 
 
-def label_columns(table: pl.DataFrame, free: Sequence[str], text: str | None) -> list[str]:
+def label_columns(table: pl.DataFrame, free: Sequence[str], text: pl.Series | None) -> list[str]:
     """The columns that may hold labels, the likeliest first; several that say of one label each whether it holds are ``a+b``."""
     known = [found for name in LABEL_NAMES for found in free if found.strip().lower() == name]
     ranks = {name: rank for name in free if (rank := _rank(table[name], name)) is not None}
     flags = [name for name in free if ranks.get(name) == 3 and {*map(str.lower, strings_in(table[name]))} - {""} <= FLAGS]
     sure = [name for name in known if table[name].dtype.is_nested() or ranks.get(name) == 0]
-    words = strings_in(table[text]) if not sure and text in table.columns and table[text].dtype == pl.String else []
+    words = strings_in(text) if not sure and text is not None and text.dtype == pl.String else []
     told = {name: _told(words, strings_in(table[name])) if words and len(ranks) > 1 else 0.0 for name in ranks}
     found = sorted(ranks, key=lambda name: (ranks[name], -round(told[name], 1), table[name].n_unique()))
     if not sure and len(flags) > 1 and all(ranks[name] > 2 for name in found):

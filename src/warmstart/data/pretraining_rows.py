@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from warmstart.data.tokenized_text import RowOrder, TokenizedText
+from warmstart.data.token_store import RowOrder, TokenizedText
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.contrastive import crop_lengths
 from warmstart.objectives.registry import OBJECTIVES

@@ -18,17 +18,32 @@ import datetime
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from warmstart.config import Config, command_name
 from warmstart.errors import ConfigError, DataError
-from warmstart.system.storage import FORMAT, digest_of, require_format, sealed, unsealed
+from warmstart.system.storage import (
+    FORMAT,
+    STANDARD_OUTPUT,
+    atomic_folder,
+    digest_of,
+    file_sha256,
+    json_or_none,
+    require_format,
+    sealed,
+    unsealed,
+)
 
 SUFFIX = ".ledger.jsonl"
+MARK = ".written.json"
+"""in the folder: name -> hash of what was written there"""
+_NAMED = 5
+"""files that a message names"""
 
 
 class ScoredTask(Protocol):
@@ -187,3 +202,44 @@ def _append(file: Path | None, entry: LedgerEntry) -> None:
                     handle.write(b"\n" * bool(torn) + json.dumps(sealed(entry.to_dict())).encode() + b"\n")
                     os.fsync(handle)
             return
+
+
+# ------------------------------------------------------------------------------------------------ the folder of a task
+
+
+@contextmanager
+def task_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder that replaces ``target`` as that of ``atomic_folder`` does, with the ledgers of an earlier task in it.
+
+    Raises ``ConfigError`` if ``target`` is a file, or holds anything but ledgers and what was written there before, unchanged.
+    """
+    require_task_folder(target)
+    with atomic_folder(target) as aside:
+        copy_ledgers(target, aside)
+        yield aside
+        written = {file.name: file_sha256(file) for file in aside.iterdir() if not file.name.endswith(SUFFIX)}
+        (aside / MARK).write_text(json.dumps(written, indent=1), encoding="utf-8")
+
+
+def require_task_folder(target: Path) -> None:
+    """Raise ``ConfigError`` unless a task can be written to a folder and nothing of the user's is lost."""
+    if str(target) == STANDARD_OUTPUT:
+        raise ConfigError(f"a task is written into a folder, but {target} stands for standard output; name one")
+    if target.exists() and not target.is_dir():
+        raise ConfigError(f"a task is written into a folder, but {target} is a file; name another")
+    if target.is_dir() and (foreign := [*islice(_foreign(target), _NAMED + 1)]):
+        more = " and more" if len(foreign) > _NAMED else ""
+        raise ConfigError(
+            f"a task is written into a new folder, or over an earlier one that nobody has changed, but {target} holds "
+            f"{', '.join(foreign[:_NAMED])}{more}; name another folder"
+        )
+
+
+def _foreign(folder: Path) -> Iterator[str]:
+    """The names of files and folders that are not as they were written, and of those that were not written at all."""
+    written = json_or_none(folder / MARK) or {}
+    for one in sorted(folder.iterdir()):
+        if one.name == MARK or one.name.endswith(SUFFIX):
+            continue
+        if one.is_symlink() or not one.is_file() or written.get(one.name) != file_sha256(one):
+            yield one.name

@@ -126,7 +126,7 @@ class Task(Shown, view="report.notebook:task_view"):
         for what needs none, such as ``ws.fit``.
         Raises ``DataError`` for texts that are no strings, and for labels that are of several kinds, too few or missing.
         """
-        from warmstart.data.frames import plain_value
+        from warmstart.data.tables import plain_value
 
         given, scored = (
             ([*part], [plain_value(one) for one in targets])
@@ -238,7 +238,7 @@ class Task(Shown, view="report.notebook:task_view"):
 
 
 def _columns(frame: Any, *names: str) -> tuple[list[Any], ...]:
-    from warmstart.data.frames import frame_table
+    from warmstart.data.tables import frame_table
 
     table = frame_table(frame, names)
     return tuple(table.column(name).to_list() for name in names)

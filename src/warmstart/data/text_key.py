@@ -182,3 +182,8 @@ def _hash(key: Key) -> bytes:
 def plain_text(text: Any) -> str:
     """Any input as one string."""
     return text if isinstance(text, str) else " ".join(text)
+
+
+def is_blank(text: Any) -> bool:
+    """Whether an input is a text without a character to read: it gets no label."""
+    return isinstance(text, str) and not text.strip()

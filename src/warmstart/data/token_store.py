@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -34,7 +34,6 @@ from pydantic import Field
 from warmstart.config import Config
 from warmstart.data.read import count_documents, source_files, source_root
 from warmstart.data.source import Source
-from warmstart.data.tokenized_text import TokenizedText, gather
 from warmstart.errors import DataError
 from warmstart.seeding import derive, rng
 from warmstart.system.locks import discard_dead, hold, releasing_locks
@@ -47,6 +46,69 @@ BATCH_CHARACTERS = 1 << 17
 """characters of a batch, and those of its last document that are over"""
 AHEAD = 2
 """batches that are encoded while others are read and written"""
+
+
+class RowOrder(Protocol):
+    """The order in which an epoch reads rows."""
+
+    def __getitem__(self, position: int, /) -> int:
+        """The number of the row that is read at a position."""
+        ...
+
+
+class TokenizedText(Protocol):
+    """A text as tokens, read by rows."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of the tokens."""
+        ...
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        ...
+
+    @property
+    def words(self) -> int:
+        """Those between white space, and one for every line end."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the text in UTF-8."""
+        ...
+
+    @property
+    def unknown(self) -> int:
+        """Number of unknown tokens."""
+        ...
+
+    @property
+    def total_tokens(self) -> int:
+        """All tokens, those between documents included."""
+        ...
+
+    @property
+    def predicted_tokens(self) -> int:
+        """The number of tokens that a language model predicts in it."""
+        ...
+
+    def rows(self, length: int, *, ragged: bool = False) -> int:
+        """The number of rows of ``length`` predicted tokens; with ``ragged`` shorter last rows count too."""
+        ...
+
+    def row_block(self, indices: np.ndarray, length: int, pad_id: int, *, ragged: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Rows by number: ids (B, T + 1) int64, and the number of ids of each row that are not padding (B,)."""
+        ...
+
+    def documents_block(self, indices: np.ndarray, length: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+        """Documents by number: ids (B, ``length``) int64, and the number of ids of each row that are not padding (B,)."""
+        ...
+
+    def order(self, seed: int, epoch: int, length: int | None) -> RowOrder:
+        """The order of an epoch, for rows of ``length`` predicted tokens; None: for rows of one document."""
+        ...
 
 
 class DocumentSplit(Config):
@@ -336,3 +398,12 @@ def _sha256(path: Path) -> str:
 
 TokenStores = tuple[TokenizedText, TokenizedText | None]
 """training text and held-out text; None: nothing is held out"""
+
+
+def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray, width: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+    """(B, ``width``) ids from each start, int64; after the first ``lengths`` ids there is padding. And the lengths."""
+    steps = np.arange(width)
+    indices = np.minimum(starts[:, None] + steps, len(tokens) - 1)  # (B, width)
+    ids = tokens[indices].astype(np.int64)
+    ids[steps >= lengths[:, None]] = pad_id
+    return ids, lengths

@@ -23,8 +23,7 @@ from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool
 from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
-from warmstart.data.token_store import DocumentSplit, TokenStore, prepare_store
-from warmstart.data.tokenized_text import TokenizedText
+from warmstart.data.token_store import DocumentSplit, TokenizedText, TokenStore, prepare_store
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import OwnBackboneConfig
 from warmstart.finetuning.features import FrozenProbe

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import yaml
 
 from warmstart.data.files import text_lines
-from warmstart.data.task_folder import require_task_folder, task_folder
+from warmstart.data.scorings import require_task_folder, task_folder
 from warmstart.errors import ConfigError, DataError
 from warmstart.labelling.project import Project
 from warmstart.labelling.reading import task_to_label

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from warmstart.data.text_key import is_blank
 from warmstart.errors import ModelError, suggest
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NgramCounts
@@ -22,7 +23,7 @@ from warmstart.stack.checks import examine
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.tasks.answers import answer_questions
-from warmstart.tasks.predict import Unread, confidences_of, is_blank, predict, raw_predictions, unread
+from warmstart.tasks.predict import Unread, confidences_of, predict, raw_predictions, unread
 from warmstart.tasks.unknown import UNKNOWN_SHARE
 
 MOST_WORDS = 100

@@ -15,8 +15,7 @@ from warmstart.data.task import Split, Task
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.stats.resampling import resample_classification
 from warmstart.stats.scores import ClassificationScores, classification_scores
-from warmstart.tasks.rows import Examples, label_names, label_numbers
-from warmstart.tasks.task_type import HeadSettings, TaskType
+from warmstart.tasks.task_type import Examples, HeadSettings, TaskType, label_names, label_numbers
 
 if TYPE_CHECKING:
     from warmstart.data.tables import TextTable

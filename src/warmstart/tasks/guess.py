@@ -306,7 +306,7 @@ def _guess_columns(whole: TextTable, text: str | None, label: str | None) -> tup
     rivals = list[str]()
     if label is None:
         free = [name for name in table.columns if name not in (text, *(text or "").split("+"), *(pair or ()))]
-        label, *rivals = label_columns(table, free, text) or [""]
+        label, *rivals = label_columns(table, free, None if text is None else whole.column(text)) or [""]
         if not label:
             raise DataError(
                 f"no column of {place} looks like labels (few short values); name it with --label-column. It has {_columns(table)}"

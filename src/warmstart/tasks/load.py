@@ -24,23 +24,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import yaml
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
 from warmstart.data.conllu import is_conll
-from warmstart.data.frames import frame_table, write_texts
+from warmstart.data.scorings import require_task_folder, task_folder
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
-from warmstart.data.tables import Tables, reading_of, source_format
+from warmstart.data.tables import Tables, frame_table, reading_alike, reading_of, source_format, write_texts
 from warmstart.data.task import Split, Task, joined_splits, subsample
-from warmstart.data.task_folder import require_task_folder, task_folder
+from warmstart.data.text_key import is_blank
 from warmstart.errors import ConfigError, DataError, nearest_path
-from warmstart.system.console import print_once
+from warmstart.stats.formatting import first_of
+from warmstart.system.console import console, print_once
 from warmstart.system.storage import names_a_folder
-from warmstart.tasks import TASK_TYPES
+from warmstart.tasks import TASK_TYPES, task_type_of
 from warmstart.tasks.guess import guess_task
-from warmstart.tasks.rows import Rows
+from warmstart.tasks.task_type import Rows
 
 ANSWERS_TYPE = "answers"
 """the type of a task whose answers are generated as text (``tasks/answers.py``), which has no labels"""
@@ -153,6 +155,52 @@ def load_whole_task(path: Path, flags: LabelledTableFlags, test: str | None = No
     train = joined_splits({"train": task.train, "validation": task.validation} | held_out)
     none = train.take(NO_TEXTS)
     return replace(task, train=train, validation=none, test=none if held_out else task.test)
+
+
+def labelled_task(place: Path, flags: LabelledTableFlags, *, test: str | None = None, unlabelled: Sequence[str] = ()) -> Task:
+    """The labelled texts of a table or a manifest, all of which learn, those without a label, and ``test`` texts if named.
+
+    Blank texts are left out. ``flags`` say how a table is read; ``unlabelled`` names files of more texts. Raises ``ConfigError`` or
+    ``DataError`` for what cannot be read so.
+    """
+    task = load_whole_task(place, flags, test)
+    learned, tested = (_with_text(split, place) for split in (task.train, task.test))
+    return _with_more(replace(task, train=learned, test=tested), unlabelled)
+
+
+def _with_text(split: Split, place: Path) -> Split:
+    """The examples that have a text."""
+    kept = [number for number, text in enumerate(split.texts) if not is_blank(text)]
+    if len(kept) == len(split):
+        return split
+    console.print(f"Left out, since they have no text: {len(split) - len(kept):,} of {len(split):,} rows of {place}.")
+    return split.take(np.array(kept, dtype=np.int64))
+
+
+def _with_more(task: Task, files: Sequence[str]) -> Task:
+    """The task with the files of unlabelled texts: tables like that of the labels, or one text per line."""
+    sources = [Source.build({"path": path, "document": "line", **reading_alike(task.reading, path, {})}) for path in files]
+    return replace(task, unlabelled=(*task.unlabelled, *sources))
+
+
+def with_descriptions(task: Task, file: str) -> Task:
+    """The task with what a file says of its labels, and with labels that only the file names, which have no text."""
+    meanings = read_descriptions(Path(file), task.labels)
+    new = [name for name in meanings if name not in task.labels]
+    if new and not task.single_label:
+        raise DataError(f"{file} must name labels that texts have, but none has {', '.join(new[:5])}; leave them out")
+    if new:
+        console.print(f"Labels without a text, from {file}: {first_of(new, 5)}. Methods that read names can give them.")
+    return replace(task, labels=(*task.labels, *new), label_descriptions=meanings)
+
+
+def with_metric(task: Task, metric: str | None) -> Task:
+    """The task with a metric; None: its own. Raises ``ConfigError`` for one that such a task does not have."""
+    if metric is None:
+        return task
+    if metric not in (known := task_type_of(task).metrics):
+        raise ConfigError(f"--metric must be {' or '.join(known)} for a {task.type} task, but is {metric}")
+    return replace(task, metric=metric)
 
 
 def load_named_tasks(paths: Sequence[str | Path]) -> list[Task]:

@@ -20,8 +20,7 @@ from warmstart.heads.per_text import MultilabelHeadConfig
 from warmstart.stats.resampling import resample_indices, resampled_macro_f1
 from warmstart.stats.scores import Scores
 from warmstart.tasks.classification import top_probabilities
-from warmstart.tasks.rows import Examples, label_names, label_numbers
-from warmstart.tasks.task_type import HeadSettings, TaskType
+from warmstart.tasks.task_type import Examples, HeadSettings, TaskType, label_names, label_numbers
 
 if TYPE_CHECKING:
     from warmstart.data.tables import TextTable

@@ -164,11 +164,6 @@ def confidences_of(probabilities: np.ndarray) -> np.ndarray:
     return probabilities.max(axis=1).round(6)
 
 
-def is_blank(text: Any) -> bool:
-    """Whether an input is a text without a character to read: it gets no label."""
-    return isinstance(text, str) and not text.strip()
-
-
 def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Any:
     """The same before the model's own temperature; a stack is the weighted mean of its members, each with its temperature."""
     return _read(model, inputs).values

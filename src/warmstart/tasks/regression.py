@@ -16,8 +16,7 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.heads.per_text import RegressionHeadConfig
 from warmstart.stats.scores import Scores
-from warmstart.tasks.rows import Examples
-from warmstart.tasks.task_type import HeadSettings, TaskType
+from warmstart.tasks.task_type import Examples, HeadSettings, TaskType
 
 if TYPE_CHECKING:
     from warmstart.data.tables import TextTable

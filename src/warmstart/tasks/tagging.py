@@ -22,8 +22,7 @@ from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.stats.resampling import resample_indices
 from warmstart.stats.scores import Scores
-from warmstart.tasks.rows import Examples, label_names, label_numbers
-from warmstart.tasks.task_type import Batches, HeadSettings, TaskType, predictions_of
+from warmstart.tasks.task_type import Batches, Examples, HeadSettings, TaskType, label_names, label_numbers, predictions_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE, Batch
 

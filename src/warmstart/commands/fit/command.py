@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from warmstart.commands.fit.page import write_fit_page
-from warmstart.data.frames import write_frame
 from warmstart.data.source import LabelledTableFlags
+from warmstart.data.tables import write_frame
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, suggest
 from warmstart.experiment.config import FINE_TUNING, FitConfig, Metric, RaceConfig
@@ -27,7 +27,7 @@ from warmstart.runs.steps import TaskPlace
 from warmstart.stack.files import save_model
 from warmstart.system.console import console, quietly
 from warmstart.system.storage import atomic_write
-from warmstart.tasks.labelled import labelled_task, with_descriptions, with_metric
+from warmstart.tasks.load import labelled_task, with_descriptions, with_metric
 
 FIT_FILE = "fit.json"
 SHARE_OF_TRIALS, LAST_SECONDS = 0.9, 20

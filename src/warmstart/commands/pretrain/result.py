@@ -11,8 +11,7 @@ from warmstart.stats.formatting import percent
 
 if TYPE_CHECKING:
     from warmstart.data.domain import CorpusRead, DomainText
-    from warmstart.data.token_store import TokenStores
-    from warmstart.data.tokenized_text import TokenizedText
+    from warmstart.data.token_store import TokenizedText, TokenStores
     from warmstart.model.bundle import Bundle
     from warmstart.training.loop import TrainOutput
 
