@@ -229,7 +229,7 @@ def test_calibration_texts_are_never_read(task: Task) -> None:
     calibration, budget = Split(("We found a cat in 1900.",), task.test.labels[:1]), label_budget(task, None, "holdout", 0)
     read = texts_to_read(budget, excluded=calibration)
     assert "We found a cat in 1900." not in read.texts
-    assert read.left_out == texts_to_read(budget).left_out + 61, "and those that differ in a number"
+    assert read.left_out == texts_to_read(budget).left_out + 60, "and those that differ in a number"
     train = Split((("STRASSE nach", "Norden"), ("one", "other")), np.array([0, 1]))
     pairs = replace(task, train=train, test=Split(("Straße nach Norden",), task.test.labels[:1]), unlabelled=())
     assert texts_to_read(label_budget(pairs, None, "holdout", 0)) == Pool(("one other",), 1)
@@ -241,7 +241,7 @@ def test_the_pool_says_what_is_read(task: Task, tmp_path: Path) -> None:
     task = replace(task, test=replace(task.test, texts=(f"{long} 1907", *task.test.texts[1:])))
     budget = label_budget(task, 20, "cross-validation", 0)
     own = {*texts_to_read(budget, "none").texts}
-    assert own < {str(task.train.texts[i]) for i in budget.train}
+    assert own <= {str(task.train.texts[i]) for i in budget.train}
     (tmp_path / "pool.txt").write_text(f"first\nsecond\n{long} 1908\n")
     read = texts_to_read(budget, str(tmp_path / "pool.txt"))
     assert {*read.texts} == own | {"first", "second"}

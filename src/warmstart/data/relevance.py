@@ -1,8 +1,8 @@
 """Which passages of large corpora are most like the texts of a task (Yao et al. 2022, "NLP From Scratch", section 2).
 
-A passage is a document of at least ``SHORTEST`` words, or a piece of one with at most ``LONGEST_PASSAGE``. Its relevance is the
-mean cosine of its TF-IDF row with those of the ``NEAREST`` most similar texts of the task: nearness to some texts, not to all, so
-that every topic of a task finds passages. Rows are hashed, so there is no vocabulary to keep, and the corpora are read in chunks.
+A passage is a document of at least ``SHORTEST_FOUND`` words, or a piece of one with at most ``LONGEST_PASSAGE``. Its relevance is
+the mean cosine of its TF-IDF row with those of the ``NEAREST`` most similar texts of the task: nearness to some texts, not to all,
+so that every topic of a task finds passages. Rows are hashed, so there is no vocabulary to keep, and corpora are read in chunks.
 Nothing is drawn at random but the texts that are compared, with a fixed seed: the same texts give the same ranking.
 
 Letters: P passages, N texts, V columns.
@@ -19,15 +19,14 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-from warmstart.data.near_duplicates import SHORTEST, near_duplicates
 from warmstart.data.source import Source
 from warmstart.data.text_key import text_key, text_words
-from warmstart.data.text_overlap import documents_with
+from warmstart.data.text_overlap import SHORTEST_FOUND, documents_with
 from warmstart.data.token_store import documents_of
 from warmstart.seeding import rng
 
 LONGEST_PASSAGE = 200
-"""words of a passage; the fewest are ``SHORTEST``, because of a shorter one it cannot be told whether it is nearly a test text"""
+"""words of a passage; the fewest are ``SHORTEST_FOUND``, because of a shorter one it cannot be told whether it has a test text"""
 NEAREST = 10
 """texts of the task over which similarity is averaged: one could have a rare word in common by chance"""
 TEXTS_COMPARED = 1000
@@ -71,7 +70,7 @@ def passages_of(sources: Sequence[Source]) -> Iterator[str]:
 
 def _pieces(document: str) -> Iterator[str]:
     words = [found.span() for found in finditer(r"\S+", document)]
-    if len(words) < SHORTEST:
+    if len(words) < SHORTEST_FOUND:
         return
     count = -(-len(words) // LONGEST_PASSAGE)
     bounds = [len(words) * i // count for i in range(count + 1)]
@@ -81,7 +80,7 @@ def _pieces(document: str) -> Iterator[str]:
 def relevances(corpora: Sequence[Source], texts: Sequence[str], scored: Sequence[str]) -> Relevances:
     """The relevance of every passage of ``corpora`` for the ``texts`` of a task; those like a ``scored`` text are left out.
 
-    A passage is like a scored text if it is equal or nearly the same, or if it contains one, be it nearly.
+    A passage is like a scored text if it is equal, or if it contains one, at least half of its 5-grams.
     """
     similarity = _Similarity.of(texts, [one for corpus in corpora for one in islice(passages_of([corpus]), WEIGHED)])
     known, words_of_scored = {*map(text_key, texts)}, [*map(text_words, scored)]
@@ -92,8 +91,7 @@ def relevances(corpora: Sequence[Source], texts: Sequence[str], scored: Sequence
             split, key_of = [*map(text_words, chunk)], [*map(text_key, chunk)]
             found = similarity.relevance(chunk)
             found[[key in known for key in key_of]] = KNOWN
-            like = near_duplicates(split, words_of_scored) >= 0
-            like |= documents_with(words_of_scored, split) | np.array([key in keys for key in key_of])
+            like = documents_with(words_of_scored, split) | np.array([key in keys for key in key_of])
             found[like] = LEFT_OUT
             values.append(found)
             words.append(np.array([len(passage.split()) for passage in chunk], dtype=np.int32))
