@@ -20,6 +20,7 @@ from warmstart.commands.tokenize import left_out_sentences, tokenize
 from warmstart.corpora import pieces as pieces_module
 from warmstart.corpora.index import LeftOut
 from warmstart.corpora.open import shard_folders, text_of_shards
+from warmstart.data import units
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.encode import encode
 from warmstart.data.splits import NO_TEXTS
@@ -169,6 +170,16 @@ def test_near_leaks() -> None:
     assert audit(repaired).near_leaks == ()
     copy = audit(replace(NEAR, test=split(*filled("c"), (LONGER.format("HERE!"), 1))))
     assert (copy.leaks[0].count, copy.near_leaks) == (1, ()), "a copy is no near leak"
+
+
+def test_texts_are_grouped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit, what spells a label, and what learns from the training texts use the same units."""
+    sizes, group = list[int](), units.near_copies
+    monkeypatch.setattr(units, "near_copies", lambda texts: (sizes.append(len(texts)), group(texts))[1])
+    task = spelling(FORMS[0])
+    assert audit(task).spelled
+    assert task.train.units.max()
+    assert sizes == [len(task.train)]
 
 
 def test_what_fills_a_short_question_makes_another_one() -> None:

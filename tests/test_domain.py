@@ -228,7 +228,7 @@ def test_calibration_texts_are_never_read(task: Task) -> None:
     calibration, budget = Split(("We found a cat in 1900.",), task.test.labels[:1]), label_budget(task, None, "holdout", 0)
     read = texts_to_read(budget, excluded=calibration)
     assert "We found a cat in 1900." not in read.texts
-    assert read.left_out == texts_to_read(budget).left_out + 61, "and those that differ in a number"
+    assert read.left_out == texts_to_read(budget).left_out + 60, "and those that differ in a number"
     train = Split((("STRASSE nach", "Norden"), ("one", "other")), np.array([0, 1]))
     pairs = replace(task, train=train, test=Split(("Straße nach Norden",), task.test.labels[:1]), unlabelled=())
     assert texts_to_read(label_budget(pairs, None, "holdout", 0)) == Pool(("one other",), 1)
@@ -240,7 +240,7 @@ def test_the_pool_says_what_is_read(task: Task, tmp_path: Path) -> None:
     task = replace(task, test=replace(task.test, texts=(f"{long} 1907", *task.test.texts[1:])))
     budget = label_budget(task, 20, "cross-validation", 0)
     own = {*texts_to_read(budget, "none").texts}
-    assert own < {str(task.train.texts[i]) for i in budget.train}
+    assert own <= {str(task.train.texts[i]) for i in budget.train}
     (tmp_path / "pool.txt").write_text(f"first\nsecond\n{long} 1908\n")
     read = texts_to_read(budget, str(tmp_path / "pool.txt"))
     assert {*read.texts} == own | {"first", "second"}
@@ -260,7 +260,7 @@ def test_only_the_backbone_and_the_language_head_change(task: Task, tokenizer: T
         record, after = done.history[-1], done.model.state_dict()
         assert isinstance(record, ContinuedPretrainingRecord)
         assert record.evaluations[-1].loss < record.evaluations[0].loss
-        assert (record.left_out, record.texts) == (39, 203)
+        assert (record.left_out, record.texts) == (2, 240)
         assert any(not torch.equal(before[name], tensor) for name, tensor in after.items()) == record.kept
         assert all(torch.equal(again.model.state_dict()[name], tensor) for name, tensor in after.items())
 
@@ -360,7 +360,7 @@ def test_a_race_continues_pretraining_once(
     found = race(config)
     assert len(list((tmp_path / "race" / "dapt").iterdir())) == 1
     assert {"dapt+full", "dapt+probe", "probe", "scalar-mix"} <= {s.name for s in found.ranking.methods}
-    assert "of continued pretraining on 203 texts, once, kept or not by the labels of the first seed" in next(
+    assert "of continued pretraining on 240 texts, once, kept or not by the labels of the first seed" in next(
         s.note for s in found.ranking.methods if s.name == "dapt+full"
     )
     monkeypatch.setattr("warmstart.experiment.methods.continue_pretraining", lambda *_: pytest.fail("it was done already"))

@@ -122,8 +122,10 @@ def test_a_pool_is_compared_with_the_scored_texts_once(place: Path, monkeypatch:
     """The sweep looks whether a file has any text that may be read; the trials read the same."""
     file, sizes = place / "pool.txt", list[int]()
     file.write_text("\n".join(f"We found a cat in {year}." for year in range(1900, 1940)))
-    compare = pool.near_duplicates
-    monkeypatch.setattr(pool, "near_duplicates", lambda texts, others: (sizes.append(len(texts)), compare(texts, others))[1])
+    compare = pool.documents_with
+    monkeypatch.setattr(
+        pool, "documents_with", lambda texts, others, *rest: (sizes.append(len(others)), compare(texts, others, *rest))[1]
+    )
     found = race(race_config(place, schemes=[], seeds=1, scratch=False, labels=20, pool=str(file)))
     assert any("40 texts without labels" in one.runs[0].note for one in found.ranking.methods)
     assert sizes == [40]

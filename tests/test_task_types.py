@@ -141,7 +141,7 @@ def test_baselines_do_without_words(tmp_path: Path) -> None:
         first, *others = (run_baseline(baseline, budget) for baseline in baselines_for(task).values())
         for other in others:
             assert np.array_equal(other.test, first.test), name
-            assert other.note == f"the training texts have no words; {first.note}"
+            assert other.note == f"the training texts have no words in common; {first.note}"
 
 
 def test_a_run_collapses_in_the_tasks_metric() -> None:

@@ -25,7 +25,7 @@ from warmstart.commands.race.page import interval_table, write_race_page
 from warmstart.config import Config
 from warmstart.data.audit import audit
 from warmstart.data.source import Source
-from warmstart.data.task import Task
+from warmstart.data.task import Split, Task
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.fit_lines import MOST_LINES
@@ -33,7 +33,7 @@ from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.report.templates import verdict_html
 from warmstart.runs.steps import TaskPlace, label_step, own_text, steps_after
-from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, read_verdict, row_of, use_sentence
+from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, failures_of_several, read_verdict, row_of, use_sentence
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
@@ -163,10 +163,20 @@ def test_failures_name_the_surest_mistakes_and_the_weakest_label() -> None:
     """Of three labels also the pair that is confused most."""
     labels = np.array([0, 0, 1, 1, 2])
     sure = np.array([[0.9, 0.1, 0], [0.2, 0.8, 0], [0.6, 0.4, 0], [0.7, 0.3, 0], [0, 0, 1]])
-    mistakes, said = failures([*"abcde"], labels, sure, ["x", "y", "z"])
+    mistakes, said = failures(Split((*"abcde",), labels), sure, ["x", "y", "z"])
     assert [one.text for one in mistakes] == ["b", "d", "c"]
     assert said == ('Most confused: "y" taken for "x", 2 of 2 times.', 'Weakest label: "y", right on 0 of 2.')
-    assert failures(["a"], labels[:1], sure[:1], ["x", "y", "z"]) == ((), ())
+    assert failures(Split(("a",), labels[:1]), sure[:1], ["x", "y", "z"]) == ((), ())
+
+
+def test_a_mistake_is_shown_once_however_often_its_text_was_copied() -> None:
+    """With one label per text or several: of near copies the surest stands for all."""
+    texts = (*(f"Ticket {number}: my lamp is broken again" for number in range(4711, 4717)), "a chair of oak has come")
+    sure = np.array([0.7, 0.8, 0.95, 0.75, 0.9, 0.65, 0.6])
+    chances, several = np.stack([1 - sure, sure], axis=1), np.tile([1, 0], (7, 1))
+    one_label = failures(Split(texts, np.zeros(7, dtype=np.int64)), chances, ["x", "y"])[0]
+    many = failures_of_several(Split(texts, several), 1 - several, chances, ["x", "y"])
+    assert [one.text for one in one_label] == [one.text for one in many] == [texts[2], texts[6]]
 
 
 def test_the_quickstart_names_the_model_that_it_saved() -> None:

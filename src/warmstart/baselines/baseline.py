@@ -20,7 +20,7 @@ import numpy as np
 from warmstart.data.task import Task
 from warmstart.stack.rows import plain_texts
 
-NO_WORDS = "the training texts have no words"
+NO_WORDS = "the training texts have no words in common"
 Vectors = Callable[[Sequence[Any]], np.ndarray]
 """inputs -> (N, D) vectors of a frozen backbone"""
 Predict = Callable[[Any], Any]
@@ -28,7 +28,7 @@ Predict = Callable[[Any], Any]
 
 
 class NoWordsError(Exception):
-    """The texts that learn have no words, so that nothing but their labels is left to learn from."""
+    """The texts that learn have no words, or none in common, so that nothing but their labels is left to learn from."""
 
 
 @dataclass(frozen=True)

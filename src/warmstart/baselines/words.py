@@ -1,9 +1,9 @@
 """Texts as bags of words, or of character n-grams (``stack/rows.py``), fitted by scikit-learn.
 
-Words that only one text has, or only copies of one or texts by one hand, are left out. A text that is left out would count words
-that no new text is known by, so that it would be predicted with less confidence than new texts are; and such words are often
-names. What reads the pool takes its vocabulary and its weights from it too. All draws of labels share that, because it does not
-depend on which texts have labels.
+Words that only one text has, or only copies of one or texts by one hand, are left out; where none is left, nothing is read. A
+text that is left out would count words that no new text is known by, so that it would be predicted with less confidence than new
+texts are; and such words are often names. What reads the pool takes its vocabulary and its weights from it too. All draws of
+labels share that, because it does not depend on which texts have labels.
 
 Letters: N texts, V words, D dimensions.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array
 
-from warmstart.baselines.baseline import Readable, Reading
+from warmstart.baselines.baseline import NoWordsError, Readable, Reading
 from warmstart.seeding import derive
 from warmstart.stack.rows import WordRows, plain_texts, word_vectorizer
 
@@ -98,16 +98,16 @@ def _units(readable: Readable, texts: Sequence[str]) -> tuple[int, ...]:
 def _fitted(
     texts: tuple[str, ...], units: tuple[int, ...], *, word_pairs: bool, weighted: bool, characters: bool = False
 ) -> _KnownTexts:
-    """Bags of the words that two of the units (N,) have."""
+    """Bags of the words that two of the units (N,) have. Raises ``NoWordsError`` if there are none."""
     how = {"word_pairs": word_pairs, "weighted": weighted, "characters": characters}
     vectorizer = word_vectorizer(**how, min_df=2)
     try:
         matrix = vectorizer.fit_transform(texts)
-        if len({*units}) < len(texts) and (kept := _of_two(matrix, units)).any() and not kept.all():
+        if len({*units}) < len(texts) and not (kept := _of_two(matrix, units)).all():
             vectorizer = word_vectorizer(**how, vocabulary=vectorizer.get_feature_names_out()[kept])
             matrix = vectorizer.fit_transform(texts)
-    except ValueError:  # no word is in two texts
-        matrix = vectorizer.set_params(min_df=1).fit_transform(texts)
+    except ValueError:  # no word is left
+        raise NoWordsError from None
     vocabulary = tuple(map(str, vectorizer.get_feature_names_out()))
     words = WordRows(vocabulary, word_pairs, vectorizer.idf_ if weighted else None, characters=characters)
     return _KnownTexts(words, {text: place for place, text in enumerate(texts)}, matrix)

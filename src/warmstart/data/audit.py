@@ -8,7 +8,7 @@ per text; with a tokenizer also tokens that are cut off or unknown, with plain t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -16,12 +16,11 @@ import numpy as np
 
 from warmstart.data.encode import encode
 from warmstart.data.label_cells import MISSING
-from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks
+from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks, units_across
 from warmstart.data.spelled import SpelledLabel, spelled_label
 from warmstart.data.task import Split, Task
-from warmstart.data.text_key import plain_text, text_key, text_words
+from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
-from warmstart.data.units import independent_units
 from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
 from warmstart.heads.settings import CUT, WindowSettings
@@ -363,7 +362,7 @@ def audit(
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
         windows=windows,
         same_labels=_same_labels(task.labels),
-        spelled=spelled_label(task.train.texts, task.train.labels, task.labels, task.train.groups) if len(task.train) else None,
+        spelled=spelled_label(task.train, task.labels) if len(task.train) else None,
     )
 
 
@@ -473,8 +472,11 @@ def drop_leaks(task: Task, *, near: bool = False) -> Task:
     With ``near`` also without texts that are nearly the same as one of these. Test never changes, so its scores still compare
     with those of others. Raises ``DataError`` if no validation example is left, or no training example of some label.
     """
-    validation = _without(task.validation, task.test, near)
-    train = _without(_without(task.train, task.test, near), validation, near)
+    keys: dict[str, list[Any]] = {name: [*map("".join, split.keys)] for name, split in task.splits().items()}
+    if near:
+        keys = {name: units.tolist() for name, units in units_across(task).items()}
+    validation = _without(task.validation, keys["validation"], {*keys["test"]})
+    train = _without(task.train, keys["train"], {*keys["test"], *keys["validation"]})
     missing = [name for number, name in enumerate(task.labels) if number not in train.labels] if task.single_label else []
     if missing or (len(task.validation) and not len(validation)):
         what = f"training example of {', '.join(missing)}" if missing else "validation example"
@@ -482,10 +484,6 @@ def drop_leaks(task: Task, *, near: bool = False) -> Task:
     return replace(task, train=train, validation=validation)
 
 
-def _without(split: Split, other: Split, near: bool) -> Split:
-    """The split without the texts that are in ``other`` too; empty texts stay."""
-    texts = [*map(plain_text, (*split.texts, *other.texts))]
-    same = np.unique(np.array([text_key(text) for text in texts], dtype=object), return_inverse=True)[1]
-    units = independent_units(texts, None) if near else same
-    empty = np.array([not text_key(text) for text in texts[: len(split)]], dtype=bool)
-    return split.take(np.flatnonzero(empty | ~np.isin(units[: len(split)], units[len(split) :])))
+def _without(split: Split, keys: Sequence[Any], known: Collection[Any]) -> Split:
+    """The split without the texts whose key is known; empty texts stay."""
+    return split.take(np.flatnonzero([key == "" or key not in known for key in keys]))

@@ -8,8 +8,8 @@ part is read ``TIMES`` times, the next one time less, and so on, the last part o
 validation texts are never read. The choice is a function of the texts and settings. It is kept in the folder of the run with a hash
 of all that it depends on, so that a run is never resumed on other text.
 
-A passage is a document of at least ``SHORTEST`` words, or a piece of one with at most ``LONGEST_PASSAGE``. Its relevance (Yao et
-al. 2022, "NLP From Scratch", section 2) is the mean cosine of its TF-IDF row with those of the ``NEAREST`` most similar texts of
+A passage is a document of at least ``SHORTEST_FOUND`` words, or a piece of one with at most ``LONGEST_PASSAGE``. Its relevance
+(Yao et al. 2022, "NLP From Scratch", section 2) is the mean cosine of its TF-IDF row with those of the ``NEAREST`` most similar texts of
 the task: nearness to some texts, not to all, so that every topic of a task finds passages. Rows are hashed, so there is no
 vocabulary to keep, and the corpora are read in chunks. Nothing is drawn at random but the texts that are compared, with a fixed
 seed: the same texts give the same ranking.
@@ -34,12 +34,11 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from warmstart.config import Config
 from warmstart.data.files import text_lines
-from warmstart.data.near_duplicates import SHORTEST, near_duplicates
 from warmstart.data.pool import NO_POOL, Pool, scored_texts, task_pool
 from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Task
 from warmstart.data.text_key import text_key, text_words
-from warmstart.data.text_overlap import documents_with
+from warmstart.data.text_overlap import SHORTEST_FOUND, documents_with
 from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
 from warmstart.seeding import rng
@@ -54,7 +53,7 @@ TIMES = 4
 KEPT_SHARE, KEPT_LEAST = 4, 500_000
 """words of passages that are kept: so many times those of the pool, but at least so many"""
 LONGEST_PASSAGE = 200
-"""words of a passage; the fewest are ``SHORTEST``, because of a shorter one it cannot be told whether it is nearly a test text"""
+"""words of a passage; the fewest are ``SHORTEST_FOUND``, because of a shorter one it cannot be told whether it has a test text"""
 NEAREST = 10
 """texts of the task over which similarity is averaged: one could have a rare word in common by chance"""
 TEXTS_COMPARED = 1000
@@ -322,7 +321,7 @@ def passages_of(sources: Sequence[Source]) -> Iterator[str]:
 
 def _pieces(document: str) -> Iterator[str]:
     words = [found.span() for found in finditer(r"\S+", document)]
-    if len(words) < SHORTEST:
+    if len(words) < SHORTEST_FOUND:
         return
     count = -(-len(words) // LONGEST_PASSAGE)
     bounds = [len(words) * i // count for i in range(count + 1)]
@@ -332,7 +331,7 @@ def _pieces(document: str) -> Iterator[str]:
 def relevances(corpora: Sequence[Source], texts: Sequence[str], scored: Sequence[str]) -> Relevances:
     """The relevance of every passage of ``corpora`` for the ``texts`` of a task; those like a ``scored`` text are left out.
 
-    A passage is like a scored text if it is equal or nearly the same, or if it contains one, be it nearly.
+    A passage is like a scored text if it is equal, or if it contains one, at least half of its 5-grams.
     """
     similarity = _Similarity.of(texts, [one for corpus in corpora for one in islice(passages_of([corpus]), WEIGHED)])
     known, words_of_scored = {*map(text_key, texts)}, [*map(text_words, scored)]
@@ -343,8 +342,7 @@ def relevances(corpora: Sequence[Source], texts: Sequence[str], scored: Sequence
             split, key_of = [*map(text_words, chunk)], [*map(text_key, chunk)]
             found = similarity.relevance(chunk)
             found[[key in known for key in key_of]] = KNOWN
-            like = near_duplicates(split, words_of_scored) >= 0
-            like |= documents_with(words_of_scored, split) | np.array([key in keys for key in key_of])
+            like = documents_with(words_of_scored, split) | np.array([key in keys for key in key_of])
             found[like] = LEFT_OUT
             values.append(found)
             words.append(np.array([len(passage.split()) for passage in chunk], dtype=np.int32))

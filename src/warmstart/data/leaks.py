@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from warmstart.data.task import Task
+from warmstart.data.text_key import plain_text
 from warmstart.data.units import independent_units
 
 
@@ -58,17 +59,17 @@ def find_leaks(
     task: Task, keys: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[Leak, ...], tuple[NearLeak, ...], tuple[GroupLeak, ...]]:
     """What is in two splits, whose texts have these ``keys``; pairs of splits that share nothing are left out."""
-    pairs = [(scored, other) for other, scored in combinations(keys, 2)]
+    pairs = [(scored, other) for other, scored in combinations(keys, 2) if keys[scored] and keys[other]]
     leaks = [_leak(task, keys, *pair) for pair in pairs]
     groups = [_group_leak(task, *pair) for pair in pairs]
-    near = [_near_leak(task, keys, units, *pair) for units in [_units(task)] for pair in pairs]
+    near = [_near_leak(task, keys, units, *pair) for units in [units_across(task) if pairs else {}] for pair in pairs]
     return tuple(leak for leak in leaks if leak.count), tuple(leak for leak in near if leak), tuple(leak for leak in groups if leak)
 
 
-def _units(task: Task) -> dict[str, np.ndarray]:
+def units_across(task: Task) -> dict[str, np.ndarray]:
     """The unit of each text among those of all splits, without regard to groups."""
     splits = task.splits()
-    units = independent_units([text for split in splits.values() for text in split.texts], None)
+    units = independent_units([plain_text(text) for split in splits.values() for text in split.texts], None)
     ends = np.cumsum([len(split) for split in splits.values()])
     return dict(zip(splits, np.split(units, ends[:-1]), strict=True))
 

@@ -20,19 +20,19 @@ from functools import cached_property
 import numpy as np
 
 from warmstart.data.budget import LabelBudget
-from warmstart.data.near_duplicates import near_duplicates
 from warmstart.data.read import by_lines
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import plain_text, text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_NEAR, documents_with
 from warmstart.data.token_store import documents_of
+from warmstart.data.units import independent_units
 from warmstart.errors import DataError
 from warmstart.system.storage import sha256
 
 REST = "rest"
 NO_POOL = "none"
-POOL_FORMAT = 2
+POOL_FORMAT = 3
 """raised whenever other texts would be left out of the same pool"""
 
 
@@ -117,15 +117,13 @@ def _given(task: Task, source: str) -> tuple[str, ...]:
 def pool_unlike(texts: tuple[str, ...], scored: tuple[str, ...]) -> Pool:
     """The different texts that are not blank and not like a scored one, and how many texts are.
 
-    A text is like a scored one if it is equal or nearly the same, or contains one: word for word, or nearly if that has 14 words.
+    A text is like a scored one if both are one unit, or if it contains one: word for word, or nearly if that has 14 words.
     Kept, because a sweep looks whether a file has any before its first trial, which reads the same.
     """
     different = [text for text in dict.fromkeys(texts) if text.strip()]
-    keys = {*map(text_key, scored)}
-    words, words_of_scored = [*map(text_words, different)], [*map(text_words, scored)]
-    like = near_duplicates(words, words_of_scored) >= 0
-    like |= documents_with(words_of_scored, words, SHORTEST_NEAR)
-    like |= np.array([text_key(text) in keys for text in different], dtype=bool)
+    units = independent_units((*different, *scored), None)
+    like = np.isin(units[: len(different)], units[len(different) :])
+    like |= documents_with([*map(text_words, scored)], [*map(text_words, different)], SHORTEST_NEAR)
     return Pool(tuple(text for text, out in zip(different, like, strict=True) if not out), int(like.sum()))
 
 

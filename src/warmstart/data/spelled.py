@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from warmstart.data.task import Split
 from warmstart.data.text_key import text_key
-from warmstart.data.units import independent_units
 
 SHARE_SPELLED, FEWEST_SPELLED = 0.05, 5
 """of the texts, and how many, have the neighbours"""
@@ -51,12 +51,12 @@ class SpelledLabel:
         return self.with_it - self.without >= WORTH
 
 
-def spelled_label(texts: Sequence[str], labels: np.ndarray, names: Sequence[str], groups: np.ndarray | None) -> SpelledLabel | None:
-    """What spells the labels (N,) of N texts; None if nothing does."""
+def spelled_label(split: Split, names: Sequence[str]) -> SpelledLabel | None:
+    """What spells the labels of texts; None if nothing does."""
     if len(names) < 2:
         return None
-    chosen = np.random.default_rng(0).permutation(len(texts))[:MOST_SCORED]
-    texts, labels, groups = [texts[one] for one in chosen], labels[chosen], None if groups is None else groups[chosen]
+    split = split.take(np.random.default_rng(0).permutation(len(split))[:MOST_SCORED])
+    texts, labels = split.texts, split.labels
     spelled = {tuple(_TOKENS.findall(name.casefold())): number for number, name in enumerate(names) if text_key(name)}
     written = [[*_ENDS, *_TOKENS.findall(text), *_ENDS] for text in texts]
     rows = [[token.casefold() for token in row] for row in written]
@@ -75,12 +75,11 @@ def spelled_label(texts: Sequence[str], labels: np.ndarray, names: Sequence[str]
         " ".join(token for place, token in enumerate(row) if not any(start <= place < end for start, end in parts))
         for row, parts in zip(written, found, strict=True)
     ]
-    units = independent_units(without, groups)
     return SpelledLabel(
         " ".join(text[spans[0][0] : spans[-1][1]].split()),
         len(hits) / len(texts),
-        _score([" ".join(row) for row in written], labels, units),
-        _score(without, labels, units),
+        _score([" ".join(row) for row in written], labels, split.units),
+        _score(without, labels, split.units),
     )
 
 

@@ -193,7 +193,11 @@ class Task(Shown, view="report.notebook:task_view"):
         """The same task with plain texts, for what reads texts alone; targets that are not one label each become one class."""
         one = self.single_label
         train, validation, test = (
-            Split(tuple(map(plain_text, split.texts)), split.labels if one else np.zeros(len(split), dtype=np.int64), split.groups)
+            replace(
+                split.take(np.arange(len(split))),  # what is independent is known
+                texts=tuple(map(plain_text, split.texts)),
+                labels=split.labels if one else np.zeros(len(split), dtype=np.int64),
+            )
             for split in self.splits().values()
         )
         names = self.labels if one else ("any",)

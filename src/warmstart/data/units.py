@@ -24,7 +24,6 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from warmstart.data.near_duplicates import ngram_hashes
 from warmstart.data.text_key import plain_text, text_key, text_words
 
 LEAST_WORDS = 3
@@ -197,7 +196,7 @@ class _Features:
         """Those of ``owners`` (S,), which have ``features`` (S,)."""
         _, columns = np.unique(features, return_inverse=True)
         width = int(columns.max(initial=-1)) + 1
-        rows, columns = np.divmod(np.unique(owners * width + columns), max(width, 1))
+        rows, columns = np.divmod(_different(owners * width + columns), max(width, 1))
         frequencies = np.bincount(columns, minlength=width)
         return cls(csr_array((np.ones(len(rows)), (rows, columns)), shape=(count, width)), np.log((count + 1) / frequencies))
 
@@ -210,12 +209,17 @@ class _Features:
             for step in range(1, NEIGHBOURS + 1)
             for same in [column[step:] == column[:-step]]
         ]
-        return np.divmod(np.unique(np.concatenate(found)), self.table.shape[0])
+        return np.divmod(_different(np.concatenate(found)), self.table.shape[0])
 
     def common(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(M,), (M,) how many features are common to two parts, and the sum of their weights."""
         both = self.table[one].multiply(self.table[other]).tocsr()
         return np.diff(both.indptr), np.asarray(both @ self.weights)
+
+
+def _different(numbers: np.ndarray) -> np.ndarray:
+    """In ascending order. Without counts ``np.unique`` hashes them, which takes ten times as long for millions."""
+    return np.unique(numbers, return_counts=True)[0]
 
 
 def _alike(parts: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
@@ -224,7 +228,7 @@ def _alike(parts: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
     words = np.array([number_of.setdefault(word, len(number_of) + 1) for part in parts for word in part], dtype=np.int64)
     owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     inside = owners[1:] == owners[:-1]
-    pairs = _Features.of(owners[1:][inside], ngram_hashes(words, 2)[inside], len(parts))
+    pairs = _Features.of(owners[1:][inside], (words[1:] * (len(number_of) + 1) + words[:-1])[inside], len(parts))
     single = _Features.of(owners, words, len(parts))
     one, other = pairs.neighbours()
     count, shared = pairs.common(one, other)

@@ -425,12 +425,12 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @cached_property
     def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
         """Where the chosen method fails when texts are left out: the surest mistakes, and sentences about labels."""
-        texts, best = self.left_out.texts, self.best
+        best = self.best
         if not self.several:
-            return failures(texts, self.left_out.labels, best.probabilities, self.task.labels)
+            return failures(self.left_out, best.probabilities, self.task.labels)
         name, count, found, _ = self.label_rows()[0]
         weakest = f'Weakest label: "{name}", found in {found}% of the texts that have it ({count}).'
-        return failures_of_several(texts, self._held, best.predicted, best.probabilities, self.task.labels), (weakest,)
+        return failures_of_several(self.left_out, best.predicted, best.probabilities, self.task.labels), (weakest,)
 
     def label_rows(self) -> list[tuple[str, str, str, str]]:
         """How often each label is found when its texts are left out, the weakest first, and what is taken for it."""

@@ -28,7 +28,7 @@ from warmstart.system.limits import MANIFEST_BYTES
 from warmstart.system.storage import atomic_write, json_or_none
 
 if TYPE_CHECKING:
-    from warmstart.data.task import Task
+    from warmstart.data.task import Split, Task
 
 VERDICT_FILE = "verdict.json"
 ACCURACY = "accuracy"
@@ -177,22 +177,22 @@ def failures_on_test(task: Task, predicted: Any) -> tuple[tuple[Mistake, ...], t
     test = task.test
     if not task.single_label or np.shape(predicted) != (len(test), len(task.labels)):
         return (), ()
-    return failures(test.texts, test.labels, np.asarray(predicted), task.labels)
+    return failures(test, np.asarray(predicted), task.labels)
 
 
-def failures(
-    texts: Sequence[str], labels: np.ndarray, probabilities: np.ndarray, names: Sequence[str]
-) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
-    """Where a classifier fails, by ``probabilities`` (N, C) for N texts with ``labels`` (N,) among C ``names``.
+def failures(split: Split, probabilities: np.ndarray, names: Sequence[str]) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
+    """Where a classifier fails, by ``probabilities`` (N, C) for the N texts of a split and C ``names``.
 
     The surest mistakes, and sentences about the label it predicts worst and the two labels it confuses most.
     """
-    predicted, sure = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    labels, predicted, sure = split.labels, probabilities.argmax(axis=1), probabilities.max(axis=1)
     wrong = np.flatnonzero(predicted != labels)
-    surest = sorted(wrong.tolist(), key=lambda i: -sure[i])[:SHOWN_MISTAKES]
-    mistakes = [Mistake(str(texts[i])[:MISTAKE_CHARACTERS], names[labels[i]], names[predicted[i]], float(sure[i])) for i in surest]
     if not len(wrong):
         return (), ()
+    mistakes = [
+        Mistake(str(split.texts[i])[:MISTAKE_CHARACTERS], names[labels[i]], names[predicted[i]], float(sure[i]))
+        for i in _surest(split, np.where(predicted != labels, sure, 0.0))
+    ]
     support = np.bincount(labels, minlength=len(names))
     missed = np.bincount(labels[wrong], minlength=len(names))
     weakest = max(np.flatnonzero(support).tolist(), key=lambda i: (missed[i] / support[i], missed[i]))
@@ -205,12 +205,17 @@ def failures(
     return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
 
 
-def failures_of_several(
-    texts: Sequence[str], labels: np.ndarray, given: np.ndarray, probabilities: np.ndarray, names: Sequence[str]
-) -> tuple[Mistake, ...]:
-    """The surest mistakes where a text may have several of C ``names``: its ``labels``, those it is ``given``, all (N, C)."""
-    truth, held = labels > 0.5, given > 0.5
+def failures_of_several(split: Split, given: np.ndarray, probabilities: np.ndarray, names: Sequence[str]) -> tuple[Mistake, ...]:
+    """The surest mistakes where a text may have several of C ``names``: its labels, and those it is ``given``, both (N, C)."""
+    truth, held = split.labels > 0.5, given > 0.5
     wrong = np.where(held != truth, np.abs(probabilities - truth), 0.0).max(axis=1)
-    surest = [int(i) for i in np.argsort(-wrong, kind="stable")[:SHOWN_MISTAKES] if wrong[i] > 0]
     truly, said = ([", ".join(names[c] for c in np.flatnonzero(row).tolist()) or "none" for row in kind] for kind in (truth, held))
-    return tuple(Mistake(str(texts[i])[:MISTAKE_CHARACTERS], truly[i], said[i], float(wrong[i])) for i in surest)
+    return tuple(
+        Mistake(str(split.texts[i])[:MISTAKE_CHARACTERS], truly[i], said[i], float(wrong[i])) for i in _surest(split, wrong)
+    )
+
+
+def _surest(split: Split, wrong: np.ndarray) -> list[int]:
+    """The texts with the surest mistakes, by how sure each is (N,), 0 for none: one of copies and near copies."""
+    order = np.argsort(-wrong, kind="stable")[: np.count_nonzero(wrong)]
+    return order[np.sort(np.unique(split.units[order], return_index=True)[1])][:SHOWN_MISTAKES].tolist()
