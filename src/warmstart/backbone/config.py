@@ -51,6 +51,8 @@ class BackboneConfig(Config):
     """unused rows at the start of the learned positions (RoBERTa has 2)"""
     distance_buckets: InFile[int] = Field(0, ge=0)
     """buckets of distances between tokens, for each of which every head adds a bias to its scores (T5, MPNet); 0: none"""
+    ngrams: InFile[bool] = False
+    """the state of each token is a vector of the whole text, by convolutions over its tokens (USE); it is never trained"""
     rotary_base: InFile[float] = Field(10_000.0, gt=0)
     """longest wavelength of rotary positions, in tokens over 2 pi"""
     rotary_scaling: InFile[tuple[float, float, float, int] | None] = None

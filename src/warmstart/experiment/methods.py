@@ -26,6 +26,7 @@ from warmstart.interop.load import load_model
 from warmstart.model.files import load_bundle, model_digest, save
 from warmstart.model.history import ContinuedPretrainingRecord, PretrainRecord
 from warmstart.model.model import parameter_counts
+from warmstart.system.console import console
 from warmstart.system.storage import sha256
 from warmstart.tasks import task_type_of
 
@@ -51,10 +52,13 @@ def list_methods(
         own: dict[str, Any] = {"backbone": path, "backbone_digest": digest, "backbone_parameters": size}
         for name in (name for name, baseline in baselines.items() if baseline.needs_vectors):
             methods.append(Method(name=f"{name}{suffix}", family="frozen", scheme=name, **own))
-        for scheme in dict.fromkeys(schemes):
+        kept = [one for one in dict.fromkeys(schemes) if not bundle.model.backbone.config.ngrams or make_scheme(one).keeps_features]
+        if len(kept) < len(schemes):
+            console.print(f"{path} is read as it is: no scheme that would fine-tune it runs")
+        for scheme in kept:
             check_scheme(bundle, task, tune.model_copy(update={"scheme": scheme}))
             tuned.append(Method(name=f"{scheme}{suffix}", family="adapted", scheme=scheme, **own))
-        if scratch:
+        if scratch and not bundle.model.backbone.config.ngrams:
             tuned.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))
     methods += tuned
     task_type = task_type_of(task)

@@ -22,6 +22,7 @@ from warmstart.adapters.insertion import Adapter
 from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import AdapterConfig, ScalarMixConfig
 from warmstart.backbone.backbone import EMBEDDING_MODULES, Backbone
+from warmstart.errors import ConfigError
 from warmstart.finetuning.losses import Contrast
 from warmstart.model.model import Model
 from warmstart.training.optimizers import ParameterGroup
@@ -116,6 +117,10 @@ def apply_scheme(model: Model, scheme: Scheme, seed: int = 0) -> list[ParameterG
     Adapters of an earlier adaptation count as backbone. Raises ``ConfigError`` if the scheme finds nothing to train in this
     backbone, and ``ModelError`` if the backbone has its adapters already.
     """
+    if model.backbone.config.ngrams and not scheme.keeps_features:
+        raise ConfigError(
+            "a backbone that is fine-tuned must have blocks, but this one (USE) is only read; take scheme probe or another encoder"
+        )
     old = {name for name, _ in model.named_parameters()}
     parts = {name: "head" for name in old if not name.startswith("backbone.")}
     parts |= {name: "backbone" for select in scheme.trains for name in select(model)}

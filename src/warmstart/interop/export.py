@@ -106,6 +106,10 @@ def output_difference(one: Bundle, other: Bundle) -> float:
 def family_for(bundle: Bundle) -> str:
     """The ``model_type`` of the family that a bundle belongs to: the one it came from, or the first that fits."""
     imported = next((record.family for record in bundle.history if isinstance(record, ImportRecord)), None)
+    if imported and imported not in FAMILIES:
+        raise ModelError(
+            f"the model must be of a family of transformers, but is of type '{imported}'; export it with --to onnx, which takes any"
+        )
     odd = {name: misfits(bundle, name) for name in ([imported] if imported else FAMILIES)}
     nearest = min(odd, key=lambda name: (FAMILIES[name].causal != bundle.model.causal, len(odd[name])))
     if odd[nearest]:

@@ -64,3 +64,20 @@ def with_prefix(tokenizer: Tokenizer, words: str) -> Tokenizer:
         return tokenizer
     post = template(tokenizer, tokenizer.specials.eos, typed=False, prefix=ids)
     return Tokenizer(json.dumps(json.loads(tokenizer.to_json()) | {"post_processor": post}, ensure_ascii=False))
+
+
+def framed_pieces(text: str, begin: str, end: str, *others: str) -> str:
+    """``tokenizer.json`` of pieces of sentencepiece, with ``begin`` before a text, ``end`` behind it, and special ``others``."""
+    spec = json.loads(text)
+    ids = {name: id_ for id_, (name, _) in enumerate(spec["model"]["vocab"]) if name in (begin, end, *others)}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    first, last = ({"SpecialToken": {"id": name, "type_id": 0}} for name in (begin, end))
+    one, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    spec["added_tokens"] = [{"id": id_, "content": name} | flags for name, id_ in ids.items()]
+    spec["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [first, one, last],
+        "pair": [first, one, other],
+        "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in (begin, end)},
+    }
+    return json.dumps(spec, ensure_ascii=False)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from warmstart.errors import ModelError
 from warmstart.interop.convert import Foreign
-from warmstart.interop.framing import with_prefix
+from warmstart.interop.framing import framed_pieces, with_prefix
 from warmstart.system.limits import refused_if_malformed
 from warmstart.tokenizer.charsmap import compiled_charsmap
 from warmstart.tokenizer.sentencepiece import LONGEST_PIECE, SentencePieceModel, sentencepiece_json
@@ -175,20 +175,7 @@ def _tokenizer(cursor: _Cursor) -> tuple[Tokenizer, int]:
     model = SentencePieceModel(pieces, 1, False, compiled_charsmap(_characters(cursor)), dummy_prefix=True, trim=True)
     spec = json.loads(sentencepiece_json(model))
     spec["normalizer"]["normalizers"].insert(0, {"type": "NFC"})  # the table has no sequences: "e" and an accent are one first
-    marks = [{"id": i, "content": names[i]} for i in sorted({begin, pad, end, unknown})]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    spec["added_tokens"] = [mark | flags for mark in marks]
-    spec["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": [_special(names[begin]), {"Sequence": {"id": "A", "type_id": 0}}, _special(names[end])],
-        "pair": [_special(names[begin]), {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
-        "special_tokens": {names[i]: {"id": names[i], "ids": [i], "tokens": [names[i]]} for i in (begin, end)},
-    }
-    return with_prefix(Tokenizer(json.dumps(spec, ensure_ascii=False)), PROMPT), pad
-
-
-def _special(name: str) -> dict[str, Any]:
-    return {"SpecialToken": {"id": name, "type_id": 0}}
+    return with_prefix(Tokenizer(framed_pieces(json.dumps(spec), *(names[i] for i in (begin, end, pad, unknown)))), PROMPT), pad
 
 
 def _characters(cursor: _Cursor) -> dict[str, str]:

@@ -32,6 +32,11 @@ FAMILIES_READ: Mapping[str, ReadRecord] = {
         ),
         source="the cards of all-MiniLM-L6-v2 and all-mpnet-base-v2",
     ),
+    "universal-sentence-encoder-multilingual": ReadRecord(
+        labelled=("NLI",),
+        texts=("Reddit", "Stack Overflow", "Yahoo Answers"),
+        source="Yang et al. 2020 (arXiv 1907.04307), which also reads pairs of translations from the web",
+    ),
     "smollm2": ReadRecord(
         texts=("FineWeb-Edu", "DCLM", "The Stack", "UltraFeedback"), source="the card of SmolLM2-135M-Instruct"
     ),

@@ -20,7 +20,7 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import BundleError, ModelError
 from warmstart.heads.head import Head, LossHead
 from warmstart.heads.language_modeling import LMHead
-from warmstart.heads.registry import head_config, make_head
+from warmstart.heads.registry import HEADS, head_config, make_head
 from warmstart.heads.settings import HeadConfig
 from warmstart.objectives.loss import language_loss
 from warmstart.seeding import seed_torch
@@ -94,7 +94,12 @@ class Model(nn.Module):
 
 
 def fresh_head(config: HeadConfig, backbone: Backbone, seed: int) -> Head:
-    """A new head for this backbone, initialised from the seed."""
+    """A new head for this backbone, initialised from the seed. Raises ``ModelError`` for one that it has no states for."""
+    if backbone.config.ngrams and HEADS[config.kind].per_token:
+        raise ModelError(
+            f"a {config.kind} head must read a state of each token, but this backbone (USE) has one for a whole text; take another "
+            "encoder"
+        )
     seed_torch(seed, "head")
     return make_head(config, backbone.config.width, backbone.embedding.weight)
 

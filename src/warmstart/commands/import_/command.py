@@ -101,14 +101,15 @@ def _word_vectors(bundle: Bundle, config: ImportConfig) -> Bundle:
 
 def describe(imported: Imported) -> list[str]:
     """What was imported and what was not, one line each."""
-    bundle, family = imported.bundle, FAMILIES[imported.family]
+    bundle, family = imported.bundle, imported.family
+    title = f"{FAMILIES[family].title} ({family})" if family in FAMILIES else family
     config, head = bundle.model.backbone.config, bundle.model.head
     count = sum(parameter.numel() for parameter in bundle.model.parameters())
     kind = f"{head.config.kind} head" + (f", pooling {head.config.pooling}" if isinstance(head, EmbeddingHead) else "")
     specials, tokenizer = bundle.tokenizer.specials, bundle.tokenizer
     begin = " ".join([tokenizer.token(specials.begin), *([tokenizer.decode(tokenizer.prefix)] if tokenizer.prefix else [])])
     lines = [
-        f"family:   {family.title} ({imported.family}): width {config.width}, depth {config.depth}, heads {config.heads}",
+        f"family:   {title}: width {config.width}, depth {config.depth}, heads {config.heads}",
         f"imported: {len(bundle.model.weights())} tensors, {count:,} parameters; {kind}",
         f"texts:    {begin} text {tokenizer.token(specials.eos)}, at most {config.max_length:,} tokens",
     ]

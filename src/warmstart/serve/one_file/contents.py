@@ -115,6 +115,8 @@ def _why_not(bundle: Bundle, able: tuple[type, ...]) -> str | None:
         return f"pages label texts, tag words or write text, but this model has a head of type '{head.config.kind}'{untrained}"
     if config.attention != "dot-product":
         return f"its attention is of type '{config.attention}'"
+    if config.ngrams:
+        return "it reads neighbouring tokens by convolutions"
     if config.distance_buckets:
         return "its attention adds a bias for each distance between tokens"
     if head.config.window_settings.windows != "none":
