@@ -335,7 +335,7 @@ MISTAKES = {
     "--learning-rates 0": "--learning-rates must be greater than 0",
     "--labels 8 4": "must be increasing numbers from 2 on; got 8 4",
     "--labels 8 600": "--labels 600: there are 60 training texts",
-    "--rates 1e-3": "--learning-rates [FLOAT",
+    "--rates 1e-3": "there is no flag --rates; did you mean --learning-rates?",
     "--jobs 0": "jobs",
     "--backend spark": "must be processes or dask://HOST:PORT",
     "--backend dask://": "must be processes or dask://HOST:PORT",

@@ -129,8 +129,9 @@ def refuse_wrong_values(settings: type[Config], words: Sequence[str], elsewhere:
             written = "false" if name not in known else given[0] if given else "true" if _is_switch(switch.field) else "…"
             raise ConfigError(f"{flag} is no flag; write `{_nested(switch.path, written)}` into a file, and give --config FILE")
         if word.startswith("--") and word != "--" and not switch and name not in (*known, *elsewhere):
-            near = [f"did you mean {one}? " for one in get_close_matches(flag, known, n=1)]
-            raise ConfigError(f"there is no flag {flag}; {''.join(near)}--help-all lists all")
+            near = [one for one in known if len(name) > 4 and name[2:] in one] or get_close_matches(name, known, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise ConfigError(f"there is no flag {flag}; {meant}--help-all lists all")
         if name not in known or _is_switch(field := known[name].field) or given[:1] == ["None"] or (_is_list(field) and not given):
             continue
         if not given:

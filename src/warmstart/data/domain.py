@@ -9,10 +9,10 @@ validation texts are never read. The choice is a function of the texts and setti
 of all that it depends on, so that a run is never resumed on other text.
 
 A passage is a document of at least ``SHORTEST_FOUND`` words, or a piece of one with at most ``LONGEST_PASSAGE``. Its relevance
-(Yao et al. 2022, "NLP From Scratch", section 2) is the mean cosine of its TF-IDF row with those of the ``NEAREST`` most similar texts of
-the task: nearness to some texts, not to all, so that every topic of a task finds passages. Rows are hashed, so there is no
-vocabulary to keep, and the corpora are read in chunks. Nothing is drawn at random but the texts that are compared, with a fixed
-seed: the same texts give the same ranking.
+(Yao et al. 2022, "NLP From Scratch", section 2) is the mean cosine of its TF-IDF row with those of the ``NEAREST`` most similar
+texts of the task: nearness to some texts, not to all, so that every topic of a task finds passages. Rows are hashed, so there is
+no vocabulary to keep, and the corpora are read in chunks. Nothing is drawn at random but the texts that are compared, with a
+fixed seed: the same texts give the same ranking.
 
 Letters: P passages, N texts, V columns.
 """
