@@ -253,11 +253,6 @@ def is_manifest(path: str | Path) -> bool:
     return not is_conll(file) and source_format(Source(path=str(file), document="line"), file) in PROSE
 
 
-def names_validation(path: str | Path, flags: LabelledTableFlags | None = None) -> bool:
-    """Whether a manifest names validation texts, or how many to hold out. Raises ``ConfigError`` if it is wrong."""
-    return read_spec(path, flags)[1].validation is not None
-
-
 def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = True, tables: Tables | None = None) -> Task:
     """Read the sources of a manifest in ``folder``, hold out the splits that it names, number the labels, and check everything.
 
