@@ -78,7 +78,7 @@ def test_files_of_other_splits_are_found(tmp_path: Path) -> None:
     for name in ("mails_train", "mails_test", "mails_dev"):
         rows(text=TEXTS, label=LABELS).write_csv(tmp_path / f"{name}.csv")
     guess = guess_task(tmp_path / "mails_train.csv")
-    assert (guess.test, guess.validation) == (tmp_path / "mails_test.csv", tmp_path / "mails_dev.csv")
+    assert guess.splits == {"test": tmp_path / "mails_test.csv", "validation": tmp_path / "mails_dev.csv"}
     words = ["init", str(tmp_path / "mails_train.csv"), "--out", str(tmp_path / "task.yaml"), "--validation", "none", "--test", "4"]
     assert main(words) == 0
     spec = read_spec(tmp_path)[1]

@@ -89,7 +89,7 @@ def _asked(config: InitConfig, guess: Guess) -> InitConfig:
     if config.type is None:
         again = guess_task(Path(config.table), config.model_copy(update=changes))
         changes["type"] = ask("Which type is the task?", again.type, list(TASK_TYPES))
-    if config.test is None and guess.test is None:
+    if config.test is None and "test" not in guess.splits:
         changes["test"] = ask("Test texts (a file, a fraction or a number)?", "0.2")
     if config.unlabelled is None:
         more = ask("More text of the same kind without labels (a file or a folder)?", "none")

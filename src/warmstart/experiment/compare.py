@@ -30,7 +30,7 @@ from warmstart.finetuning.schemes.registry import SCHEMES
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.system.console import console
-from warmstart.tasks.load import load_task, names_validation
+from warmstart.tasks.load import load_task, read_spec
 
 ALWAYS_RUN = ("probe", "scalar-mix")
 """schemes with a frozen backbone: they take seconds"""
@@ -96,7 +96,7 @@ def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
     """The settings of a race on one task, with the schemes that always run, and a selection that needs only texts that it has."""
     changes: dict[str, Any] = {"schemes": (*ALWAYS_RUN, *config.schemes)}
     flags = LabelledTableFlags.of(config)
-    validated = bool(len(given.validation)) if given else names_validation(config.task, flags)
+    validated = bool(len(given.validation)) if given else read_spec(config.task, flags)[1].validation is not None
     if config.selection is None and not config.labels and not validated:
         texts = len((given or load_task(config.task, flags=flags)).train)
         changes["selection"] = config.selection_with(texts)  # as with as many --labels

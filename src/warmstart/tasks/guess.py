@@ -6,7 +6,7 @@ Every guess can be overruled, and is said with an example. Which columns are lik
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,15 +49,7 @@ _RECUR = 3
 _SAMPLE = 2000
 _SHOWN_LABELS, _SHOWN_CHARACTERS, _RIVALS = 20, 60, 2
 _UNLABELLED = {
-    "unlabeled",
-    "unlabelled",
-    "unsup",
-    "unsupervised",
-    "unlabeled_data",
-    "unlabelled_data",
-    "no_label",
-    "nolabel",
-    "todo",
+    *("unlabeled", "unlabelled", "unsup", "unsupervised", "unlabeled_data", "unlabelled_data", "no_label", "nolabel", "todo"),
 }
 """folders of texts without a label"""
 
@@ -70,63 +62,38 @@ class Guess:
     """the task type"""
     train: Path
     """the table; or a folder that holds one folder of texts per label"""
-    source: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, Any]
     """settings of all sources that are not their defaults"""
+    said: tuple[str, ...]
+    """what was guessed and what else a user should know, as sentences: an example, other columns that may hold labels"""
     classes: tuple[str, ...] = ()
     """folders of texts, one per label"""
-    test: Path | None = None
-    validation: Path | None = None
+    splits: Mapping[str, Path] = field(default_factory=dict)
+    """the files of test and validation texts, if there are any"""
     columns: tuple[str, ...] = ()
     """of the table"""
     rows: int = 0
     """of the table; 0: not counted"""
-    unread: tuple[str, ...] = ()
-    """columns that also hold texts"""
     unlabelled: Path | None = None
     """a folder of texts without a label"""
-    notes: tuple[str, ...] = ()
-    """what else a user should know, as sentences: an example, other columns that may hold labels, files that are not used"""
-
-    def sources(self, folder: Path) -> dict[str, Any]:
-        """``train``, and the other splits for which there is a file, with paths from ``folder`` on."""
-        if self.classes:
-            here = path_from(folder, self.train)
-            return {"train": [{"path": f"{here}/{name}", "as_label": name} for name in self.classes]}
-        splits = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {name: path_from(folder, file) for name, file in splits.items() if file}
 
     def manifest(self, folder: Path) -> dict[str, Any]:
         """The keys of a manifest in ``folder``, in the order in which they are written.
 
         Without a file for it, a fifth of the texts is set apart for test, and of many texts a tenth for validation.
         """
-        sources = self.sources(folder)
-        name = Path(self.train.name.removesuffix(".gz").removesuffix(".xz")).stem
-        apart = {"validation": 0.1} if self.rows >= MANY_TEXTS else {}
+        here, name = path_from(folder, self.train), Path(self.train.name.removesuffix(".gz").removesuffix(".xz")).stem
         head = {"name": name or "task", "type": self.type} | ({"source": self.source} if self.source else {})
+        train = [{"path": f"{here}/{name}", "as_label": name} for name in self.classes] or here
+        apart = {"validation": 0.1} if self.rows >= MANY_TEXTS else {}
+        files = {name: path_from(folder, file) for name, file in self.splits.items()}
         more = {"unlabelled": [{"path": path_from(folder, self.unlabelled)}]} if self.unlabelled else {}
-        return head | {"train": sources.pop("train")} | apart | {"test": 0.2} | sources | more
+        return head | {"train": train} | apart | {"test": 0.2} | files | more
 
     def sentences(self) -> list[str]:
         """What was guessed, as complete sentences."""
-        found = []
-        if self.columns:
-            text, label = (self.source.get(name, name) for name in ("text", "label"))
-            second = f" and '{self.source['second']}'" if "second" in self.source else ""
-            found.append(f"The text is read from column '{text}'{second}, the label from '{label}'.")
-            if self.unread:
-                reads = f'--text-column "{"+".join((*self.unread, text))}" reads {"both" if len(self.unread) == 1 else "them all"}'
-                found[-1] += f" Not read: {', '.join(self.unread)}; {reads}."
-            if group := self.source.get("group"):
-                found[-1] += f" Texts with the same '{group}' belong together; --group-column none takes each by itself."
-        if self.classes:
-            more = f", and {len(self.classes) - _SHOWN_LABELS} more" if len(self.classes) > _SHOWN_LABELS else ""
-            found.append(f"Each folder is a label: {', '.join(self.classes[:_SHOWN_LABELS])}{more}.")
-        found += self.notes
-        found.append(f"The task type is {self.type}.")
-        return found + [
-            f"{file} is the {name} split." for name, file in (("test", self.test), ("validation", self.validation)) if file
-        ]
+        splits = (f"{file} is the {name} split." for name, file in self.splits.items())
+        return [*self.said, f"The task type is {self.type}.", *splits]
 
 
 def guess_task(place: Path, flags: LabelledTableFlags | None = None, tables: Tables | None = None) -> Guess:
@@ -148,18 +115,14 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, tables: Tab
         return _guess_tags(place, source, flags)
     read = Source(path=str(place), **source, document="line")
     if (form := source_format(read, place)) in PROSE:
+        with open_prose(read, place, form) as lines:
+            first = lines.readline(1000).strip()[:_SHOWN_CHARACTERS]
         raise DataError(
             f"{place} must be a table (csv, tsv, ndjson, jsonl, parquet), a CoNLL file, or lines that begin with "
-            f"__label__, but its first line is {_first_line(place, read)!r}; for other forms write the manifest by hand, with a "
-            "pattern"
+            f"__label__, but its first line is {first!r}; for other forms write the manifest by hand, with a pattern"
         )
     source |= {} if form == ENDINGS.get(without_compression(place).suffix.lower()) else {"format": form}
     return _with_splits(_guess_table(tables.read(read, place), source, flags), tables)
-
-
-def _first_line(place: Path, source: Source) -> str:
-    with open_prose(source, place, source_format(source, place)) as lines:
-        return lines.readline(1000).strip()[:_SHOWN_CHARACTERS]
 
 
 def _guess_tags(place: Path, source: dict[str, Any], flags: LabelledTableFlags) -> Guess:
@@ -170,18 +133,17 @@ def _guess_tags(place: Path, source: dict[str, Any], flags: LabelledTableFlags) 
     words, tags = next(tagged_sentences(read, place), ((), ()))
     example = ", ".join(f"{word} {tag}" for word, tag in [*zip(words, tags, strict=True)][:3])
     text, label = (found.get(name, default) for name, default in (("text", "2"), ("label", "4")))
-    note = (
-        f"The words are read from column {text}, the tags from column {label}, as in: {example}. --text-column and --label-column "
-    )
-    guess = Guess("tagging", place, found, notes=(f"{note}name others.",))
-    return replace(guess, test=_beside(place, "test"), validation=_beside(place, "validation"))
+    columns = f"The words are read from column {text}, the tags from column {label}, as in: {example}."
+    said = f"{columns} --text-column and --label-column name others."
+    return Guess("tagging", place, found, (said,), splits=_beside(place))
 
 
 def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableFlags) -> Guess:
     place, frame = table.file, table.frame
     if frame.width < 2:
         raise DataError(
-            f"{place} must have a column of texts and one of labels, separated by {_expected(place)}, but has {_columns(frame)}"
+            f"{place} must have a column of texts and one of labels, separated by "
+            f"{'tabs' if without_compression(place).suffix.lower() == '.tsv' else 'commas'}, but has {_columns(frame)}"
         )
     if "header" not in source and frame.columns == [str(number) for number in range(1, frame.width + 1)]:
         source["header"] = False
@@ -203,33 +165,35 @@ def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableF
     if owner := _owner(table, read, taken, flags.group_column):
         source["group"] = owner
         taken.append(owner)
-    rivals = [name for name in rivals if name not in taken]
+        read = Source(path=str(place), **source)
     free = [one for one in frame if flags.text_column is None and one.name not in taken]
-    unread = tuple(one.name for one in free if is_prose(one))
-    examples = [
-        f"An example: {_shown(one)!r} is {_shown(other)!r}." for one, other in zip(text.head(1), label.head(1), strict=True)
-    ]
-    notes = [*examples, *_notes(read, rivals, free), *([why] if why and kind == found else [])]
-    return Guess(kind, place, source, columns=tuple(frame.columns), rows=len(frame), unread=unread, notes=tuple(notes))
-
-
-def _notes(read: Source, rivals: Sequence[str], free: Sequence[pl.Series]) -> list[str]:
-    """Whether columns look exchanged, which others may hold labels, and that a column names splits."""
-    notes = []
+    said = [_said_of_columns(read, [one.name for one in free if is_prose(one)])]
+    said += [f"An example: {_shown(one)!r} is {_shown(other)!r}." for one, other in zip(text.head(1), label.head(1), strict=True)]
     if read.text.lower() in LABEL_NAMES or read.label.lower() in TEXT_NAMES:
-        notes.append(
-            f"The columns of texts and labels look exchanged; --text-column {read.label} --label-column {read.text} reads them as "
-            "they are called."
-        )
-    if others := rivals[:_RIVALS]:
-        notes.append(f"Labels may also stand in {' or '.join(others)}; --label-column names another column.")
-    for column in free:
-        if names_splits(column):
-            notes.append(
-                f"Column '{column.name}' names splits, but is not read: all rows are of one. Put the rows of each into a file of "
-                "its own: train.csv and test.csv."
-            )
-    return notes
+        how = f"--text-column {read.label} --label-column {read.text}"
+        said.append(f"The columns of texts and labels look exchanged; {how} reads them as they are called.")
+    if others := [name for name in rivals if name not in taken][:_RIVALS]:
+        said.append(f"Labels may also stand in {' or '.join(others)}; --label-column names another column.")
+    said += [
+        f"Column '{one.name}' names splits, but is not read: all rows are of one. Put the rows of each into a file of its own: "
+        "train.csv and test.csv."
+        for one in free
+        if names_splits(one)
+    ]
+    said += [why] if why and kind == found else []
+    return Guess(kind, place, source, tuple(said), columns=tuple(frame.columns), rows=len(frame))
+
+
+def _said_of_columns(read: Source, unread: Sequence[str]) -> str:
+    """Which columns are read, and which others hold texts, or say which texts belong together."""
+    second = "" if read.second is None else f" and '{read.second}'"
+    said = f"The text is read from column '{read.text}'{second}, the label from '{read.label}'."
+    if unread:
+        all_of_them = f'--text-column "{"+".join((*unread, read.text))}" reads {"both" if len(unread) == 1 else "them all"}'
+        said += f" Not read: {', '.join(unread)}; {all_of_them}."
+    return said + (
+        f" Texts with the same '{read.group}' belong together; --group-column none takes each by itself." if read.group else ""
+    )
 
 
 def _shown(cell: Any) -> str:
@@ -239,19 +203,15 @@ def _shown(cell: Any) -> str:
 
 def _with_splits(guess: Guess, tables: Tables) -> Guess:
     """With the files of other splits beside it, if their labels are labels of this one."""
-    found, notes = dict[str, Path](), list[str]()
-    known = None
-    for name in _SPLIT_NAMES:
-        if (file := _beside(guess.train, name)) is None:
-            continue
+    found, said = dict[str, Path](), [*guess.said]
+    for name, file in _beside(guess.train).items():
         try:
-            known = _names(guess, tables, guess.train) if known is None else known
-            if guess.type in ("classification", "multilabel") and (new := _names(guess, tables, file) - known):
+            if new := _names(guess, tables, file) - _names(guess, tables, guess.train):
                 raise DataError(f"{file} has labels that {guess.train.name} has not: {', '.join(map(repr, sorted(new)[:3]))}")
             found[name] = file
         except DataError as error:
-            notes.append(f"Not used as the {name} split: {error}.")
-    return replace(guess, **found, notes=(*guess.notes, *notes))  # type: ignore[arg-type]
+            said.append(f"Not used as the {name} split: {error}.")
+    return replace(guess, splits=found, said=tuple(said))
 
 
 def _names(guess: Guess, tables: Tables, file: Path) -> set[str]:
@@ -285,8 +245,10 @@ def _guess_folder(place: Path, encoding: str | None) -> Guess:
         )
     source = {"document": "file"} | ({"encoding": encoding} if encoding else {})
     more = place / without[0] if without else None
-    notes = (f"The texts in {more} are read as texts without a label.",) if more else ()
-    return Guess("classification", place, source, classes=tuple(classes), unlabelled=more, notes=notes)
+    others = f", and {len(classes) - _SHOWN_LABELS} more" if len(classes) > _SHOWN_LABELS else ""
+    said = [f"Each folder is a label: {', '.join(classes[:_SHOWN_LABELS])}{others}."]
+    said += [f"The texts in {more} are read as texts without a label."] if more else []
+    return Guess("classification", place, source, tuple(said), classes=tuple(classes), unlabelled=more)
 
 
 def _guess_columns(whole: TextTable, text: str | None, label: str | None) -> tuple[dict[str, Any], Sequence[str]]:
@@ -341,22 +303,17 @@ def _guess_type(text: pl.Series, label: pl.Series) -> tuple[str, str | None, str
     return "multilabel", separator, f"{cell!r} are several labels; --type classification takes it as the name of one."
 
 
-def _beside(place: Path, split: str) -> Path | None:
-    """The file of another split: ``train.csv`` -> ``test.csv``, ``mails_train.tsv.xz`` -> ``mails_dev.tsv.xz``."""
-    if "train" not in place.name:
-        return None
-    head, _, tail = place.name.rpartition("train")
-    return next((file for name in _SPLIT_NAMES[split] if (file := place.with_name(f"{head}{name}{tail}")).is_file()), None)
+def _beside(place: Path) -> dict[str, Path]:
+    """The files of other splits: ``train.csv`` -> ``test.csv``, ``mails_train.tsv.xz`` -> ``mails_dev.tsv.xz``."""
+    head, train, tail = place.name.rpartition("train")
+    near = {split: [place.with_name(f"{head}{name}{tail}") for name in names] for split, names in _SPLIT_NAMES.items() if train}
+    found = {split: next(filter(Path.is_file, files), None) for split, files in near.items()}
+    return {split: file for split, file in found.items() if file}
 
 
 def path_from(folder: Path, file: Path) -> str:
     """The path that a manifest in ``folder`` has for a file."""
     return Path(os.path.relpath(file.absolute(), folder.absolute())).as_posix()
-
-
-def _expected(place: Path) -> str:
-    bare = without_compression(place)
-    return "tabs" if bare.suffix.lower() == ".tsv" else "commas"
 
 
 def _columns(table: pl.DataFrame) -> str:

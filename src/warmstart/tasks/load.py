@@ -215,23 +215,19 @@ def load_named_tasks(paths: Sequence[str | Path]) -> list[Task]:
 
 
 def read_spec(path: str | Path, flags: LabelledTableFlags | None = None, tables: Tables | None = None) -> tuple[Path, TaskSpec]:
-    """A manifest (or the ``task.yaml`` of a folder, or a table): its path and its contents, of a table a guess.
+    """A manifest (or the ``task.yaml`` of a folder, or a table): its path and its contents, of a table a guess, which is printed.
 
-    What is read for a guess is kept in ``tables``. Raises ``ConfigError`` if it is wrong.
+    Whatever it is called, paths in it start at its folder. What is read for a guess is kept in ``tables``. Raises ``ConfigError``
+    if it is wrong.
     """
-    file, values = manifest_of(Path(path), flags, tables)
-    return file, TaskSpec.build(values, str(file))
-
-
-def manifest_of(path: Path, flags: LabelledTableFlags | None = None, tables: Tables | None = None) -> tuple[Path, dict[str, Any]]:
-    """The same with the keys as they are written or guessed: whatever the manifest is called, paths in it start at its folder."""
+    path = Path(path)
     file = path / "task.yaml" if path.is_dir() else path
     if not is_manifest(path) and (file.is_file() or (path.is_dir() and any(path.iterdir()))):
         place = path if path.name not in ("", "..") else path.resolve()
         guess = guess_task(place, flags, tables)
         for sentence in guess.sentences():
             print_once(sentence)
-        return place, guess.manifest(place.parent)
+        return place, TaskSpec.build(guess.manifest(place.parent), str(place))
     if not file.is_file():
         raise ConfigError(
             f"no such file: {file}; {nearest_path(file)}a task is a manifest (YAML), a table of texts and labels, or a folder with "
@@ -239,7 +235,7 @@ def manifest_of(path: Path, flags: LabelledTableFlags | None = None, tables: Tab
         )
     if flags and any(getattr(flags, name) is not None for name in LabelledTableFlags.model_fields):
         raise ConfigError(f"{file} is a manifest, which says itself how tables are read; remove the flags, and change it there")
-    return file, read_yaml(file)
+    return file, TaskSpec.build(read_yaml(file), str(file))
 
 
 def is_manifest(path: str | Path) -> bool:
@@ -251,11 +247,6 @@ def is_manifest(path: str | Path) -> bool:
     if file.suffix.lower() in (".yaml", ".yml"):
         return True
     return not is_conll(file) and source_format(Source(path=str(file), document="line"), file) in PROSE
-
-
-def names_validation(path: str | Path, flags: LabelledTableFlags | None = None) -> bool:
-    """Whether a manifest names validation texts, or how many to hold out. Raises ``ConfigError`` if it is wrong."""
-    return read_spec(path, flags)[1].validation is not None
 
 
 def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = True, tables: Tables | None = None) -> Task:

@@ -34,7 +34,7 @@ from warmstart.runs.steps import terminal_lines
 from warmstart.stack.files import save_model
 from warmstart.system.console import console, print_table
 from warmstart.tasks import task_type_of
-from warmstart.tasks.load import ANSWERS_TYPE, load_task, names_validation, read_spec
+from warmstart.tasks.load import ANSWERS_TYPE, load_task, read_spec
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 from warmstart.training.tensorboard import events_folder
 
@@ -45,14 +45,15 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
     A task of type answers gives an ``AnswersResult``.
     """
     flags = LabelledTableFlags.of(config)
-    if read_spec(config.task, flags)[1].type == ANSWERS_TYPE:
+    spec = read_spec(config.task, flags)[1]
+    if spec.type == ANSWERS_TYPE:
         found, bundle, run = adapt_to_answers(config)
         with model_is_saved(save_model(bundle, run.folder / "bundle")):
             _tell(
                 found, "questions", run.folder, answers_view(found).sentence, lambda: write_answers_page(found, config, run.folder)
             )
         return found
-    if config.selection is None and config.labels is None and not names_validation(config.task, flags):
+    if config.selection is None and config.labels is None and spec.validation is None:
         config = config.model_copy(update={"selection": "cross-validation"})  # as with --labels
     ready = _prepare(config)
     bundle, budgets = ready.bundle, ready.budgets
