@@ -21,6 +21,7 @@ from warmstart.cli import main
 from warmstart.commands.fit.command import read_labelled
 from warmstart.data import tables
 from warmstart.data.read import read_documents
+from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task, joined_splits
 from warmstart.experiment.config import FitConfig, RaceConfig
 from warmstart.experiment.sweep import open_sweep
@@ -278,11 +279,25 @@ def test_each_text_gets_one_answer(model: str, tmp_path: Path, capsys: pytest.Ca
     assert len(ws.predict(ws.load(model), [])) == 0
 
 
+def test_spellings_of_a_label_are_one_label(tmp_path: Path, said: Any) -> None:
+    """The most frequent one, said once; signs and zeros tell labels apart, and a manifest that names both keeps them."""
+    names = ["sport"] * 6 + ["SPORT", "Sport ", "tech", "tech", "TECH.", "C", "C++", "7", "007"]
+    place = tmp_path / "mails.csv"
+    place.write_text(rows_of([(f"text number {number}", name) for number, name in enumerate(names)], "text", "label"))
+    task = load_task(place, flags=LabelledTableFlags(type="classification"))
+    assert task.labels == ("007", "7", "C", "C++", "sport", "tech")
+    assert sum(split.labels.tolist().count(4) for split in task.splits().values()) == 8
+    assert said().count("are read as one: 'SPORT' as 'sport', 'Sport' as 'sport', 'TECH.' as 'tech'.") == 1
+    spec = {"name": "kept", "train": "mails.csv", "test": "mails.csv", "labels": sorted({name.strip() for name in names})}
+    (tmp_path / "task.yaml").write_text(json.dumps(spec))
+    assert len(load_task(tmp_path / "task.yaml").labels) == 9
+
+
 def test_evaluate_reads_a_table_with_the_labels_of_the_model(model: str, tmp_path: Path, said: Any) -> None:
     """One label, and labels in another case, can be scored; numbers cannot, and what to write is said."""
     (tmp_path / "one.csv").write_text(rows_of([(f"{text} now", "Ship") for text in SHIP], "text", "label"))
     assert main(["evaluate", model, str(tmp_path / "one.csv")]) == 0
-    assert "'Ship' of the train split is read as 'ship'" in said()
+    assert "Labels of the train split are read as one: 'Ship' as 'ship'." in said()
     (tmp_path / "numbers.csv").write_text(
         rows_of([(f"{text} now", number % 2) for number, text in enumerate(SHIP)], "text", "label")
     )

@@ -19,7 +19,7 @@ from warmstart.data.label_cells import MISSING
 from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks, units_across
 from warmstart.data.spelled import SpelledLabel, spelled_label
 from warmstart.data.task import Split, Task
-from warmstart.data.text_key import text_key, text_words
+from warmstart.data.text_key import label_key, text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
 from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
@@ -373,20 +373,11 @@ def _stands_for_missing(name: str, names: Iterable[str]) -> bool:
     return number or name.lower() in MISSING
 
 
-_SIGNS = frozenset("+#<>=*!?%$€&@~^")
-"""signs that tell label names apart: C, C++ and C#"""
-
-
 def _same_labels(labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The names that differ in case, spaces, punctuation, form of their characters or decimals only: those of each group."""
+    """The names of one key: those of each group."""
     alike = defaultdict[str, list[str]](list)
     for name in labels:
-        try:
-            key = f"{float(name):g}"
-        except ValueError:
-            minus = "-" if name[:1] == "-" or name[-1:] == "-" else ""
-            key = text_key(name) + minus + "".join(one for one in name if one in _SIGNS)
-        alike[key].append(name)
+        alike[label_key(name)].append(name)
     return tuple(tuple(names) for names in alike.values() if len(names) > 1)
 
 

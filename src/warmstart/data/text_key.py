@@ -36,6 +36,9 @@ _TAG = re.compile(
 )
 """an HTML tag of text, with attributes; not ``<unk>``, and no comparison such as ``a < b``"""
 _MIXED = re.compile("[A-Za-z]")
+_NUMBER = re.compile(r"-?\d+(?:\.0+)?")
+SIGNS = frozenset("+#<>=*!?%$€&@~^")
+"""signs that tell the names of labels apart"""
 _BETWEEN_NUMBERS = re.compile(r"(\d) (?=\d)")
 
 
@@ -80,6 +83,18 @@ def text_key(text: str) -> str:
     """
     words = _BETWEEN_NUMBERS.sub(r"\1_", " ".join(text_words(text)))  # "1 23" is not "12 3"
     return words.replace(" ", "") or "".join(one for one in text if not one.isspace() and unicodedata.category(one) != "Cf")
+
+
+def label_key(name: str) -> str:
+    """What the spellings of one label have in common: they differ in case, spaces, punctuation, form of characters or decimals.
+
+    Signs that tell names apart count, and zeros before a number: ``A-`` and ``A``, ``C``, ``C++`` and ``C#``, ``7`` and ``007``.
+    """
+    plain = unicodedata.normalize("NFKC", name).strip()
+    if _NUMBER.fullmatch(plain):
+        return plain.partition(".")[0]
+    minus = "-" if name[:1] == "-" or name[-1:] == "-" else ""
+    return text_key(name) + minus + "".join(one for one in name if one in SIGNS) if text_key(name) else name
 
 
 # Which texts a split had, in few bytes: a hash of 40 bits of each, kept with a model that learned from them.

@@ -329,7 +329,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     def _role_of_rival(self) -> str:
         pretrained = any(one.family in TRANSFER for one in self.candidates)
         role = other_side(self.best.family)[1] if pretrained else "best single method"
-        ahead = self.rival and not self.tested and self.alone_scores[self.rival.name].expected.value > self.expected.value
+        scores = [self.alone_scores[self.rival.name].expected, self.expected] if self.rival and not self.tested else []
+        ahead = len({round(100 * one.value) for one in scores}) == 2 and scores[0].value > scores[1].value
         return f"{role}, ahead by no more than luck" if ahead else role
 
     @property

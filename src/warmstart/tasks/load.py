@@ -35,7 +35,7 @@ from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS, held_out_count
 from warmstart.data.tables import Tables, frame_table, reading_alike, reading_of, source_format, write_texts
 from warmstart.data.task import Split, Task, joined_splits, subsample
-from warmstart.data.text_key import is_blank
+from warmstart.data.text_key import is_blank, label_key
 from warmstart.errors import ConfigError, DataError, nearest_path
 from warmstart.stats.formatting import first_of
 from warmstart.system.console import console, print_once
@@ -288,9 +288,9 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
 
 
 def _new_names(targets: Sequence[Any], labels: Sequence[str]) -> list[str]:
-    """Names among the targets that are none of these labels, in any case."""
+    """Names among the targets that are none of these labels, in any spelling."""
     names = {name for one in targets for name in ([one] if isinstance(one, str) else one)} if labels else set[str]()
-    return sorted(name for name in names if name.casefold() not in {label.casefold() for label in labels})
+    return sorted(name for name in names if label_key(name) not in {*map(label_key, labels)})
 
 
 def _by_name(source: Source) -> Source:

@@ -20,11 +20,13 @@ from warmstart.data.batches import labelled_batches
 from warmstart.data.encode import Encoded, encode
 from warmstart.data.source import TABLE_FORMATS, Source
 from warmstart.data.task import Split, Task
+from warmstart.data.text_key import label_key
 from warmstart.errors import ConfigError, DataError
 from warmstart.heads.head import TaskHead
 from warmstart.heads.settings import CUT, HeadActivation, TaskHeadConfig, WindowPooling
 from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
+from warmstart.stats.formatting import first_of
 from warmstart.stats.resampling import DRAWS, resample_indices
 from warmstart.stats.scores import Scores
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -225,6 +227,7 @@ def take_predictions(predictions: Any, indices: np.ndarray) -> Any:
 def label_names(present: Sequence[str], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
     """The label names in the order of their numbers: as ``wanted``, else sorted.
 
+    Names that differ in case, spaces or punctuation alone are one label, in its most frequent spelling, unless they are ``wanted``.
     Names that are all whole numbers are sorted as numbers (``"2"`` before ``"10"``). ``present`` holds the labels of all training
     examples. Raises ``DataError`` for fewer than two different ones, ``ConfigError`` if ``wanted`` repeats a name.
     """
@@ -233,11 +236,18 @@ def label_names(present: Sequence[str], wanted: tuple[str, ...] | None) -> tuple
         found = f"all {len(present)} training examples have {names.pop()!r}" if names else "no training example has one"
         raise DataError(f"a task needs at least two labels, but {found}")
     if wanted is None:
+        names = {*_one_spelling(present).values()}
         numeric = all(name.removeprefix("-").isdecimal() for name in names)
         return tuple(sorted(names, key=lambda name: (int(name) if numeric else 0, name)))
     if len(set(wanted)) != len(wanted):
         raise ConfigError(f"'labels' must name each label once, but repeats {Counter(wanted).most_common(1)[0][0]!r}")
     return wanted
+
+
+def _one_spelling(names: Iterable[str]) -> dict[str, str]:
+    """Key of each label -> its most frequent spelling, of equally frequent ones that in small letters."""
+    counts = sorted(Counter(names).items(), key=lambda one: (one[1], one[0]))
+    return {label_key(name): name for name, _ in counts}
 
 
 def label_numbers(split: str, used: Iterable[str], labels: tuple[str, ...]) -> dict[str, int]:
@@ -246,11 +256,14 @@ def label_numbers(split: str, used: Iterable[str], labels: tuple[str, ...]) -> d
 
     numbers = {label: number for number, label in enumerate(labels)}
     unknown = Counter(label for label in used if label not in numbers)
-    alike = {label: [name for name in labels if name.casefold() == label.casefold()] for label in unknown}
-    for label in [label for label, names in alike.items() if len(names) == 1]:
-        print_once(f"The label {label!r} of the {split} split is read as {alike[label][0]!r}.")
-        numbers[label] = numbers[alike[label][0]]
-        del unknown[label]
+    spelled = _one_spelling(labels) if len({*map(label_key, labels)}) == len(labels) else {}
+    if read := {label: spelled[key] for label in unknown if (key := label_key(label)) in spelled}:
+        listed = first_of([f"{label!r} as {name!r}" for label, name in read.items()], 3, "more")
+        print_once(
+            f"Labels of the {split} split are read as one: {listed}. A manifest that names both in 'labels' keeps them apart."
+        )
+        numbers |= {label: numbers[name] for label, name in read.items()}
+        unknown = Counter({label: count for label, count in unknown.items() if label not in read})
     if unknown:
         listed = ", ".join(f"{label!r} ({count}×)" for label, count in unknown.most_common(5))
         raise DataError(
