@@ -232,6 +232,24 @@ def test_texts_that_spell_their_label_are_told() -> None:
     assert audit(honest).spelled is None
 
 
+def test_one_of_several_labels_that_is_spelled_is_told() -> None:
+    """With several labels per text too, whether all of them are spelled or the first; texts alone spell none."""
+    task = spelling("{text}")
+    draw, names = random.Random(0), task.labels
+    labels = np.array([[draw.random() < 0.4 for _ in names] for _ in task.train.texts]).astype(np.int64)
+    for most in (1, 3):
+        tags = [", ".join(np.array(names)[row > 0][:most]) for row in labels]
+        texts = tuple(f"{text}\nTags: {tag}." for text, tag in zip(task.train.texts, tags, strict=True))
+        spelled = replace(task, type="multilabel", metric="micro_f1", train=Split(texts, labels))
+        spelled = replace(spelled, validation=spelled.train.take(NO_TEXTS), test=spelled.train.take(NO_TEXTS))
+        found = audit(spelled).spelled
+        assert found is not None
+        assert "Tags: " in found.example
+        assert found.misleads
+    plain = replace(spelled, train=Split(task.train.texts, labels))
+    assert audit(plain).spelled is None
+
+
 def test_pretraining_text() -> None:
     """Test texts in the plain text are counted, whole and nearly; short ones are not looked for."""
     test = split(*filled("c"), (LONGER.format("there"), 1), (LONGER.format("there").replace("many", "ten"), 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import random
 import string
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from warmstart.data.task import Split
+from warmstart.data.text_key import text_key
 from warmstart.data.units import independent_units
 from warmstart.tasks.load import load_task
 
@@ -119,6 +121,7 @@ def quoted(text: str, draw: random.Random) -> str:
 
 
 KINDS: dict[str, Altered] = {"number": with_number, "typo": with_typo, "signature": signed, "greeting": greeted, "quote": quoted}
+KINDS["two typos"] = lambda text, draw: with_typo(with_typo(text, draw), draw)
 
 
 def filled(template: str, draw: random.Random) -> str:
@@ -134,8 +137,8 @@ def share_found(rows: Sequence[tuple[str, int]]) -> tuple[float, int]:
     return largest / len(texts), sum(len(set(of[units == unit].tolist())) > 1 for unit in set(units.tolist()))
 
 
-def check_planted(texts: Sequence[str], share: float = 0.95) -> None:
-    """Of forty texts, each three times with an alteration of one kind, at least so many are found."""
+def check_planted(texts: Sequence[str]) -> None:
+    """Of forty texts, each three times with an alteration of one kind, 95% are found; 90% if two copies differ in four words."""
     for kind, alter in KINDS.items():
         draw = random.Random(kind)
         base = draw.sample([text for text in texts if len(text.split()) >= 6], 40)
@@ -145,7 +148,7 @@ def check_planted(texts: Sequence[str], share: float = 0.95) -> None:
             for time in range(3)
         ]
         found, mixed = share_found(copies)
-        assert found >= share, (kind, found)
+        assert found >= (0.9 if kind == "two typos" else 0.95), (kind, found)
         assert mixed <= 1, (kind, mixed)
 
 
@@ -188,15 +191,17 @@ def test_what_replies_have_in_common_joins_nothing() -> None:
 
 @pytest.mark.data
 def test_planted_copies_of_real_texts(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Questions and sentences: at least 95% of planted copies are found; of 500 honest texts at most 1.6% are joined."""
+    """Questions, sentences and short mails: planted copies are found; of 500 honest texts at most 1% are joined, in the mean."""
     monkeypatch.setenv("WARMSTART_DATA", str(data_folder.resolve()))
-    for task in ("trec", "sst2", "mr"):
-        texts = [*dict.fromkeys(load_task(Path(__file__).parents[1] / "recipes" / "tasks" / f"{task}.yaml").train.texts)]
+    recipes = Path(__file__).parents[1] / "recipes" / "tasks"
+    read = {name: load_task(recipes / f"{name}.yaml").train.texts for name in ("trec", "sst2", "mr")}
+    with lzma.open(data_folder / "banking77" / "train.tsv.xz", "rt", encoding="utf-8") as file:
+        read["banking77"] = tuple(row.split("\t", 1)[1] for row in file.read().splitlines()[1:])
+    for name, given in read.items():
+        texts = [*{text_key(text): text for text in given}.values()]
         check_planted(texts)
-        for seed in range(3):
-            units = independent_units(random.Random(seed).sample(texts, 500), None)
-            joined = np.bincount(units)[units] > 1
-            assert joined.mean() <= 0.016, (task, seed, joined.mean())
+        units = [independent_units(random.Random(seed).sample(texts, 500), None) for seed in range(10)]
+        assert np.mean([np.bincount(one)[one] > 1 for one in units]) <= 0.01, name
 
 
 def test_a_part_of_a_split_keeps_what_is_independent() -> None:

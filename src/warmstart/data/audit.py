@@ -343,7 +343,7 @@ def audit(
     ``max_length`` is the most tokens that the model reads of a text, ends included, or in one window. Test texts are looked for in
     ``pretraining``, the documents of a plain text.
     """
-    task = task.as_texts()
+    given, task = task, task.as_texts()
     keys = {name: [text_key(text) for text in split.texts] for name, split in task.splits().items()}
     splits = tuple(
         _split_audit(name, split, keys[name], task.labels, _token_counts(split, tokenizer, max_length, windows or CUT))
@@ -351,6 +351,7 @@ def audit(
         if len(split)  # a budget of labels may have no validation texts
     )
     leaks, near, groups = find_leaks(task, keys)
+    named = given.single_label or given.train.labels.ndim > 1
     return Audit(
         task=task.name,
         max_length=max_length,
@@ -362,7 +363,7 @@ def audit(
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
         windows=windows,
         same_labels=_same_labels(task.labels),
-        spelled=spelled_label(task.train, task.labels) if len(task.train) else None,
+        spelled=spelled_label(replace(task.train, labels=given.train.labels), given.labels) if named and len(task.train) else None,
     )
 
 

@@ -1,7 +1,7 @@
 """Texts that spell their label, such as "Category: billing" or "passed on to the billing team": a model would learn to read that.
 
 A label's name in a text is such a sign where its neighbours are the same in many texts, where mostly names of labels stand between
-these neighbours, and where the name is the text's own label. "I want a refund" is none: many other words follow "want a".
+these neighbours, and where the name is a label of the text. "I want a refund" is none: many other words follow "want a".
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class SpelledLabel:
 
 
 def spelled_label(split: Split, names: Sequence[str]) -> SpelledLabel | None:
-    """What spells the labels of texts; None if nothing does."""
+    """What spells the labels of texts, one or several each; None if nothing does."""
     if len(names) < 2:
         return None
     split = split.take(np.random.default_rng(0).permutation(len(split))[:MOST_SCORED])
-    texts, labels = split.texts, split.labels
+    texts, given = split.texts, split.labels if split.labels.ndim > 1 else np.eye(len(names), dtype=np.int64)[split.labels]
     spelled = {tuple(_TOKENS.findall(name.casefold())): number for number, name in enumerate(names) if text_key(name)}
     written = [[*_ENDS, *_TOKENS.findall(text), *_ENDS] for text in texts]
     rows = [[token.casefold() for token in row] for row in written]
     places = [[*_names(row, spelled)] for row in rows]
-    signs = _signs(rows, places, labels)
+    signs = _signs(rows, places, given)
     found = [
         [(start, end) for start, end, _ in own if signs & {*_neighbours(row, start, end)}]
         for row, own in zip(rows, places, strict=True)
@@ -78,8 +78,8 @@ def spelled_label(split: Split, names: Sequence[str]) -> SpelledLabel | None:
     return SpelledLabel(
         " ".join(text[spans[0][0] : spans[-1][1]].split()),
         len(hits) / len(texts),
-        _score([" ".join(row) for row in written], labels, split.units),
-        _score(without, labels, split.units),
+        _score([" ".join(row) for row in written], given, split.units),
+        _score(without, given, split.units),
     )
 
 
@@ -98,7 +98,9 @@ def _neighbours(row: Sequence[str], start: int, end: int) -> tuple[Neighbours, N
     return ("before", row[start - 2], row[start - 1]), ("around", row[start - 1], row[end]), ("after", row[end], row[end + 1])
 
 
-def _signs(rows: Sequence[Sequence[str]], places: Sequence[Sequence[tuple[int, int, int]]], labels: np.ndarray) -> set[Neighbours]:
+def _signs(
+    rows: Sequence[Sequence[str]], places: Sequence[Sequence[tuple[int, int, int]]], labelled: np.ndarray
+) -> set[Neighbours]:
     """The neighbours between which a label is spelled."""
     of = defaultdict[Neighbours, list[tuple[int, int]]](list)
     for text, (row, own) in enumerate(zip(rows, places, strict=True)):
@@ -123,7 +125,7 @@ def _signs(rows: Sequence[Sequence[str]], places: Sequence[Sequence[tuple[int, i
         one
         for one, given in enough.items()
         if len(given) > FILLED * filled[one]
-        and np.mean([labels[text] == number for text, number in given]) >= OWN_NAME
+        and np.mean([labelled[text, number] for text, number in given]) >= OWN_NAME
         and (len({number for _, number in given}) > 1 or _MARKS & {*one[1:]})
     }
 
@@ -136,8 +138,8 @@ def _parts(length: int, own: Sequence[tuple[int, int, int]]) -> Iterator[tuple[i
         place = ends.get(place, place + 1)
 
 
-def _score(texts: Sequence[str], labels: np.ndarray, units: np.ndarray) -> float:
-    """How often naive Bayes is right about texts whose unit was left out."""
+def _score(texts: Sequence[str], given: np.ndarray, units: np.ndarray) -> float:
+    """How often the label that naive Bayes finds most likely is among those given (N, C), of texts whose unit was left out."""
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.naive_bayes import MultinomialNB
 
@@ -146,6 +148,7 @@ def _score(texts: Sequence[str], labels: np.ndarray, units: np.ndarray) -> float
     right = np.zeros(len(texts), dtype=bool)
     for number in range(TIMES_SCORED):
         held = fold == number
-        if held.any() and not held.all():
-            right[held] = MultinomialNB().fit(rows[~held], labels[~held]).predict(rows[held]) == labels[held]
+        if held.any() and given[~held].any():
+            learned, labels = np.nonzero(given[~held])
+            right[held] = given[held, MultinomialNB().fit(rows[~held][learned], labels).predict(rows[held])]
     return float(right.mean())

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -30,8 +30,6 @@ LEAST_WORDS = 3
 """words of a text that is compared, and two more if there are small numbers; a shorter text is only like its copies"""
 LEAST_REPLY = 10
 """words of a reply that is compared beside what it quotes: "thank you, that helps" is no copy of another one"""
-LEAST_COMMON = 4
-"""pairs of words that are common to texts of which one contains the other, or which fill one template"""
 MOST_READ = 2000
 """characters of a text that are compared"""
 NEIGHBOURS = 3
@@ -40,17 +38,13 @@ MOST_QUOTED = 5
 """texts with the same quote, which no text says itself; what more have is a form letter"""
 MOST_SIGNED = 0.2
 """share of the texts with the same signature of several names, if it is that of one person"""
-SHORT_ALIKE, SEVERAL, SEVERAL_ALIKE, MANY, MANY_ALIKE = 0.8, 8, 0.6, 12, 0.4
+SHORT_ALIKE, SEVERAL, SEVERAL_ALIKE, MANY, MANY_ALIKE = 0.85, 8, 0.7, 12, 0.5
 """the similarity of near copies; it may be less where so many pairs of words are common"""
-CONTAINED, CONTAINED_ALIKE = 0.95, 0.5
-"""the share of a text that another has, and their similarity, if one contains the other"""
-TEMPLATE, TEMPLATE_SHARE, LONGEST_FILLED = 8, 0.55, 60
-"""common words, and their share of both texts, of two that fill one template; and the words of a text that may be one"""
-MOST_HAVE_IT = np.log(2)
-"""the weight of a word that half of all texts have: where most fill one template, that says nothing of two of them"""
+TEMPLATE, TEMPLATE_SHARE, LONGEST_FILLED = 10, 0.55, 60
+"""common words, and their share of both texts by number and weight, of two that fill one template; and the words of the longest"""
 SIMILAR_FOR_TYPOS = 0.1
 """below this similarity typing errors are not looked for"""
-SPELLED_ALIKE = 0.75
+SPELLED_ALIKE = 0.65
 """share of common letters of a word and one with a typing error"""
 _IDENTIFIER = re.compile(
     r"(?:(?:^|[(\[])(?:\W*\b(?:ticket|case|order|ref(?:erence)?|invoice|incident|request|re|fwd?|aw|nr|no|number|id)\b)+[\s.:#-]*)?"
@@ -236,14 +230,12 @@ def _alike(parts: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
     similar = shared / np.sqrt(total[one] * total[other])
     alike = (similar >= SHORT_ALIKE) | (count >= SEVERAL) & (similar >= SEVERAL_ALIKE)
     alike |= (count >= MANY) & (similar >= MANY_ALIKE)
-    alike |= (count >= LEAST_COMMON) & (shared >= CONTAINED * np.minimum(total[one], total[other])) & (similar >= CONTAINED_ALIKE)
-    telling = replace(single, weights=np.where(single.weights > MOST_HAVE_IT, 1.0, 0.0))
-    own, (words_shared, told) = telling.table @ telling.weights, telling.common(one, other)
-    filled = (words_shared >= TEMPLATE) & (told >= np.maximum(1, TEMPLATE_SHARE * np.maximum(own[one], own[other])))
+    weight, (words_shared, told) = single.table @ single.weights, single.common(one, other)
     lengths = np.bincount(owners, minlength=len(parts))
-    filled &= np.maximum(lengths[one], lengths[other]) <= LONGEST_FILLED
+    filled = (words_shared >= TEMPLATE) & (np.maximum(lengths[one], lengths[other]) <= LONGEST_FILLED)
+    filled &= told >= TEMPLATE_SHARE * np.maximum(weight[one], weight[other])
     spelled = (lengths[one] == lengths[other]) & (similar >= SIMILAR_FOR_TYPOS)
-    spelled &= words_shared >= single.table.sum(axis=1)[one] - np.maximum(2, lengths[one] // 3)
+    spelled &= words_shared >= single.table.sum(axis=1)[one] - np.maximum(2, lengths[one] // 2)
     for place in np.flatnonzero(~alike & (filled | spelled)):
         texts = parts[one[place]], parts[other[place]]
         alike[place] = (filled[place] and _fill_one_template(*texts)) or (spelled[place] and _differ_by_typos(*texts))
@@ -261,9 +253,9 @@ def _fill_one_template(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _differ_by_typos(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether the few words that only one of two texts has are spellings of those that only the other has."""
+    """Whether the words that only one of two texts has, at most half, are spellings of those that only the other has."""
     left, right = ([word for word in words if word not in others] for words, others in ((one, other), (other, one)))
-    return len(left) == len(right) <= max(2, len(one) // 3) and all(
+    return len(left) == len(right) <= max(2, len(one) // 2) and all(
         any(_spelled_alike(word, another) for another in right) for word in left
     )
 
