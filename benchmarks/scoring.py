@@ -21,8 +21,8 @@ from benchmarks.speed_peers import transformers_bert, transformers_gpt2
 from benchmarks.training import SMALL
 from torch import Tensor
 
-from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.heads.settings import LMHeadConfig
+from warmstart.inspection.minimal_pairs import read_minimal_pairs
 from warmstart.inspection.sentence_scores import score_sentences
 from warmstart.interop.convert import from_tensors, read_settings
 from warmstart.interop.families import FAMILIES

@@ -69,7 +69,8 @@ def read_annotations(
             text = _text(values, source.text, tags)
             if check:
                 check(text, where)
-            rows.append(Annotation(where, text, person_in(values, without_compression(file).stem), label))
+            named = (str(values[key]) for key in PERSON_KEYS if values.get(key) not in (None, ""))
+            rows.append(Annotation(where, text, next(named, without_compression(file).stem), label))
         except RowError as error:
             wrong.append(f"{where} {error}")
         except DataError as error:
@@ -132,13 +133,16 @@ def _json_lines(file: Path) -> Iterator[tuple[str, Any]]:
 
 def _text(values: Mapping[str, Any], column: str, tags: bool) -> str:
     text = values.get(column)
-    return " ".join(text) if tags and isinstance(text, list) else text_in(text)
+    text = " ".join(text) if tags and isinstance(text, list) else text
+    if not isinstance(text, str):
+        raise RowError(f"must have a text, but has {text!r:.80}")
+    return text
 
 
 def _label(values: Any, column: str, tags: bool, separator: str | None) -> str | tuple[str, ...] | None:
     """The label of a row, or with ``tags`` those of its words; None if it has none."""
     if not isinstance(values, Mapping):
-        raise RowError(f"must hold values by name, but holds {shortened(values)}")
+        raise RowError(f"must hold values by name, but holds {values!r:.80}")
     if column not in values and "label" not in values:
         raise RowError(f"must have {column} and label, but has neither")
     label = values.get("label")
@@ -154,7 +158,7 @@ def _one_label(label: Any, separator: str | None) -> str | None:
     if not isinstance(names, list):
         return label_in(names)
     if len(names) > 1:
-        raise RowError(f"must have one label, but has {len(names)}: {shortened(names)}")
+        raise RowError(f"must have one label, but has {len(names)}: {names!r:.80}")
     return label_in(names[0]) if names else None
 
 
@@ -169,26 +173,8 @@ def _tags(text: Any, label: Any) -> tuple[str, ...]:
     return tuple(map(label_in, label))
 
 
-def text_in(text: Any) -> str:
-    """A text."""
-    if not isinstance(text, str):
-        raise RowError(f"must have a text, but has {shortened(text)}")
-    return text
-
-
-def person_in(values: Mapping[str, Any], default: str) -> str:
-    """Who labelled a row."""
-    named = [str(values[key]) for key in PERSON_KEYS if values.get(key) not in (None, "")]
-    return named[0] if named else default
-
-
 def label_in(label: Any) -> str:
     """The name of a label."""
     if isinstance(label, bool) or not isinstance(label, str | int) or not str(label).strip():
-        raise RowError(f"must have the name of a label, but has {shortened(label)}")
+        raise RowError(f"must have the name of a label, but has {label!r:.80}")
     return str(label).strip()
-
-
-def shortened(value: Any) -> str:
-    """A value for a message."""
-    return repr(value)[:80]

@@ -33,8 +33,9 @@ LABEL_NAMES = (
     *("rating", "stars", "score", "emotion", "queue"),
 )
 """columns that hold labels, the likeliest first"""
-_LABEL_WORDS = {
-    *("label", "labels", "category", "categories", "class", "topic", "topics", "intent", "target", "sentiment", "emotion"),
+_WEAK_NAMES = {"rating", "stars", "score", "queue", "tag", "tags"}
+"""names of labels, and of what is measured beside them"""
+_LABEL_WORDS = {*LABEL_NAMES} - _WEAK_NAMES | {
     *("kategorie", "klasse", "thema", "etikett", "rubrik", "categoria", "categoría", "catégorie", "categorie", "clase", "classe"),
     *("étiquette", "etiqueta", "tema", "sujet", "cible", "department", "abteilung"),
 }
@@ -48,8 +49,6 @@ _OTHER_WORDS = {
     *("email", "name", "hour", "count"),
 }
 """words of the names of columns that hold something else"""
-_WEAK_NAMES = {"rating", "stars", "score", "queue", "tag", "tags"}
-"""names of labels, and of what is measured beside them"""
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval", "trial"}
 _LANGUAGES = {
     *("en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "zh", "ja", "ko", "ar", "tr", "sv", "da", "fi", "no", "cs", "el"),
@@ -174,7 +173,7 @@ def is_prose(column: pl.Series) -> bool:
 
 
 def strings_in(column: pl.Series) -> list[str]:
-    """The first cells of a column as strings, without white space around them; those without a value are empty."""
+    """The first cells of a column, without white space around them; those without a value are empty."""
     return [str(cell).strip() for cell in column.head(_SAMPLE).cast(pl.String).fill_null("").to_list()]
 
 
@@ -286,18 +285,21 @@ LEAST_LETTERS = 4
 
 def owner_column(table: pl.DataFrame, text: pl.Series, label: pl.Series, free: Sequence[str]) -> str | None:
     """The likeliest of the ``free`` columns; None if none looks like owners."""
-    strings = {name: _cells(table[name]) for name in free if not table[name].dtype.is_nested() and not table[name].dtype.is_float()}
-    labels = _cells(label)
+    strings = {
+        name: cells_of(table[name]) for name in free if not table[name].dtype.is_nested() and not table[name].dtype.is_float()
+    }
+    labels = cells_of(label)
     named = (
         name
         for name, cells in strings.items()
         if _NAMES.fullmatch(name.strip()) and _repeats(cells, OWNERS_OF_NAME) and _tells(cells, labels)
     )
-    other = (name for name, cells in strings.items() if _repeats(cells, FEWEST_OWNERS) and _owns(cells, _cells(text), labels))
+    other = (name for name, cells in strings.items() if _repeats(cells, FEWEST_OWNERS) and _owns(cells, cells_of(text), labels))
     return next(named, None) or next(other, None)
 
 
-def _cells(column: pl.Series) -> list[str]:
+def cells_of(column: pl.Series) -> list[str]:
+    """A column as strings, without white space around them; those without a value are empty."""
     return ["" if one is None else str(one).strip() for one in column.to_list()]
 
 

@@ -159,7 +159,12 @@ def _read_quoted(text: str, file: Path, delimiter: str, *, quoted: bool, lines_b
     try:
         for line, row in _rows(text, delimiter, quoted=quoted):
             if rows and len(row) != len(rows[0]):
-                raise DataError(_other_width(file, line + lines_before, row, rows[0], delimiter))
+                between = "a tab" if delimiter == "\t" else repr(delimiter)
+                more = "quotes around a field that holds it" if len(row) > len(rows[0]) else "fill in what is missing"
+                raise DataError(
+                    f"every row of {file} must have {len(rows[0])} fields with {between} between, as the first row has, but line "
+                    f"{line + lines_before} has {len(row)}: {delimiter.join(row)[:80]!r}; {more}, or name another delimiter"
+                )
             rows.append(row)
     except csv.Error as error:
         if quoted and (table := _if_whole(text, delimiter)) is not None:
@@ -185,16 +190,3 @@ def _if_whole(text: str, delimiter: str) -> pl.DataFrame | None:
 def _table(rows: Sequence[list[str]]) -> pl.DataFrame:
     names = [str(place) for place in range(len(rows[0]))]
     return pl.DataFrame([[field or None for field in row] for row in rows], schema=dict.fromkeys(names, pl.String), orient="row")
-
-
-def _other_width(file: Path, line: int, row: Sequence[str], first: Sequence[str], delimiter: str) -> str:
-    more = "quotes around a field that holds it" if len(row) > len(first) else "fill in what is missing"
-    shown = delimiter.join(row)[:80]
-    return (
-        f"every row of {file} must have {len(first)} fields with {_name(delimiter)} between, as the first row has, but line {line} "
-        f"has {len(row)}: {shown!r}; {more}, or name another delimiter"
-    )
-
-
-def _name(delimiter: str) -> str:
-    return "a tab" if delimiter == "\t" else f"'{delimiter}'"

@@ -83,23 +83,25 @@ def _part(binary: IO[bytes], span: tuple[int, int] | None) -> Iterator[IO[bytes]
         yield binary
         return
     binary.seek(span[0])
-    with io.BufferedReader(_Span(binary, span[1] - span[0]), 1 << 18) as part:
+    with io.BufferedReader(_Bounded(binary, span[1] - span[0]), 1 << 18) as part:
         yield cast("IO[bytes]", part)
 
 
-class _Span(io.RawIOBase):
-    """The next bytes of a stream, so many of them."""
+class _Bounded(io.RawIOBase):
+    """The next bytes of a stream, so many of them; or all of a ``whole`` file, with ``DataError`` for a bomb, which holds more."""
 
-    def __init__(self, binary: IO[bytes], left: int) -> None:
+    def __init__(self, binary: IO[bytes], left: int, whole: Path | None = None) -> None:
         super().__init__()
-        self.binary, self.left = binary, left
+        self.binary, self.left, self.whole = binary, left, whole
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self.binary.read(min(len(buffer), self.left))
+        data = self.binary.read(len(buffer) if self.whole else min(len(buffer), self.left))
         self.left -= len(data)
+        if self.whole and self.left < 0:
+            raise DataError(too_large(self.whole))
         buffer[: len(data)] = data
         return len(data)
 
@@ -166,7 +168,7 @@ def open_bytes(file: Path) -> Iterator[IO[bytes]]:
         else:
             with (
                 COMPRESSED[file.suffix.lower()](file, "rb") as binary,
-                io.BufferedReader(_Bounded(binary, file), 1 << 18) as bounded,
+                io.BufferedReader(_Bounded(binary, most_bytes(file), file), 1 << 18) as bounded,
             ):
                 yield cast("IO[bytes]", bounded)
     except _DAMAGED as error:
@@ -183,25 +185,6 @@ def most_bytes(file: Path) -> int:
     if not given.isdecimal():
         raise DataError(f"{EXPANSION_VARIABLE} must be a whole number, the most that a file may expand, but is {given!r}")
     return FREE_BYTES + int(given) * file.stat().st_size
-
-
-class _Bounded(io.RawIOBase):
-    """A decompressed stream that ends with ``DataError`` after ``most_bytes``: a bomb holds a thousand times its size."""
-
-    def __init__(self, binary: IO[bytes], file: Path) -> None:
-        super().__init__()
-        self.binary, self.file, self.left = binary, file, most_bytes(file)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.binary.read(len(buffer))
-        self.left -= len(data)
-        if self.left < 0:
-            raise DataError(too_large(self.file))
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def too_large(file: Path) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from warmstart.data.columns import holding, is_prose, text_columns
+from warmstart.data.columns import cells_of, holding, is_prose, text_columns
 from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited, table_form
 from warmstart.data.files import COMPRESSED, is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
 from warmstart.data.formats import parsed, read_fasttext, refuse_export, with_names_of_labels
@@ -213,8 +213,7 @@ class TextTable:
         """The group of each row; of a row without one it is ``""``."""
         if source.group is None:
             return [""] * len(self.frame)
-        cells = ["" if one is None else str(one).strip() for one in self.column(source.group, "group").to_list()]
-        return ["" if cell.lower() in MISSING else cell for cell in cells]
+        return ["" if cell.lower() in MISSING else cell for cell in cells_of(self.column(source.group, "group"))]
 
     def labelled(self, source: Source, *, several: bool = False, say: bool = True) -> tuple[TextTable, TextTable]:
         """The rows that have a label, and those that have none, of which is said how many they are and why.

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from warmstart.data.minimal_pairs import MinimalPair
-from warmstart.inspection.minimal_pairs import PairGroup, judge_pairs
+from warmstart.inspection.minimal_pairs import MinimalPair, PairGroup, judge_pairs
 from warmstart.inspection.sentence_scores import ScoreKind, score_sentences
 from warmstart.model.bundle import Bundle
 

@@ -1,15 +1,41 @@
-"""Minimal pairs: how often the right sentence of a pair scores higher than one that differs in the error alone."""
+"""Minimal pairs: how often the right sentence of a pair scores higher than one that differs in the error alone.
+
+They are read from
+
+- BLiMP: ndjson with ``sentence_good``, ``sentence_bad``, ``UID`` and ``linguistics_term``; a file, or a folder of them
+- tables with the columns ``good`` and ``bad``, and optionally ``group``
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from warmstart.data.minimal_pairs import MinimalPair
+from warmstart.data.files import is_compressed
+from warmstart.data.source import Format, Source
+from warmstart.data.tables import read_table
+from warmstart.errors import DataError
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import ProportionDifference, binomial_test, mean_proportion, paired_proportions, wilson_interval
+
+FORMATS: dict[str, Format] = {".jsonl": "ndjson", ".ndjson": "ndjson", ".tsv": "tsv", ".csv": "csv"}
+"""ending of a file -> how it is read"""
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """Two sentences that differ in one point; the first is grammatical."""
+
+    good: str
+    bad: str
+    group: str = "all"
+    """what is tested: a paradigm, a construction"""
+    phenomenon: str = ""
+    """what the group belongs to: in BLiMP its ``linguistics_term``"""
 
 
 @dataclass(frozen=True)
@@ -61,3 +87,63 @@ def mean_accuracy(groups: Sequence[PairGroup]) -> Estimate:
 def compare_groups(one: Sequence[PairGroup], other: Sequence[PairGroup]) -> ProportionDifference:
     """The mean accuracy of ``one`` less that of ``other`` on the same pairs."""
     return paired_proportions([group.right for group in one], [group.right for group in other])
+
+
+def read_minimal_pairs(path: str | Path, limit: int | None = None) -> list[MinimalPair]:
+    """The pairs of a file or folder; with ``limit`` at most this many of each group, from the beginning.
+
+    Raises ``DataError`` for a file in none of the known forms, and for a row that is not a pair.
+    """
+    source = Path(path)
+    files = sorted(file for file in source.iterdir() if _ending(file) in (".jsonl", ".ndjson")) if source.is_dir() else [source]
+    if not files or not source.exists():
+        raise DataError(
+            f"minimal pairs must be a file, or a folder of ndjson files, but {path} is neither; see docs/explanation/studies.md"
+        )
+    counts, kept = Counter[str](), []
+    for pair in (pair for file in files for pair in _read_table(file)):
+        counts[pair.group] += 1
+        if limit is None or counts[pair.group] <= limit:
+            kept.append(pair)
+    if not kept:
+        raise DataError(f"there must be at least one minimal pair, but {path} has none; give a file with rows of good and bad")
+    return kept
+
+
+def _ending(file: Path) -> str:
+    return Path(file.stem).suffix if is_compressed(file) else file.suffix
+
+
+def _pair(good: object, bad: object, group: object, phenomenon: object, where: str) -> MinimalPair:
+    """A pair from the values of a row. Both sentences must be there; without a group it is in the group ``all``."""
+    for name, value in (("right", good), ("wrong", bad)):
+        if not isinstance(value, str) or not value.strip():
+            problem = "is empty" if value is None or isinstance(value, str) else f"is {str(value)[:80]!r}"
+            raise DataError(f"{where}: a pair must have two sentences, but the {name} one {problem}; correct or remove the row")
+    return MinimalPair(str(good), str(bad), _name(group, "all"), _name(phenomenon, ""))
+
+
+def _name(value: object, default: str) -> str:
+    """A value as a name, or the default if it is empty."""
+    return default if value is None or not str(value).strip() else str(value)
+
+
+def _read_table(file: Path) -> list[MinimalPair]:
+    """A table in either form, told apart by its columns."""
+    form = FORMATS.get(_ending(file))
+    if form is None:
+        raise DataError(f"minimal pairs must be a file with one of the endings {', '.join(FORMATS)}, but got {file.name}")
+    table = read_table(Source(path=str(file)), file, form).frame
+    columns = set(table.columns)
+    rows = [(f"row {number} of {file.name}", row) for number, row in enumerate(table.iter_rows(named=True), 1)]
+    if {"sentence_good", "sentence_bad"} <= columns:
+        stem = file.name.split(".")[0]
+        return [
+            _pair(row["sentence_good"], row["sentence_bad"], _name(row.get("UID"), stem), row.get("linguistics_term"), where)
+            for where, row in rows
+        ]
+    if {"good", "bad"} <= columns:
+        return [_pair(row["good"], row["bad"], row.get("group"), None, where) for where, row in rows]
+    raise DataError(
+        f"{file.name} must have the columns good and bad, or sentence_good and sentence_bad, but has {', '.join(table.columns)}"
+    )

@@ -109,16 +109,11 @@ def _full(key: str, value: Any, common: Mapping[str, Any]) -> tuple[Source, ...]
     if not all(isinstance(entry, str | dict | Source) for entry in entries) or (key != "unlabelled" and not entries):
         number = ", a fraction or a number of examples" if key in ("validation", "test") else ""
         raise ValueError(f"'{key}' must be a path, a source with a path, a list of these{number}; got {value!r}")
+    written = ({"path": entry} if isinstance(entry, str) else entry for entry in entries)
     try:
-        return tuple(_one(entry, common, f"source of '{key}'") for entry in entries)
+        return tuple(one if isinstance(one, Source) else Source.build({**common, **one}, f"source of '{key}'") for one in written)
     except ConfigError as error:
         raise ValueError(str(error)) from None  # the manifest's name is then put before it
-
-
-def _one(entry: str | dict[str, Any] | Source, common: Mapping[str, Any], where: str) -> Source:
-    if isinstance(entry, Source):
-        return entry
-    return Source.build({**common, **({"path": entry} if isinstance(entry, str) else entry)}, where)
 
 
 def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None = None) -> Task:
@@ -165,7 +160,8 @@ def labelled_task(place: Path, flags: LabelledTableFlags, *, test: str | None = 
     """
     task = load_whole_task(place, flags, test)
     learned, tested = (_with_text(split, place) for split in (task.train, task.test))
-    return _with_more(replace(task, train=learned, test=tested), unlabelled)
+    more = [Source.build({"path": path, "document": "line", **reading_alike(task.reading, path, {})}) for path in unlabelled]
+    return replace(task, train=learned, test=tested, unlabelled=(*task.unlabelled, *more))
 
 
 def _with_text(split: Split, place: Path) -> Split:
@@ -175,12 +171,6 @@ def _with_text(split: Split, place: Path) -> Split:
         return split
     console.print(f"Left out, since they have no text: {len(split) - len(kept):,} of {len(split):,} rows of {place}.")
     return split.take(np.array(kept, dtype=np.int64))
-
-
-def _with_more(task: Task, files: Sequence[str]) -> Task:
-    """The task with the files of unlabelled texts: tables like that of the labels, or one text per line."""
-    sources = [Source.build({"path": path, "document": "line", **reading_alike(task.reading, path, {})}) for path in files]
-    return replace(task, unlabelled=(*task.unlabelled, *sources))
 
 
 def with_descriptions(task: Task, file: str) -> Task:

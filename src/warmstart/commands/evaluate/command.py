@@ -15,7 +15,6 @@ from warmstart.commands.evaluate.page import pairs_section
 from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result
 from warmstart.commands.settings import EvaluateConfig
 from warmstart.data.audit import audit
-from warmstart.data.minimal_pairs import read_minimal_pairs
 from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.source import LabelledTableFlags, Source
@@ -26,6 +25,7 @@ from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.inspection.measured_pairs import measure_pairs
+from warmstart.inspection.minimal_pairs import read_minimal_pairs
 from warmstart.interop.load import load_model, load_predictor
 from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle
