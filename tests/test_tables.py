@@ -33,6 +33,7 @@ BY_HAND = {
         "labelled texts of": "benchmarks/several_labels.py, of tables that are not in the repository",
         "labels": "benchmarks/fits.py, now and at commit 5cb677ad",
         "set, 100 labels": "the same",
+        "vectors": "benchmarks/static.py at commit 5cb677ad, and the same with use",
     },
     "peers.md": {"against": "benchmarks/peers.py, from results/peers.ndjson", "method": "the same"},
     "scale.md": {"model, batch": "benchmarks/scale.py at commit 5cb677ad", "GPUs": "the same, by formula"},

@@ -295,7 +295,7 @@ class DoctorConfig(Config):
     """of a page: the model that it must come from; its weights are compared with those in the page"""
 
 
-class ImportConfig(TableFlags):
+class ImportConfig(Config):
     """Save a pretrained model (in the Hugging Face format, a GGUF file, an encoder) as a bundle, or fetch a public data set."""
 
     source: Positional[FileInput[str | None]] = None
@@ -313,6 +313,3 @@ class ImportConfig(TableFlags):
     """list the encoders: the pretrained models that have a name, with what they have read"""
     speed: bool = False
     """measure for --list how many texts of 30 words each installed encoder reads in a second here; the figures are kept"""
-    static: FileInput[Advanced[tuple[str, ...]]] = ()
-    """files or folders of text, or tables: the model becomes one vector for each token of them, learned from the encoder's vectors
-    of these texts: some accuracy for a hundred times the speed"""

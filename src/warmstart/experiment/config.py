@@ -228,7 +228,7 @@ class FitConfig(LabelledTableFlags):
     minutes: float = Field(3, gt=0)
     """time for all of it, about"""
     encoders: FileInput[tuple[str, ...]] = ()
-    """pretrained models whose vectors are used; default: the encoders that are installed, but no slow one"""
+    """pretrained models whose vectors are used; default: those installed, but none that is slow or has not read the language"""
     schemes: tuple[SchemeName, ...] = FINE_TUNING
     """ways to fine-tune them (full, lora, …), each if it is expected to end in time"""
     out: Effectless[str] = "runs/fit"

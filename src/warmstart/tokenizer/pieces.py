@@ -75,6 +75,11 @@ def starts_word(tokenizer_type: str, piece: str) -> bool:
     return piece.isspace() if tokenizer_type == "character" else piece.startswith(WORD_MARK)
 
 
+def bare_piece(piece: str) -> str:
+    """A piece without the mark that it has at the start of a word, or inside one."""
+    return piece.removeprefix("##").lstrip(f"Ġ{WORD_MARK}")
+
+
 def piece_to_text(piece: str) -> str:
     """The text of a byte-level piece: ``piece_to_text("Ġcaf")`` -> ``" caf"``; parts of characters become hexadecimal bytes."""
     if not all(character in _BYTE_OF for character in piece):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ import numpy as np
 from warmstart.errors import TokenizerError
 from warmstart.system.storage import atomic_write, sha256
 from warmstart.tokenizer.checks import highest_id
-from warmstart.tokenizer.pieces import piece_to_text, starts_word, text_to_piece, tokenizer_type
+from warmstart.tokenizer.pieces import bare_piece, piece_to_text, starts_word, text_to_piece, tokenizer_type
 from warmstart.tokenizer.specials import doubles_separator, guarded_backend, library_errors, prefix_of
 from warmstart.types import Vocabulary
 
@@ -97,6 +98,13 @@ class Tokenizer:
         if self.type == "bytes":
             id = self._backend.token_to_id(text_to_piece(token))
         return self._backend.token_to_id(token) if id is None else id
+
+    def spelled(self, texts: Sequence[str]) -> float:
+        """The share of pieces with letters that are one letter, or unknown: most of them are in a language that was not read."""
+        counts = Counter(id_ for row in self.encode(texts) for id_ in row)
+        pieces = {id_: bare_piece(self.token(id_)) for id_ in counts}
+        single = {id_: id_ == self.specials.unk or len(piece) == 1 for id_, piece in pieces.items() if any(map(str.isalpha, piece))}
+        return sum(counts[id_] for id_, one in single.items() if one) / max(1, sum(counts[id_] for id_ in single))
 
     def vocabulary(self) -> Vocabulary:
         """What an objective needs: size, special ids, and (V,) which tokens begin a word (by the rules in ``pieces.py``)."""

@@ -9,15 +9,12 @@ from typing import Any
 
 from warmstart.commands.import_.result import ENCODERS_HEADER, EncodersResult
 from warmstart.commands.settings import ImportConfig
-from warmstart.data.source import Source
-from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.interop.convert import Imported
 from warmstart.interop.encoder_speed import encoder_speeds, speeds_sentence
 from warmstart.interop.encoders import ENCODERS, how_to_install, installed, read_source
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.static import static
 from warmstart.model.already_read import read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -45,8 +42,6 @@ def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
         console.print(line)
     record = imported.bundle.history[0].model_copy(update={"source": config.source, "provenance": provenance()})
     bundle = replace(imported.bundle, history=(record,))
-    if config.static:
-        bundle = _word_vectors(bundle, config)
     save(bundle, target)
     console.print(f"bundle: {target} (reloaded in a fresh process, equal outputs)")
     return bundle
@@ -85,18 +80,6 @@ def _fetch(config: ImportConfig, url: str, out: str) -> Path:
     folder = fetch(url, config.checksum, Path(out), unpack=config.unpack)
     console.print(f"{folder}: {sum(1 for file in folder.rglob('*') if file.is_file())} files")
     return folder
-
-
-def _word_vectors(bundle: Bundle, config: ImportConfig) -> Bundle:
-    """The model as word vectors of texts."""
-    texts = documents_of([Source.build({"path": path, "document": "line", **config.reading}) for path in config.static])
-    made, rows = static(bundle, texts), bundle.model.backbone.vocab_size
-    left, count = made.bundle.tokenizer.vocab_size, sum(one.numel() for one in made.bundle.model.parameters())
-    console.print(
-        f"static:   {left:,} of {rows:,} tokens stay, {count:,} parameters; learned from {made.passages:,} passages; "
-        f"cosine {made.cosine:.2f} with the encoder's vector of others"
-    )
-    return made.bundle
 
 
 def describe(imported: Imported) -> list[str]:
