@@ -244,7 +244,7 @@ def source_root(source: Source) -> Path:
 
 
 def by_lines(sources: Iterable[Source]) -> tuple[Source, ...]:
-    """The sources of a pool; one of paragraphs that has many lines and no blank one is read by lines: one text would be no pool."""
+    """The sources; one of paragraphs that has many lines and no blank one is read by lines: one text would be no pool of texts."""
     return tuple(one.model_copy(update={"document": "line"}) if _unbroken(one) else one for one in sources)
 
 

@@ -14,7 +14,7 @@ from warmstart.config import read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
 from warmstart.data.domain import DomainSource, DomainText, domain_text
 from warmstart.data.pretraining_rows import PretrainingRows
-from warmstart.data.read import source_files
+from warmstart.data.read import by_lines, source_files
 from warmstart.data.source import Source
 from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
 from warmstart.errors import ConfigError, ModelError
@@ -121,7 +121,9 @@ def _tokenize(
     plain, domain = config, None
     shards = _shards(config, cache, origin)
     if not shards:
-        sources = [text_here(source, cache) for source in sources]
+        sources = [*by_lines(text_here(source, cache) for source in sources)]
+        if any(source.document != config.document for source in sources):
+            console.print("The text has many lines and no blank one: each line is a document (--document file takes files whole).")
     if chosen_from is not None:
         chosen_from = replace(chosen_from, text=tuple(sources))
         domain, sources, held_out = domain_text(chosen_from, folder)
@@ -240,7 +242,7 @@ def _split_stores(
     if config.held_out == NOTHING:
         return training, None
     if config.held_out_fraction() is None:
-        held_out_source = [text_here(_source(config, config.held_out), cache)]
+        held_out_source = by_lines([text_here(_source(config, config.held_out), cache)])
         return training, prepare_store(held_out_source, tokenizer, cache)
     assert part is not None, "a fraction is held out of one side of a split"
     return training, prepare_store(sources, tokenizer, cache, part.model_copy(update={"held_out": True}))
