@@ -310,7 +310,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @cached_property
     def by_metric(self) -> dict[str, float]:
         """With several labels per text, the chosen method's scores out of fold by all metrics."""
-        names = ("micro_f1", "macro_f1", "subset") if self.several and self.learned else ()
+        names = ("micro_f1", "macro_f1", "subset") if self.several and self.promised else ()
         return {name: self._score(self.best, metric=name).out_of_fold for name in names}
 
     @property
