@@ -205,12 +205,7 @@ def test_broken_files(tmp_path: Path) -> None:
 
 
 UNLABELLED = {
-    "plain text": (
-        "a.txt",
-        b"x",
-        {},
-        r"read as text, which has no columns; give a table .* a pattern .* or as_label, or labels_path",
-    ),
+    "plain text": ("a.txt", b"x", {}, r"read as text, which has no columns; give a table .* a pattern .* or as_label"),
     "empty pattern file": ("a.txt", b"", {"pattern": TREC}, r"must hold at least one example, but is empty"),
     "empty class": ("a.txt", b"\n", {"as_label": "x"}, r"must hold at least one example, but is empty"),
     "header alone": ("a.csv", b"text,label\n", {}, r"must hold at least one example, but is empty"),

@@ -16,6 +16,7 @@ from typing import Any
 from warmstart.baselines.simple import constant_score
 from warmstart.data.scorings import read_ledger
 from warmstart.data.source import LabelledTableFlags
+from warmstart.data.tables import Tables
 from warmstart.data.task import Task
 from warmstart.errors import DataError, ModelError
 from warmstart.experiment.choose import RECOMMENDED, TRANSFER
@@ -95,10 +96,10 @@ def compare(
 def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
     """The settings of a race on one task, with the schemes that always run, and a selection that needs only texts that it has."""
     changes: dict[str, Any] = {"schemes": (*ALWAYS_RUN, *config.schemes)}
-    flags = LabelledTableFlags.of(config)
-    validated = bool(len(given.validation)) if given else read_spec(config.task, flags)[1].validation is not None
+    flags, tables = LabelledTableFlags.of(config), Tables()
+    validated = bool(len(given.validation)) if given else read_spec(config.task, flags, tables)[1].validation is not None
     if config.selection is None and not config.labels and not validated:
-        texts = len((given or load_task(config.task, flags=flags)).train)
+        texts = len((given or load_task(config.task, flags=flags, tables=tables)).train)
         changes["selection"] = config.selection_with(texts)  # as with as many --labels
     return config.model_copy(update=changes)
 

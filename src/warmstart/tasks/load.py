@@ -116,13 +116,14 @@ def _full(key: str, value: Any, common: Mapping[str, Any]) -> tuple[Source, ...]
         raise ValueError(str(error)) from None  # the manifest's name is then put before it
 
 
-def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None = None) -> Task:
+def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None = None, tables: Tables | None = None) -> Task:
     """The task in a manifest (or in the ``task.yaml`` of a folder); paths in it start at its own folder.
 
     Of a table, or a folder with a folder of texts for each label, the manifest is guessed, and the guess is printed; ``flags`` say
-    what is not as usual. Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it names is.
+    what is not as usual; ``tables`` were read before. Raises ``ConfigError`` if the manifest is wrong and ``DataError`` if what it
+    names is.
     """
-    file, spec = read_spec(path, flags, tables := Tables())
+    file, spec = read_spec(path, flags, tables := tables or Tables())
     if spec.type == ANSWERS_TYPE:
         raise ConfigError(f"{file}: a task of type answers has no labels; adapt, evaluate and predict alone read it")
     try:
@@ -131,13 +132,19 @@ def load_task(path: str | Path, seed: int = 0, flags: LabelledTableFlags | None 
         raise DataError(f"{file}: {error}") from None
 
 
-def load_whole_task(path: Path, flags: LabelledTableFlags, test: str | None = None, labels: tuple[str, ...] | None = None) -> Task:
+def load_whole_task(
+    path: Path,
+    flags: LabelledTableFlags,
+    test: str | None = None,
+    labels: tuple[str, ...] | None = None,
+    tables: Tables | None = None,
+) -> Task:
     """The task of a manifest, a table or a folder, of which all labelled texts are in one split, but those of test files.
 
     ``test`` is a table like the first. Raises ``ConfigError`` if there is no first. A table may lack some of its ``labels``, and
     have others, which come behind these.
     """
-    file, spec = read_spec(path, flags, tables := Tables())
+    file, spec = read_spec(path, flags, tables := tables or Tables())
     guessed = not is_manifest(path)
     if test and (not guessed or path.is_dir()):
         raise ConfigError(f"--test goes with a table of texts and labels, but {path} is none; name the test texts in a manifest")

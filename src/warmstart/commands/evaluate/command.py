@@ -19,7 +19,7 @@ from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS
-from warmstart.data.tables import reading_alike
+from warmstart.data.tables import Tables, reading_alike
 from warmstart.data.task import Task, joined_splits
 from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError
@@ -113,21 +113,21 @@ def _test_task(config: EvaluateConfig, path: str, models: Sequence[Bundle | Stac
     A table is read as that from which the (first) model learned, with its labels. Of a table, or folders of texts, without a test
     split all texts are scored but those that a model has seen; if it has seen all, a part.
     """
-    flags, model = LabelledTableFlags.of(config), models[0]
+    flags, model, tables = LabelledTableFlags.of(config), models[0], Tables()
     if not is_manifest(path):
-        how = reading_alike(reading_of_model(model), path, flags.reading)
+        how = reading_alike(reading_of_model(model), path, flags.reading, tables)
         header = {True: "yes", False: "no"}.get(how.get("header"))  # type: ignore[arg-type]
         learned = {"type": flags.type or task_type_for(model).name, "header": header, "encoding": how.get("encoding")}
         learned |= {"text_column": None if "second" in how else how.get("text"), "delimiter": how.get("delimiter")}
         flags = flags.model_copy(update=learned)
-    file, spec = read_spec(path, flags)
+    file, spec = read_spec(path, flags, tables)
     if isinstance(spec.test, tuple) or is_manifest(path):
-        return load_task(path, flags=flags), ""
-    task = load_whole_task(Path(path), flags, labels=model.labels or None)
+        return load_task(path, flags=flags, tables=tables), ""
+    task = load_whole_task(Path(path), flags, labels=model.labels or None, tables=tables)
     test, left_out = unseen_only(models, joined_splits(task.splits()))
     none = test.take(NO_TEXTS)
     if not len(test):
-        return load_task(path, flags=flags), ""
+        return load_task(path, flags=flags, tables=tables), ""
     return replace(task, name=file.name, train=none, validation=none, test=test), left_out
 
 
