@@ -111,6 +111,10 @@ def test_what_needs_blocks_or_trains_it_is_refused(arrays: Arrays, capsys: pytes
     Path("t.csv").write_text("text,label\n" + "".join(f"a cat {i},no\nthe river {i},yes\n" for i in range(50)))
     for words, said in (
         ("adapt use t.csv", "a backbone that is fine-tuned must have blocks, but this one (USE) is only read"),
+        (
+            "adapt use t.csv --scheme probe",
+            "a network from scratch must have blocks, but this one (USE) is only read; add --no-scratch",
+        ),
         ("export use --to hf --out hf", "must be of a family of transformers, but is of type 'use'; export it with --to onnx"),
         ("study attention use a", "needs a backbone with blocks"),
     ):

@@ -119,7 +119,7 @@ def apply_scheme(model: Model, scheme: Scheme, seed: int = 0) -> list[ParameterG
     """
     if model.backbone.config.ngrams and not scheme.keeps_features:
         raise ConfigError(
-            "a backbone that is fine-tuned must have blocks, but this one (USE) is only read; take scheme probe or another encoder"
+            "a backbone that is fine-tuned must have blocks, but this one (USE) is only read; take scheme probe, or another encoder"
         )
     old = {name for name, _ in model.named_parameters()}
     parts = {name: "head" for name in old if not name.startswith("backbone.")}

@@ -14,6 +14,7 @@ from warmstart.data.pool import texts_to_read
 from warmstart.data.scorings import ScoringRun, ledger_file
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Split, Task
+from warmstart.errors import ConfigError
 from warmstart.experiment.adaptation import adapted_bundle, compare_methods, draw_budgets
 from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.answers import adapt_to_answers
@@ -85,6 +86,8 @@ def _prepare(config: AdaptConfig) -> _Ready:
     # its splits never depend on the seed: `evaluate` must find the same test texts
     loaded = task = load_task(config.task, flags=LabelledTableFlags.of(config))
     check_scheme(bundle, task, config.tune)
+    if config.scratch and bundle.model.backbone.config.ngrams:
+        raise ConfigError("a network from scratch must have blocks, but this one (USE) is only read; add --no-scratch")
     if config.drop_leaks or config.drop_near_leaks:
         task = drop_leaks(task, near=config.drop_near_leaks)
     task, calibration_texts = split_calibration_texts(task, config.calibration_fraction, config.labels)
