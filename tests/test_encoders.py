@@ -366,11 +366,11 @@ def test_fit_leaves_out_an_encoder_that_has_not_read_the_language(tmp_path: Path
     monkeypatch.setattr(fit_command, "encoders_at_hand", lambda: (english, every))
     for language, text in LANGUAGES.items():
         task = Task.from_lists([f"{text} {i}" for i in range(20)], ["no", "yes"] * 10, test=0)
-        found, notes = encoders_for((), task)
+        found, notes = encoders_for((), task.train.texts)
         assert found == ((english, every) if language == "English" else (every,)), language
         said = f"{english} has hardly read this language: 100% of its tokens are single letters; it is left out"
         assert [one.partition(" (")[0] for one in notes] == [said] * (language != "English")
-        assert encoders_for((english,), task) == ((english,), [])
+        assert encoders_for((english,), task.train.texts) == ((english,), [])
 
 
 TEXTS = ["She holds the cat.", "a", "Where was the river found, and by whom?" * 9]

@@ -158,7 +158,7 @@ def _project(config: LabelConfig) -> Project:
             project = _made(config, found.texts if found else (), task)
             if task and (held_out := sum(map(len, task.held_out().values()))):
                 console.print(f"{held_out:,} labelled texts of '{task.name}' are held out for test, and never shown.")
-            project.change_settings(**_settings(config))
+            project.change_settings(**_settings(config) | _installed_vectors(config, project))
         else:
             _check_settings(project, config, task)
             if found and config.pool:
@@ -224,6 +224,24 @@ def _settings(config: LabelConfig) -> dict[str, Any]:
         "suggest": config.suggest and config.suggest.replace("no", ""),
         "judge": config.judge and config.judge.strip(),
     }
+
+
+MOST_READ = 5000
+"""texts of a pool that an installed encoder reads before the first one is shown, unless --vectors names it: half a minute"""
+
+
+def _installed_vectors(config: LabelConfig, project: Project) -> dict[str, str]:
+    """The encoder whose vectors help the learner of a new project, if one is installed that has read the language."""
+    served = config.export is None and not config.imports
+    if config.vectors is not None or not served or project.type == "tagging" or len(project.texts) > MOST_READ:
+        return {}
+    from warmstart.commands.fit.command import encoders_for
+
+    names, _ = encoders_for((), project.texts)
+    if not names:
+        return {}
+    console.print(f"The learner reads vectors of {names[0]}, which is installed; --vectors words does without.")
+    return {"vectors": names[0]}
 
 
 def _held_out(project: Project) -> list[str]:

@@ -46,7 +46,7 @@ def fit_data(config: FitConfig) -> FitResult:
     if config.labels_file:
         task = with_descriptions(task, config.labels_file)
     task = with_metric(task, config.metric)
-    encoders, note = encoders_for(config.encoders, task)
+    encoders, note = encoders_for(config.encoders, task.train.texts)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
     with quietly(f"trying methods, for up to {config.minutes:g} minutes"):
         settings = _settings(config.data, encoders, config.minutes, **how)
@@ -99,7 +99,7 @@ def fit(texts: Any, labels: Sequence[Any] | None = None, **options: Unpack[FitOp
         raise ConfigError(f"fit has no option '{unknown[0]}'; {suggest(unknown[0], FitOptions.__annotations__)}")
     with tempfile.TemporaryDirectory(prefix="warmstart-") as folder:
         task = _task_of(texts, labels, options, Path(folder))
-        names, _ = encoders_for(options.get("encoders", ()), task)
+        names, _ = encoders_for(options.get("encoders", ()), task.train.texts)
         minutes = options.get("minutes", 3)
         with quietly(f"trying methods, for up to {minutes:g} minutes" if console.is_terminal else ""):
             settings = _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run"))
@@ -129,12 +129,11 @@ def _settings(task: str, encoders: Sequence[str], minutes: float, **how: Any) ->
     return RaceConfig(task=task, backbones=encoders, scratch=False, budget=time_for_trials(minutes), **how)
 
 
-def encoders_for(named: Sequence[str], task: Task) -> tuple[tuple[str, ...], list[str]]:
+def encoders_for(named: Sequence[str], texts: Sequence[Any]) -> tuple[tuple[str, ...], list[str]]:
     """The encoders to use: those named, or those installed that know the language; a line for each that does not, or if none is."""
     if named:
         return tuple(named), []
-    texts = [text for text in task.train.texts if isinstance(text, str)]
-    texts = texts[:: 1 + len(texts) // LOOKED_AT]
+    texts = [text for text in texts[:: 1 + len(texts) // LOOKED_AT] if isinstance(text, str)]
     try:
         with quietly():
             shares = {one: bundle_at(one).tokenizer.spelled(texts) for one in encoders_at_hand()}
