@@ -261,7 +261,7 @@ def test_only_the_backbone_and_the_language_head_change(task: Task, tokenizer: T
         record, after = done.history[-1], done.model.state_dict()
         assert isinstance(record, ContinuedPretrainingRecord)
         assert record.evaluations[-1].loss < record.evaluations[0].loss
-        assert (record.left_out, record.texts) == (39, 203)
+        assert (record.left_out, record.texts) == (2, 240)
         assert any(not torch.equal(before[name], tensor) for name, tensor in after.items()) == record.kept
         assert all(torch.equal(again.model.state_dict()[name], tensor) for name, tensor in after.items())
 
@@ -361,7 +361,7 @@ def test_a_race_continues_pretraining_once(
     found = race(config)
     assert len(list((tmp_path / "race" / "dapt").iterdir())) == 1
     assert {"dapt+full", "dapt+probe", "probe", "scalar-mix"} <= {s.name for s in found.ranking.methods}
-    assert "of continued pretraining on 203 texts, once, kept or not by the labels of the first seed" in next(
+    assert "of continued pretraining on 240 texts, once, kept or not by the labels of the first seed" in next(
         s.note for s in found.ranking.methods if s.name == "dapt+full"
     )
     monkeypatch.setattr("warmstart.experiment.methods.continue_pretraining", lambda *_: pytest.fail("it was done already"))
