@@ -256,7 +256,8 @@ def test_a_text_that_contains_a_scored_one_is_left_out() -> None:
     assert (pool.texts, pool.left_out) == (("new", "newer"), 3)
     task = replace(pool_task("new"), test=some(LONG, QUOTED, "a few words"))
     parts = [LONG, QUOTED, " ".join(QUOTED.split()[:15]), LONG[:40], "a few words"]
-    texts = ["he wrote that " * 20 + part + " and so on and on" * 20 for part in parts]
+    own = (" ".join(f"{first}{second}" for second in "abcdefghijklmnopqrst") for first in "abcdefghij")
+    texts = [f"{next(own)} {part} {next(own)}" for part in parts]
     found = task_pool(task.with_train(some(*texts)))
     assert found.texts == (*texts[3:],)
     assert found.left_out == 3
