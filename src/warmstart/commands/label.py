@@ -226,14 +226,14 @@ def _settings(config: LabelConfig) -> dict[str, Any]:
     }
 
 
-MOST_READ = 5000
+READ_AT_ONCE = 5000
 """texts of a pool that an installed encoder reads before the first one is shown, unless --vectors names it: half a minute"""
 
 
 def _installed_vectors(config: LabelConfig, project: Project) -> dict[str, str]:
     """The encoder whose vectors help the learner of a new project, if one is installed that has read the language."""
     served = config.export is None and not config.imports
-    if config.vectors is not None or not served or project.type == "tagging" or len(project.texts) > MOST_READ:
+    if config.vectors is not None or not served or project.type == "tagging" or len(project.texts) > READ_AT_ONCE:
         return {}
     from warmstart.commands.fit.command import encoders_for
 

@@ -52,13 +52,14 @@ def list_methods(
         own: dict[str, Any] = {"backbone": path, "backbone_digest": digest, "backbone_parameters": size}
         for name in (name for name, baseline in baselines.items() if baseline.needs_vectors):
             methods.append(Method(name=f"{name}{suffix}", family="frozen", scheme=name, **own))
-        kept = [one for one in dict.fromkeys(schemes) if not bundle.model.backbone.config.ngrams or make_scheme(one).keeps_features]
-        if len(kept) < len(schemes):
-            console.print(f"{path} is read as it is: no scheme that would fine-tune it runs")
-        for scheme in kept:
+        only_read = bundle.model.backbone.config.ngrams
+        for scheme in dict.fromkeys(schemes):
+            if only_read and not make_scheme(scheme).keeps_features:
+                console.print(f"{path} is only read, so {scheme} does not train it")
+                continue
             check_scheme(bundle, task, tune.model_copy(update={"scheme": scheme}))
             tuned.append(Method(name=f"{scheme}{suffix}", family="adapted", scheme=scheme, **own))
-        if scratch and not bundle.model.backbone.config.ngrams:
+        if scratch and not only_read:
             tuned.append(Method(name=f"{SCRATCH}{suffix}", family="scratch", **own))
     methods += tuned
     task_type = task_type_of(task)
