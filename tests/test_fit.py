@@ -160,11 +160,12 @@ def test_texts_that_have_changed_are_told() -> None:
 
 
 def test_several_columns_are_one_text(tmp_path: Path) -> None:
-    """A subject is read before its body if both are named; that it is not read otherwise is said."""
+    """A subject is read above its body, which is said with the flag that reads one; other texts are named."""
     rows = [f"Re: mail {number};It says {number}.;{'ab'[number % 2]}" for number in range(8)]
     (tmp_path / "mails.csv").write_text("\n".join(["Betreff;Text;Kategorie", "kein Text hier;;b", *rows]))
-    assert 'Not read: Betreff; --text-column "Betreff+Text" reads both.' in guess_task(tmp_path / "mails.csv").sentences()[0]
-    task = read_labelled(FitConfig(data=str(tmp_path / "mails.csv"), text_column="Betreff+Text"))
+    said = guess_task(tmp_path / "mails.csv").sentences()[0]
+    assert "read from column 'Betreff+Text', the label from 'Kategorie'. --text-column Text reads the latter alone." in said
+    task = read_labelled(FitConfig(data=str(tmp_path / "mails.csv")))
     assert sorted(map(str, task.train.texts))[:2] == ["Re: mail 0\nIt says 0.", "Re: mail 1\nIt says 1."]
     assert "kein Text hier" in task.train.texts
     assert task.reading["text"] == "Betreff+Text"

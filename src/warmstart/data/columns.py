@@ -28,6 +28,8 @@ TEXT_NAMES = (
     *("title", "words", "tokens"),
 )
 """columns that hold texts, the likeliest first"""
+SUBJECT_NAMES = ("subject", "title", "headline", "betreff", "titel", "objet", "titre", "asunto", "oggetto")
+"""columns that say in short what a text is about, and are read above it"""
 LABEL_NAMES = (
     *("label", "labels", "category", "categories", "class", "target", "topic", "topics", "intent", "tag", "tags", "sentiment"),
     *("rating", "stars", "score", "emotion", "queue"),

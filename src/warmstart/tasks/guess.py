@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from warmstart.data.columns import (
     LABEL_NAMES,
     NONE,
     SPLITS,
+    SUBJECT_NAMES,
     TEXT_NAMES,
     is_prose,
     label_columns,
@@ -168,7 +170,10 @@ def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableF
         read = Source(path=str(place), **source)
     free = [one for one in frame if flags.text_column is None and one.name not in taken]
     said = [_said_of_columns(read, [one.name for one in free if is_prose(one)])]
-    said += [f"An example: {_shown(one)!r} is {_shown(other)!r}." for one, other in zip(text.head(1), label.head(1), strict=True)]
+    if flags.text_column is None and read.text not in frame.columns:
+        said[0] += f" --text-column {read.text.partition('+')[2]} reads the latter alone."
+    examples = ((one, other) for one, other in zip(text, label, strict=True) if one is not None and str(one).strip())
+    said += [f"An example: {_shown(one)!r} is {_shown(other)!r}." for one, other in islice(examples, 1)]
     if read.text.lower() in LABEL_NAMES or read.label.lower() in TEXT_NAMES:
         how = f"--text-column {read.label} --label-column {read.text}"
         said.append(f"The columns of texts and labels look exchanged; {how} reads them as they are called.")
@@ -264,7 +269,7 @@ def _guess_columns(whole: TextTable, text: str | None, label: str | None) -> tup
     columns = [
         name for name in table.columns if name != label and (is_prose(table[name]) or name.strip().lower() not in LABEL_NAMES)
     ]
-    text = text or (pair[0] if pair else next(iter(text_columns(table, columns)), None))
+    text = text or (pair[0] if pair else _with_subject(table, columns))
     rivals = list[str]()
     if label is None:
         free = [name for name in table.columns if name not in (text, *(text or "").split("+"), *(pair or ()))]
@@ -277,6 +282,14 @@ def _guess_columns(whole: TextTable, text: str | None, label: str | None) -> tup
         raise DataError(f"no column of {place} holds texts beside the labels; name it with --text-column. It has {_columns(table)}")
     named = {"text": text, "label": label} | ({"second": pair[1]} if pair else {})
     return {key: name for key, name in named.items() if key != name}, rivals
+
+
+def _with_subject(table: pl.DataFrame, columns: Sequence[str]) -> str | None:
+    """The likeliest column of texts, below that of their subjects if there is one; None if no column may hold texts."""
+    text, *others = text_columns(table, columns) or [None]
+    subjects = (name for name in others if name and name.strip().lower() in SUBJECT_NAMES and is_prose(table[name]))
+    subject = next(subjects, None) if text and table[text].dtype == pl.String else None
+    return f"{subject}+{text}" if subject else text
 
 
 def _guess_type(text: pl.Series, label: pl.Series) -> tuple[str, str | None, str]:

@@ -222,9 +222,10 @@ def read_spec(path: str | Path, flags: LabelledTableFlags | None = None, tables:
     if not is_manifest(path) and (file.is_file() or (path.is_dir() and any(path.iterdir()))):
         place = path if path.name not in ("", "..") else path.resolve()
         guess = guess_task(place, flags, tables)
+        spec = TaskSpec.build(guess.manifest(place.parent), str(place))  # what is wrong with it is not said to be taken
         for sentence in guess.sentences():
             print_once(sentence)
-        return place, TaskSpec.build(guess.manifest(place.parent), str(place))
+        return place, spec
     if not file.is_file():
         raise ConfigError(
             f"no such file: {file}; {nearest_path(file)}a task is a manifest (YAML), a table of texts and labels, or a folder with "
