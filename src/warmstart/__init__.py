@@ -130,8 +130,8 @@ if TYPE_CHECKING:
     from warmstart.studies.lab.command import study_lab as study_lab
     from warmstart.studies.neurons.command import StudyNeuronsConfig as StudyNeuronsConfig
     from warmstart.studies.neurons.command import study_neurons as study_neurons
-    from warmstart.studies.probe.command import StudyProbeConfig as StudyProbeConfig
-    from warmstart.studies.probe.command import study_probe as study_probe
+    from warmstart.studies.probe import StudyProbeConfig as StudyProbeConfig
+    from warmstart.studies.probe import study_probe as study_probe
     from warmstart.tasks.load import load_task as load_task
     from warmstart.tasks.load import make_task as make_task
     from warmstart.tasks.predict import predict as predict

@@ -142,7 +142,7 @@ COMMANDS = Registry(
             "attention by hand: keys and queries whose results have a closed form",
         ),
         "study probe": Command(
-            "studies.probe.command", "StudyProbeConfig", "study_probe", "what does each layer encode? probes with controls"
+            "studies.probe", "StudyProbeConfig", "study_probe", "what does each layer encode? probes with controls"
         ),
         "study explain": Command(
             "studies.explain.command", "StudyExplainConfig", "study_explain", "which words does a prediction depend on?"

@@ -27,6 +27,9 @@ FREQUENT_WORDS = 30
 IGNORED = -1
 """target of a word that a task leaves out"""
 
+BAG, MIX = "bag of embeddings", "mix"
+"""representations that are no layers: the mean embedding of an item's tokens, without context, and a learned mix of all layers"""
+
 TaggedSentence = Sequence[tuple[str, str]]
 """(word, part of speech) pairs"""
 

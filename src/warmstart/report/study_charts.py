@@ -79,5 +79,5 @@ def probe_chart(
     return (
         panel.facet(facet=alt.Facet("task:N", sort=tasks, title=None), columns=_PANELS_PER_ROW)
         .resolve_scale(y="independent")
-        .configure(**THEME)
+        .configure(**THEME | {"legend": THEME["legend"] | {"orient": "top", "columns": 3}})
     )
