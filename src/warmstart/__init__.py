@@ -124,8 +124,8 @@ if TYPE_CHECKING:
     from warmstart.studies.ablate.command import study_ablate as study_ablate
     from warmstart.studies.attention.command import StudyAttentionConfig as StudyAttentionConfig
     from warmstart.studies.attention.command import study_attention as study_attention
-    from warmstart.studies.explain.command import StudyExplainConfig as StudyExplainConfig
-    from warmstart.studies.explain.command import study_explain as study_explain
+    from warmstart.studies.explain import StudyExplainConfig as StudyExplainConfig
+    from warmstart.studies.explain import study_explain as study_explain
     from warmstart.studies.lab.command import StudyLabConfig as StudyLabConfig
     from warmstart.studies.lab.command import study_lab as study_lab
     from warmstart.studies.neurons.command import StudyNeuronsConfig as StudyNeuronsConfig

@@ -145,7 +145,7 @@ COMMANDS = Registry(
             "studies.probe", "StudyProbeConfig", "study_probe", "what does each layer encode? probes with controls"
         ),
         "study explain": Command(
-            "studies.explain.command", "StudyExplainConfig", "study_explain", "which words does a prediction depend on?"
+            "studies.explain", "StudyExplainConfig", "study_explain", "which words does a prediction depend on?"
         ),
         "study ablate": Command("studies.ablate.command", "StudyAblateConfig", "study_ablate", "which heads and layers matter?"),
         "study attention": Command(

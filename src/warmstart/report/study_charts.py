@@ -1,13 +1,15 @@
-"""Charts that several studies share: accuracy on minimal pairs, probes by layer, and figures by layer."""
+"""The charts of studies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import altair as alt
+import numpy as np
 
 from warmstart.report.charts import BARE, Chart, chart_of, coloured, distinct, finish
-from warmstart.report.theme import THEME
+from warmstart.report.theme import DIVERGING, GREY, INK, THEME, WHITE
+from warmstart.stats.intervals import percentiles
 
 _ROW_HEIGHT = 16
 _PANEL_WIDTH, _PANEL_HEIGHT, _PANELS_PER_ROW = 210, 150, 3
@@ -81,3 +83,52 @@ def probe_chart(
         .resolve_scale(y="independent")
         .configure(**THEME | {"legend": THEME["legend"] | {"orient": "top", "columns": 3}})
     )
+
+
+_LINE = 96
+"""characters on a line of the heat map"""
+
+
+def heat_chart(words: Sequence[str], values: np.ndarray) -> Chart:
+    """Words in lines like running text, coloured by their values (W,) in nats."""
+    rows, line, column = [], 0, 0
+    for number, (word, value) in enumerate(zip(words, values, strict=True)):
+        width = min(len(word), _LINE) + 1
+        if column + width > _LINE:
+            line, column = line + 1, 0
+        rows.append({"number": number, "word": word, "nats": float(value), "line": line, "x": column, "x2": column + width - 0.2})
+        column += width
+    most = float(np.abs(values).max()) or 1.0
+    x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, _LINE]))
+    tips = ["word:N", alt.Tooltip("nats:Q", format="+.3f"), "number:Q"]
+    base = chart_of(rows).encode(x=x, y=alt.Y("line:O", axis=None), tooltip=tips)
+    shade = alt.Scale(domain=[-most, 0, most], range=DIVERGING[::-1], interpolate="rgb")
+    legend = alt.Legend(orient="top", title="nats for the target", gradientLength=240)
+    boxes = base.mark_rect(height=20, cornerRadius=3).encode(x2="x2:Q", color=alt.Color("nats:Q", scale=shade, legend=legend))
+    dark = alt.condition(f"abs(datum.nats) > {0.85 * most}", alt.value(WHITE), alt.value(INK))
+    labels = base.mark_text(align="left", dx=3, font="monospace", fontSize=12).encode(text="word:N", color=dark)
+    return finish(boxes + labels, 26 * (line + 1))
+
+
+def curve_chart(methods: Sequence[str], deletion: np.ndarray, insertion: np.ndarray) -> Chart:
+    """Deletion and insertion curves (O, W + 1) of each method, with the middle 90% of random orders, which come after them."""
+    names, values = [*methods, "random orders"], []
+    panels = {"most important words removed first": deletion, "most important words added first": insertion}
+    for panel, curves in panels.items():
+        low, middle, high = percentiles(curves[len(methods) :], (0.05, 0.5, 0.95))
+        for method, curve in zip(names, [*curves[: len(methods)], middle], strict=True):
+            ends = {"low": low, "high": high} if method == names[-1] else {}
+            values += [
+                {"panel": panel, "method": method, "share": i / (len(curve) - 1), "probability": float(value)}
+                | {name: float(end[i]) for name, end in ends.items()}
+                for i, value in enumerate(curve)
+            ]
+    base = chart_of(values)
+    x = alt.X("share:Q", title="share of the words", axis=alt.Axis(format="%", tickCount=5))
+    y = alt.Y("probability:Q", title="probability of the target", scale=alt.Scale(domain=[0, 1]))
+    tips = ["method:N", alt.Tooltip("share:Q", format=".0%"), alt.Tooltip("probability:Q", format=".3f")]
+    known = base.transform_filter("isValid(datum.low)")
+    band = known.mark_area(opacity=0.25, color=GREY).encode(x=x, y=alt.Y("low:Q"), y2="high:Q")
+    lines = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=coloured("method", names), tooltip=tips)
+    layered = alt.layer(band, lines).properties(width=280, height=220)
+    return layered.facet(facet=alt.Facet("panel:N", sort=list(panels), title=None), columns=2).configure(**THEME)

@@ -107,12 +107,12 @@ class NotebookBar:
 
 
 @contextmanager
-def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
+def counting(title: str, total: int, *, show: bool = True) -> Iterator[Callable[[int], None]]:
     """Adds to what is done of ``total``, under a bar with the time left, while the context lasts."""
     done = 0
-    with ProgressBar(title) as progress:
+    with ProgressBar(title, show=show) as progress:
 
-        def add(count: int = 1) -> None:
+        def add(count: int) -> None:
             nonlocal done
             done += count
             if progress.bar:
