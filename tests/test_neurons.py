@@ -26,13 +26,12 @@ from warmstart.errors import DataError, ModelError
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.inspection.activations import with_random_weights
 from warmstart.inspection.attention import attention_masks, attention_sums, attention_weights, measure_attention, text_attention
-from warmstart.inspection.head_attention import MEASURES, RELATIONS, HeadAttention
+from warmstart.inspection.head_attention import MEASURES, RELATIONS, HeadAttention, check_heads
 from warmstart.inspection.tokens import is_punctuation
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.studies.attention.measure import check_heads
-from warmstart.studies.attention.page import MAX_WEIGHTS, _picture, _strongest, differences_chart, head_chart
-from warmstart.studies.attention.result import attention_findings, relation_rows
+from warmstart.report.study_charts import MAX_WEIGHTS, _picture, _strongest, differences_chart, head_chart
+from warmstart.studies.attention import attention_findings, relation_rows
 from warmstart.studies.neurons.command import StudyNeuronsConfig, study_neurons
 from warmstart.studies.neurons.measure import (
     TEXT_PROPERTIES,
@@ -335,6 +334,7 @@ def test_a_head_that_attends_to_the_previous_token_is_found(tokenizer: Tokenizer
     heads = check_heads(attention, 0.2, 0)
     assert heads.above_threshold("previous") == [(0, 0)]
     assert heads.above_threshold("itself") == []
+    assert attention_findings(heads)[0] == "1 of 1 head seeks one kind of token, most often the previous token."
     assert any("1 of 1 heads attends to the previous token: 1.1 (1.00)" in sentence for sentence in attention_findings(heads))
 
 
@@ -354,8 +354,9 @@ def test_uncertainty_is_that_of_passages() -> None:
     assert 0.01 < np.mean((low > 0) | (high < 0)) < 0.12
     assert np.mean(attention.p_values() < 0.05) == pytest.approx(0.05, abs=0.04)
     heads = check_heads(attention, 0.2, 0)
-    first, _, *others = attention_findings(heads)
-    assert "0 of 40 heads differ significantly" in first
+    first, differ, _, *others = attention_findings(heads)
+    assert re.fullmatch(r"No head seeks one kind of token; the most focused is head 1\.\d+\.", first)
+    assert "0 of 40 heads differ significantly" in differ
     limit = r"of any head, (0\.\d\d) more weight than uniform attention would have been detected with 80% power\.$"
     sizes = [float(found[1]) for sentence in others if (found := re.search(limit, sentence))]
     assert len(sizes) == len(RELATIONS)

@@ -23,7 +23,7 @@ from warmstart.commands.settings import PretrainConfig
 from warmstart.config import Config
 from warmstart.experiment.config import AdaptConfig
 from warmstart.model.files import save
-from warmstart.studies.attention.command import StudyAttentionConfig, study_attention
+from warmstart.studies.attention import StudyAttentionConfig, study_attention
 from warmstart.studies.lab.command import StudyLabConfig, study_lab
 from warmstart.system.storage import PAGE_FILE
 from warmstart.tasks.load import save_task

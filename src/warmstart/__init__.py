@@ -122,8 +122,8 @@ if TYPE_CHECKING:
     from warmstart.stack.files import save_model as save_model
     from warmstart.studies.ablate.command import StudyAblateConfig as StudyAblateConfig
     from warmstart.studies.ablate.command import study_ablate as study_ablate
-    from warmstart.studies.attention.command import StudyAttentionConfig as StudyAttentionConfig
-    from warmstart.studies.attention.command import study_attention as study_attention
+    from warmstart.studies.attention import StudyAttentionConfig as StudyAttentionConfig
+    from warmstart.studies.attention import study_attention as study_attention
     from warmstart.studies.explain import StudyExplainConfig as StudyExplainConfig
     from warmstart.studies.explain import study_explain as study_explain
     from warmstart.studies.lab.command import StudyLabConfig as StudyLabConfig

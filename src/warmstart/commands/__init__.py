@@ -149,7 +149,7 @@ COMMANDS = Registry(
         ),
         "study ablate": Command("studies.ablate.command", "StudyAblateConfig", "study_ablate", "which heads and layers matter?"),
         "study attention": Command(
-            "studies.attention.command", "StudyAttentionConfig", "study_attention", "what does each head attend to?"
+            "studies.attention", "StudyAttentionConfig", "study_attention", "what does each head attend to?"
         ),
         "study neurons": Command(
             "studies.neurons.command", "StudyNeuronsConfig", "study_neurons", "which properties of tokens do neurons detect?"

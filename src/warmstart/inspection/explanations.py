@@ -160,7 +160,7 @@ class PredictedText:
         return np.array([known[row] for row in rows])
 
 
-Explained = ExplainedText | PredictedText
+TextToExplain = ExplainedText | PredictedText
 
 
 class Phrase(NamedTuple):
@@ -291,7 +291,7 @@ def predicted_text(
     return PredictedText(predict, labels, text, number)
 
 
-def explain_text(text: Explained, random_orders: int, seed: int, max_phrase: int = 0, *, show: bool = False) -> Explanation:
+def explain_text(text: TextToExplain, random_orders: int, seed: int, max_phrase: int = 0, *, show: bool = False) -> Explanation:
     """Explain a prediction by each method, and compare the methods with random orders; ``show`` how long it takes.
 
     Phrases of up to ``max_phrase`` words are erased too.
@@ -310,7 +310,7 @@ def explain_text(text: Explained, random_orders: int, seed: int, max_phrase: int
 
 
 def explain_texts(
-    prepare: Callable[[str], Explained], texts: Sequence[str], random_orders: int, seed: int
+    prepare: Callable[[str], TextToExplain], texts: Sequence[str], random_orders: int, seed: int
 ) -> dict[str, np.ndarray]:
     """(N,) by method, each text's faithfulness minus the mean of random orders; ``prepare`` makes a text ready.
 
@@ -336,13 +336,13 @@ def explain_texts(
     return {method: np.array([row[method] for row in rows]) for method in rows[0]}
 
 
-def erase_words(text: Explained) -> np.ndarray:
+def erase_words(text: TextToExplain) -> np.ndarray:
     """(W,) the nats that the target loses without each word; below zero, the word opposes the target."""
     values = text.log_probabilities([text.row, *(text.without([word]) for word in range(len(text.words)))])
     return np.asarray(values[0] - values[1:])
 
 
-def erase_phrases(text: Explained, longest: int = 3) -> list[Phrase]:
+def erase_phrases(text: TextToExplain, longest: int = 3) -> list[Phrase]:
     """Every run of up to ``longest`` words but the whole text, the most important first."""
     count = len(text.words)
     spans = [(a, b) for a in range(count) for b in range(a + 1, min(count, a + longest) + 1) if b - a < count or count == 1]
@@ -413,7 +413,7 @@ def _gradients(text: ExplainedText, x: Tensor) -> Tensor:
     return torch.cat(gradients)
 
 
-def perturbation_curves(text: Explained, orders: Sequence[np.ndarray], *, show: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def perturbation_curves(text: TextToExplain, orders: Sequence[np.ndarray], *, show: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Deletion and insertion curves, each (O, W + 1): the target's probability as words are removed, and added, in each order (W,).
 
     Deletion begins with the whole text and ends without any of it, insertion the other way round; ``show`` how long it takes.

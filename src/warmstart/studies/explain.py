@@ -26,7 +26,7 @@ from warmstart.system.console import console
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from warmstart.inspection.explanations import Explained, Explanation
+    from warmstart.inspection.explanations import Explanation, TextToExplain
     from warmstart.model.bundle import Bundle
     from warmstart.report.parts import Section
     from warmstart.stack.stack import Stack
@@ -110,7 +110,7 @@ def _texts(config: StudyExplainConfig) -> list[str]:
     return [texts[i] for i in rng(config.seed, "texts to explain").permutation(len(texts))[: config.limit]]
 
 
-def explainer(model: Bundle | Stack, removal: Literal["delete", "mask"]) -> Callable[..., Explained]:
+def explainer(model: Bundle | Stack, removal: Literal["delete", "mask"]) -> Callable[..., TextToExplain]:
     """What makes a text, and its target, ready to be explained. Raises ``ModelError`` for a model that gives no probabilities.
 
     A network with one label a text, or that generates, is explained from the inside; any other model by its predictions.
