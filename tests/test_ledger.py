@@ -231,7 +231,7 @@ def test_the_ledger_tells_what_chose(place: Path) -> None:
 
 def test_ablations_are_one_scoring(place: Path) -> None:
     """Of the model that is ablated."""
-    from warmstart.studies.ablate.command import StudyAblateConfig, study_ablate
+    from warmstart.studies.ablate import StudyAblateConfig, study_ablate
 
     adapt(adapt_config(place, seeds=1, scratch=False, baselines=False))
     assert load_bundle(place / "adapt" / "bundle").labels

@@ -120,8 +120,8 @@ if TYPE_CHECKING:
     from warmstart.model.inference import embed as embed
     from warmstart.objectives.config import ObjectiveConfig as ObjectiveConfig
     from warmstart.stack.files import save_model as save_model
-    from warmstart.studies.ablate.command import StudyAblateConfig as StudyAblateConfig
-    from warmstart.studies.ablate.command import study_ablate as study_ablate
+    from warmstart.studies.ablate import StudyAblateConfig as StudyAblateConfig
+    from warmstart.studies.ablate import study_ablate as study_ablate
     from warmstart.studies.attention import StudyAttentionConfig as StudyAttentionConfig
     from warmstart.studies.attention import study_attention as study_attention
     from warmstart.studies.explain import StudyExplainConfig as StudyExplainConfig

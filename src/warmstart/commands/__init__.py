@@ -147,7 +147,7 @@ COMMANDS = Registry(
         "study explain": Command(
             "studies.explain", "StudyExplainConfig", "study_explain", "which words does a prediction depend on?"
         ),
-        "study ablate": Command("studies.ablate.command", "StudyAblateConfig", "study_ablate", "which heads and layers matter?"),
+        "study ablate": Command("studies.ablate", "StudyAblateConfig", "study_ablate", "which heads and layers matter?"),
         "study attention": Command(
             "studies.attention", "StudyAttentionConfig", "study_attention", "what does each head attend to?"
         ),

@@ -302,3 +302,39 @@ def entropy_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
         .properties(width=WIDTH - 140, height=300)
         .configure(**THEME)
     )
+
+
+_BAR_HEIGHT = 17
+_EFFECT_TIPS = [alt.Tooltip("component:N"), *(alt.Tooltip(f"{name}:Q", format=".4f") for name in ("effect", "low", "high", "p"))]
+
+
+def effects_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
+    """Effects as bars, from rows with ``component``, ``type``, ``effect``, ``low``, ``high`` and ``significant``."""
+    types = list(dict.fromkeys(row["type"] for row in rows))
+    y = alt.Y("component:N", title=None, sort=[row["component"] for row in rows], axis=alt.Axis(labelLimit=260, **BARE))
+    base = chart_of(rows).encode(y=y, tooltip=_EFFECT_TIPS)
+    bars = base.mark_bar(height=_BAR_HEIGHT - 6).encode(
+        x=alt.X("effect:Q", title=axis, axis=alt.Axis(tickCount=8)),
+        color=coloured("type", types),
+        opacity=alt.condition("datum.significant", alt.value(1.0), alt.value(0.35)),
+    )
+    spans = base.mark_rule(strokeWidth=1.4, color=INK).encode(x="low:Q", x2="high:Q")
+    return finish(bars + spans, _BAR_HEIGHT * len(rows))
+
+
+def heads_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
+    """A cell for each row with ``block`` and ``head`` (from 1), ``effect`` and ``significant``; orange: worse without the head."""
+    largest = max((abs(row["effect"]) for row in rows), default=0.0) or 1.0
+    blocks = sorted({row["block"] for row in rows})
+    base = chart_of(rows).encode(
+        x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, **BARE)),
+        y=alt.Y("block:O", title="block", sort=blocks[::-1], axis=alt.Axis(**BARE)),
+        tooltip=_EFFECT_TIPS,
+    )
+    scale = alt.Scale(domain=[-largest, 0, largest], range=DIVERGING, interpolate="rgb")
+    legend = alt.Legend(title=axis, titleLimit=300, orient="bottom", gradientLength=240)
+    cells = base.mark_rect(stroke=WHITE, strokeWidth=1).encode(color=alt.Color("effect:Q", scale=scale, legend=legend))
+    dots = base.transform_filter("datum.significant").mark_point(filled=True, size=26, color=INK, opacity=1)
+    size = 34 if len({row["head"] for row in rows}) <= 16 else 22
+    # cells keep their size; a narrow screen scrolls
+    return (cells + dots).properties(width=alt.Step(size), height=alt.Step(size)).configure(**THEME)
