@@ -128,8 +128,8 @@ if TYPE_CHECKING:
     from warmstart.studies.explain import study_explain as study_explain
     from warmstart.studies.lab.command import StudyLabConfig as StudyLabConfig
     from warmstart.studies.lab.command import study_lab as study_lab
-    from warmstart.studies.neurons.command import StudyNeuronsConfig as StudyNeuronsConfig
-    from warmstart.studies.neurons.command import study_neurons as study_neurons
+    from warmstart.studies.neurons import StudyNeuronsConfig as StudyNeuronsConfig
+    from warmstart.studies.neurons import study_neurons as study_neurons
     from warmstart.studies.probe import StudyProbeConfig as StudyProbeConfig
     from warmstart.studies.probe import study_probe as study_probe
     from warmstart.tasks.load import load_task as load_task

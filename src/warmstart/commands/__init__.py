@@ -152,7 +152,7 @@ COMMANDS = Registry(
             "studies.attention", "StudyAttentionConfig", "study_attention", "what does each head attend to?"
         ),
         "study neurons": Command(
-            "studies.neurons.command", "StudyNeuronsConfig", "study_neurons", "which properties of tokens do neurons detect?"
+            "studies.neurons", "StudyNeuronsConfig", "study_neurons", "which properties of tokens do neurons detect?"
         ),
         "import": Command(
             "commands.import_.command",

@@ -96,7 +96,7 @@ def ablated(model: Model, component: Component, replacement: Replacement) -> Ite
 
 
 def zero_states(component: Component, states: Tensor, mask: Tensor | None) -> float:
-    """Zero ablation."""
+    """Zero ablation of states (B, T, W) under a mask (B, T): a scalar."""
     return 0.0
 
 
@@ -113,7 +113,7 @@ class MeanStates:
         return (self.sums[component.name] / self.tokens[component.name]).to(states.dtype)
 
     def add(self, component: Component, states: Tensor, mask: Tensor | None) -> None:
-        """Count the states (B, T, W) of one batch."""
+        """Count the states (B, T, W) of one batch under its mask (B, T)."""
         real = states[mask] if mask is not None else states.flatten(0, 1)
         self.sums[component.name] = self.sums.get(component.name, 0) + real.sum(dim=0, dtype=torch.float64)
         self.tokens[component.name] = self.tokens.get(component.name, 0) + len(real)

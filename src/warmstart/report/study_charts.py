@@ -338,3 +338,104 @@ def heads_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
     size = 34 if len({row["head"] for row in rows}) <= 16 else 22
     # cells keep their size; a narrow screen scrolls
     return (cells + dots).properties(width=alt.Step(size), height=alt.Step(size)).configure(**THEME)
+
+
+_TOKEN_LINE, _CHARACTER = 104, 6.7
+"""characters of a line of coloured tokens, and pixels of one"""
+_SERIES = ("best neuron", "permutation threshold", "threshold of untrained backbones")
+
+
+def best_chart(rows: Sequence[tuple[str, Sequence[float], tuple[float, float]]]) -> Chart:
+    """The best neuron of each property with its interval, and both thresholds, as absolute correlations.
+
+    A row is the property, the three in the order of ``_SERIES`` (nan for none), and the ends of the interval.
+    """
+    names, values = [name for name, *_ in rows], list[dict[str, Any]]()
+    for name, three, (low, high) in rows:
+        values += [{"property": name, "series": series, "r": r} for series, r in zip(_SERIES, three, strict=True)]
+        values[-len(_SERIES)] |= {"low": low, "high": high}
+    scale = alt.Scale(domain=[0, 1])
+    y = alt.Y("property:N", title=None, sort=names, axis=alt.Axis(labelLimit=220, **BARE))
+    base = chart_of(values).encode(y=y, color=coloured("series", _SERIES))
+    x = alt.X("r:Q", scale=scale, title="absolute correlation with the property", axis=alt.Axis(tickCount=10, format=".1f"))
+    tips = [
+        alt.Tooltip("property:N"),
+        alt.Tooltip("series:N"),
+        *(alt.Tooltip(f"{n}:Q", format=".3f") for n in ("r", "low", "high")),
+    ]
+    best, permuted, untrained_marks = (
+        base.transform_filter(f"datum.series === '{series}' && isValid(datum.r)").encode(x=x, tooltip=tips) for series in _SERIES
+    )
+    spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.35)
+    chart = (
+        spans.encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
+        + permuted.mark_tick(thickness=2.5, size=15, opacity=1)
+        + untrained_marks.mark_point(filled=True, size=55, opacity=1, shape="triangle-up")
+        + best.mark_point(filled=True, size=60, opacity=1)
+    )
+    return finish(chart, 24 * len(names))
+
+
+def layer_grid(largest: np.ndarray, properties: Sequence[str], first: int) -> Chart:
+    """The largest absolute r of any neuron of each layer, (layers, P); ``first`` is the number of the first layer."""
+    values = [{"layer": first + i, "property": properties[j], "r": float(largest[i, j])} for i, j in np.ndindex(*largest.shape)]
+    chart = chart_of(values).mark_rect(stroke=WHITE, strokeWidth=1, aria=False)
+    chart = chart.encode(
+        x=alt.X("layer:O", axis=alt.Axis(orient="top", labelAngle=0, ticks=False, domain=False)),
+        y=alt.Y("property:N", title=None, sort=list(properties), axis=alt.Axis(labelLimit=220, **BARE)),
+        color=alt.Color("r:Q", scale=alt.Scale(domain=[0, 1], range=SEQUENTIAL)),
+        tooltip=["property:N", "layer:O", alt.Tooltip("r:Q", format=".3f")],
+    )
+    step = max(14, min(40, 560 // len(largest)))
+    return chart.properties(width=alt.Step(step), height=alt.Step(20)).configure(**THEME)
+
+
+def coloured_texts(texts: Sequence[tuple[str, Sequence[str], Sequence[float]]]) -> Chart:
+    """Texts (neuron, tokens, activations) coloured by one neuron at a time, which the reader chooses.
+
+    Orange is a positive activation, blue a negative one.
+    """
+    neurons = distinct(neuron for neuron, *_ in texts)
+    values = [row for i, name in enumerate(neurons) for row in _token_boxes(i, [rest for one, *rest in texts if one == name])]
+    chosen = alt.param(
+        name="chosen_neuron", value=0, bind=alt.binding_select(options=list(range(len(neurons))), labels=neurons, name="neuron ")
+    )
+    scale = alt.Scale(domain=[0, _TOKEN_LINE], nice=False)
+    base = chart_of(values).transform_filter("datum.neuron === chosen_neuron")
+    base = base.encode(
+        x=alt.X("from:Q", scale=scale, axis=None),
+        y=alt.Y("line:Q", axis=None, scale=alt.Scale(reverse=True, nice=False, zero=True)),
+    )
+    under = base.transform_calculate(bottom="datum.line + 0.9").mark_rect(aria=False)
+    under = under.encode(
+        x=alt.X("from:Q", scale=scale, axis=None),
+        x2="to:Q",
+        y2="bottom:Q",
+        color=alt.Color("share:Q", legend=None, scale=alt.Scale(range=DIVERGING, domain=[-1.4, 0, 1.4], interpolate="rgb")),
+        tooltip=[alt.Tooltip("token:N"), alt.Tooltip("share:Q", title="relative to its largest", format=".0%")],
+    )
+    text = base.mark_text(align="left", baseline="top", dx=1, dy=3, font="monospace", fontSize=11, color=INK, tooltip=None)
+    lines = max(row["line"] for row in values) + 1
+    view = {"stroke": None, "continuousWidth": _TOKEN_LINE * _CHARACTER, "continuousHeight": 20 * lines}
+    return (
+        (under + text.encode(x=alt.X("begin:Q", scale=scale), text="token:N"))
+        .add_params(chosen)
+        .configure(**(THEME | {"view": view}))
+    )
+
+
+def _token_boxes(neuron: int, texts: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """One box for each token of a neuron's texts, in lines like running text."""
+    boxes, line = list[dict[str, Any]](), 0
+    for tokens, activations in texts:
+        column = 0
+        for token, share in zip(tokens, activations, strict=True):
+            shown = token.replace("\n", "↵")[:_TOKEN_LINE] or " "
+            if column + len(shown) > _TOKEN_LINE:
+                line, column = line + 1, 0
+            indent = len(shown) - len(shown.lstrip())  # white space at the ends of a drawn text is lost
+            box = {"neuron": neuron, "line": line, "from": column, "to": column + len(shown), "begin": column + indent}
+            boxes.append(box | {"token": shown, "share": round(share, 3)})
+            column += len(shown)
+        line += 2
+    return boxes

@@ -198,7 +198,9 @@ def _largest_effect(measured: AblationMeasurement) -> list[str]:
     most = next((one for one in measured.effects if one.harmful), None)
     if most is None:
         where, limit = f"on {len(metric.encoded):,} texts", sentence_case(_detected(measured, measured.effects))
-        none = f"No part of the model is shown to be needed {where}: the largest effect is that of {first.component.name}, {largest}"
+        none = (
+            f"No part of the model is shown to be needed {where}: the largest effect is that of {first.component.name}, {largest}"
+        )
         return [f"{none}. {limit}. {full}"]
     worse = f"without it {metric.name} is worse by {_effect(metric, most.difference)}"
     findings = [f"The model needs {most.component.name} most: {worse}. {full}"]
