@@ -37,6 +37,16 @@ from warmstart.generation.settings import GenerateConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig
 from warmstart.heads.settings import LMHeadConfig
+from warmstart.inspection.attention_lab import (
+    measure_averaging,
+    measure_copying,
+    measure_module,
+    measure_noisy_keys,
+    measure_projections,
+    orthonormal_vectors,
+    run_experiments,
+    softmax_weights,
+)
 from warmstart.inspection.explanations import (
     ExplainedText,
     Explanation,
@@ -66,17 +76,7 @@ from warmstart.stack.readout import LinearReadout
 from warmstart.stack.rows import WordRows
 from warmstart.stack.stack import Member, Stack
 from warmstart.studies.explain import explain_result, explainer, heat_text, printed
-from warmstart.studies.lab.measure import (
-    measure_averaging,
-    measure_copying,
-    measure_module,
-    measure_noisy_keys,
-    measure_projections,
-    orthonormal_vectors,
-    run_experiments,
-    softmax_weights,
-)
-from warmstart.studies.lab.result import finding, lab_result, largest_difference
+from warmstart.studies.lab import finding, lab_result
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -120,7 +120,7 @@ def test_the_module_that_trains_gives_the_same() -> None:
     """Copying, equivariance without positions, a synthesizer's blindness: to 1e-5."""
     for seed in range(3):
         experiment = measure_module(seed=seed)
-        assert largest_difference(experiment) < 1e-5
+        assert experiment.largest_difference < 1e-5
         assert min(experiment.figures.values()) > 0.005, "with rotary positions, and by dot products, order and other tokens matter"
 
 

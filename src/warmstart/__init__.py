@@ -126,8 +126,8 @@ if TYPE_CHECKING:
     from warmstart.studies.attention import study_attention as study_attention
     from warmstart.studies.explain import StudyExplainConfig as StudyExplainConfig
     from warmstart.studies.explain import study_explain as study_explain
-    from warmstart.studies.lab.command import StudyLabConfig as StudyLabConfig
-    from warmstart.studies.lab.command import study_lab as study_lab
+    from warmstart.studies.lab import StudyLabConfig as StudyLabConfig
+    from warmstart.studies.lab import study_lab as study_lab
     from warmstart.studies.neurons import StudyNeuronsConfig as StudyNeuronsConfig
     from warmstart.studies.neurons import study_neurons as study_neurons
     from warmstart.studies.probe import StudyProbeConfig as StudyProbeConfig

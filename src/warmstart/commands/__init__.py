@@ -136,7 +136,7 @@ COMMANDS = Registry(
             "commands.doctor", "commands.settings:DoctorConfig", "doctor", "check that a saved model is complete and undamaged"
         ),
         "study lab": Command(
-            "studies.lab.command",
+            "studies.lab",
             "StudyLabConfig",
             "study_lab",
             "attention by hand: keys and queries whose results have a closed form",
