@@ -338,7 +338,8 @@ def explain_texts(
 
 def erase_words(text: TextToExplain) -> np.ndarray:
     """(W,) the nats that the target loses without each word; below zero, the word opposes the target."""
-    values = text.log_probabilities([text.row, *(text.without([word]) for word in range(len(text.words)))])
+    rows: list[Any] = [text.row, *(text.without([word]) for word in range(len(text.words)))]
+    values = text.log_probabilities(rows)
     return np.asarray(values[0] - values[1:])
 
 
@@ -346,7 +347,8 @@ def erase_phrases(text: TextToExplain, longest: int = 3) -> list[Phrase]:
     """Every run of up to ``longest`` words but the whole text, the most important first."""
     count = len(text.words)
     spans = [(a, b) for a in range(count) for b in range(a + 1, min(count, a + longest) + 1) if b - a < count or count == 1]
-    values = text.log_probabilities([text.row, *(text.without(np.arange(a, b)) for a, b in spans)])
+    rows: list[Any] = [text.row, *(text.without(np.arange(a, b)) for a, b in spans)]
+    values = text.log_probabilities(rows)
     phrases = [Phrase(a, b, float(values[0] - value)) for (a, b), value in zip(spans, values[1:], strict=True)]
     return sorted(phrases, key=lambda phrase: -abs(phrase.nats))
 

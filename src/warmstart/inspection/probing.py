@@ -290,5 +290,5 @@ def probe_models(
                     fitted(len(seeds))
                 linear = probe_layers(bundle, task, "linear", seeds, with_compression=True, splits=splits)
                 fitted(len(seeds))
-                by_layer = ({one.layer: one for one in scores} for scores in (linear, of_mlp))
-                yield TaskProbes(task, name, *by_layer, drawn.get(shapes[name], {}))
+                by_layer, mlp_by_layer = ({one.layer: one for one in scores} for scores in (linear, of_mlp))
+                yield TaskProbes(task, name, by_layer, mlp_by_layer, drawn.get(shapes[name], {}))

@@ -104,7 +104,7 @@ def heat_chart(words: Sequence[str], values: np.ndarray) -> Chart:
         column += width
     most = float(np.abs(values).max()) or 1.0
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, _LINE]))
-    tips = ["word:N", alt.Tooltip("nats:Q", format="+.3f"), "number:Q"]
+    tips: list[Any] = ["word:N", alt.Tooltip("nats:Q", format="+.3f"), "number:Q"]
     base = chart_of(rows).encode(x=x, y=alt.Y("line:O", axis=None), tooltip=tips)
     shade = alt.Scale(domain=[-most, 0, most], range=DIVERGING[::-1], interpolate="rgb")
     legend = alt.Legend(orient="top", title="nats for the target", gradientLength=240)
