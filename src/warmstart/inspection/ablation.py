@@ -214,6 +214,14 @@ class AblationMetric:
         """How much worse ``scores`` are than those of the full model, in the metric's unit."""
         return paired_difference(scores, full) if self.lower_is_better else paired_difference(full, scores)
 
+    def written(self, value: float) -> str:
+        """A value without its unit."""
+        return f"{value:.{self.digits}f}"
+
+    def effect_text(self, effect: Difference) -> str:
+        """An effect with its interval: ``1.20 points (0.40 to 2.00)``."""
+        return f"{self.written(effect.mean)} {self.unit} ({self.written(effect.low)} to {self.written(effect.high)})"
+
 
 def loss_metric(bundle: Bundle, text: Sequence[str], limit: int, seed: int) -> AblationMetric:
     """Nats per predicted token, over all passages of some files together."""

@@ -45,6 +45,7 @@ _GRADIENT_TOKENS = 2048
 """tokens whose gradients are taken in one batch"""
 _TEXTS = 128
 """texts that a model known by its predictions reads at once"""
+_BAR = "texts without some words"
 
 Removal = Literal["delete", "mask"]
 
@@ -89,17 +90,21 @@ class ExplainedText:
         opening = len(self.bundle.tokenizer.opening)
         return framed_windows(tokens, model.backbone.config.max_length, model.head.config.window_settings, opening)
 
-    def log_probabilities(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """(N,) the target's log-probability for each of N rows (T,), in nats."""
+    def log_probabilities(self, rows: Sequence[np.ndarray], *, show: bool = False) -> np.ndarray:
+        """(N,) the target's log-probability for each of N rows (T,), in nats; ``show`` how long it takes."""
         out, read = np.empty(len(rows)), [row[self.windows(len(row))] for row in rows]
         counts = np.array([len(windows) for windows in read])
         parts = tuple(part for windows in read for part in windows)
         encoded = Encoded(parts, np.zeros(len(parts), dtype=np.int64), windows=counts if len(parts) > len(rows) else None)
-        pad = self.bundle.tokenizer.specials.pad
-        for indices, values in run_in_batches(
-            self.bundle.model, encoded, pad, forward=lambda batch, _: self.target_log_probability(batch)
-        ):
-            out[indices] = values.numpy()
+        with counting(_BAR, len(rows), show=show) as done:
+
+            def forward(batch: Batch, indices: np.ndarray) -> Tensor:
+                done(len(indices))
+                return self.target_log_probability(batch)
+
+            pad = self.bundle.tokenizer.specials.pad
+            for indices, values in run_in_batches(self.bundle.model, encoded, pad, forward=forward):
+                out[indices] = values.numpy()
         return out
 
     def batch(self, copies: int, device: torch.device) -> Batch:
@@ -152,11 +157,15 @@ class PredictedText:
         removed = {*map(int, words)}
         return " ".join(word for i, word in enumerate(self.words) if i not in removed) if removed else self.row
 
-    def log_probabilities(self, rows: Sequence[str]) -> np.ndarray:
-        """(N,) the target's log-probability for each of N texts, in nats; equal texts are read once."""
-        texts = list(dict.fromkeys(rows))
-        found = self.predict(texts)[:, self.target]
-        known = dict(zip(texts, np.log(np.maximum(found, np.finfo(float).tiny)), strict=True))
+    def log_probabilities(self, rows: Sequence[str], *, show: bool = False) -> np.ndarray:
+        """(N,) the target's log-probability for each of N texts, in nats; equal texts are read once. ``show`` as there."""
+        texts, known = list(dict.fromkeys(rows)), dict[str, float]()
+        with counting(_BAR, len(texts), show=show) as done:
+            for start in range(0, len(texts), _TEXTS):
+                part = texts[start : start + _TEXTS]
+                found = np.maximum(self.predict(part)[:, self.target], np.finfo(float).tiny)
+                known |= dict(zip(part, np.log(found).tolist(), strict=True))
+                done(len(part))
         return np.array([known[row] for row in rows])
 
 
@@ -420,16 +429,11 @@ def perturbation_curves(text: TextToExplain, orders: Sequence[np.ndarray], *, sh
 
     Deletion begins with the whole text and ends without any of it, insertion the other way round; ``show`` how long it takes.
     """
-    count, rows, found = len(text.words), list[Any](), list[np.ndarray]()
+    count, rows = len(text.words), list[Any]()
     for order in orders:
         rows += [text.without(order[:removed]) for removed in range(count + 1)]
         rows += [text.without(order[added:]) for added in range(count + 1)]
-    size = _TEXTS if isinstance(text, PredictedText) else len(rows)
-    with counting("texts without some words", len(rows), show=show) as done:
-        for start in range(0, len(rows), size):
-            found.append(text.log_probabilities(rows[start : start + size]))
-            done(len(found[-1]))
-    probabilities = np.exp(np.concatenate(found)).reshape(len(orders), 2, count + 1)
+    probabilities = np.exp(text.log_probabilities(rows, show=show)).reshape(len(orders), 2, count + 1)
     return probabilities[:, 0], probabilities[:, 1]
 
 

@@ -6,14 +6,18 @@ import base64
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
 
+from warmstart.data.probing import BAG, RANDOM
 from warmstart.report.charts import BARE, WIDTH, Chart, chart_of, coloured, distinct, finish
 from warmstart.report.theme import DIVERGING, GREY, INK, LINE, SEQUENTIAL, THEME, WHITE
 from warmstart.stats.intervals import percentiles
+
+if TYPE_CHECKING:
+    from warmstart.inspection.probing import TaskProbes
 
 _ROW_HEIGHT = 16
 _PANEL_WIDTH, _PANEL_HEIGHT, _PANELS_PER_ROW = 210, 150, 3
@@ -48,6 +52,18 @@ def pairs_chart(rows: Sequence[tuple[str, str, float, float, float]]) -> Chart:
     dots = base.mark_point(filled=True, size=46, opacity=1).encode(x=alt.X("accuracy:Q", scale=scale, axis=axis), tooltip=tooltip)
     chance = chart_of([{"chance": 0.5}]).mark_rule(strokeDash=[4, 4], opacity=0.6).encode(x="chance:Q")
     return finish(chance + intervals + dots, _ROW_HEIGHT * len(groups))
+
+
+def probe_points(probes: Sequence[TaskProbes], task: str) -> list[ProbePoint]:
+    """Every layer of every model on a task, and of random weights, named after the models that share them."""
+    same, sharing = [one for one in probes if one.task.name == task], dict[bytes, list["TaskProbes"]]()
+    points = [(task, one.model, layer, *one.linear[layer].accuracy) for one in same for layer in one.linear if layer != BAG]
+    for one in same:
+        sharing.setdefault(b"".join(scores.correct.tobytes() for scores in one.random.values()), []).append(one)
+    for models in sharing.values():
+        name = RANDOM if len(sharing) == 1 else f"{RANDOM}, {' and '.join(one.model for one in models)}"
+        points += [(task, name, layer, *scores.accuracy) for layer, scores in models[0].random.items() if layer != BAG]
+    return points
 
 
 def probe_chart(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle
     from warmstart.model.model import Model
     from warmstart.report.parts import Section
-    from warmstart.stats.differences import Difference
 
 _MIN_TEXTS = 30
 """below this the bootstrap's intervals are too narrow"""
@@ -88,8 +86,8 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
         f"Ablation: {model_name(config.model)}", ablation_findings(measured), {"components": pl.DataFrame(table)},
         {"score": measured.full.scores[0]}, Summary(header, rows[:_SHOWN]), measured, attention_step(config.model, texts),
     )  # fmt: skip
-    score, counts = (metric.name, _format(metric, measured.full.scores[0])), (len(metric.encoded), len(measured.effects))
-    tiles = [score, ("texts", f"{counts[0]:,}"), ("components", f"{counts[1]:,}")]
+    counts = [("texts", f"{len(metric.encoded):,}"), ("components", f"{len(measured.effects):,}")]
+    tiles = [(metric.name, metric.written(measured.full.scores[0])), *counts]
     return finish_study(result, ablation_sections(measured, table, config.ablation), config, folder, tiles=tiles)
 
 
@@ -121,8 +119,7 @@ def _task_metric(bundle: Bundle, path: str, limit: int, seed: int) -> AblationMe
     from warmstart.tasks import check_task_type
     from warmstart.tasks.load import load_task
 
-    task = load_task(path)
-    task_type = check_task_type(bundle, task)
+    task_type = check_task_type(bundle, task := load_task(path))
     if task.labels != bundle.labels:
         raise DataError(f"the task must have the model's labels in the same order: {', '.join(bundle.labels)}")
     split = task.test
@@ -159,23 +156,12 @@ def effect_cells(measured: AblationMeasurement) -> Summary:
     rows = [
         (
             one.component.name, f"{one.difference.mean:+.{metric.digits}f}",
-            f"{_format(metric, one.difference.low)} to {_format(metric, one.difference.high)}",
+            f"{metric.written(one.difference.low)} to {metric.written(one.difference.high)}",
             f"{one.p:.2g}" if one.p >= _MIN_P else f"< {_MIN_P:g}", "yes" if one.significant else "",
         )
         for one in measured.effects
     ]  # fmt: skip
     return Summary(("component", "worse by", "95% interval", "p (Holm)", "significant"), rows)
-
-
-def _format(metric: AblationMetric, value: float) -> str:
-    """A value of the metric, without its unit."""
-    return f"{value:.{metric.digits}f}"
-
-
-def _effect(metric: AblationMetric, effect: Difference) -> str:
-    """An effect with its interval: ``1.20 points (0.40 to 2.00)``."""
-    mean, low, high = (_format(metric, value) for value in (effect.mean, effect.low, effect.high))
-    return f"{mean} {metric.unit} ({low} to {high})"
 
 
 def ablation_findings(measured: AblationMeasurement) -> list[str]:
@@ -193,8 +179,8 @@ def ablation_findings(measured: AblationMeasurement) -> list[str]:
 
 def _largest_effect(measured: AblationMeasurement) -> list[str]:
     metric, first = measured.metric, measured.effects[0]
-    full = f"{sentence_case(metric.name)} of the full model: {_format(metric, measured.full.scores[0])}."
-    largest = _effect(metric, first.difference)
+    full = f"{sentence_case(metric.name)} of the full model: {metric.written(measured.full.scores[0])}."
+    largest = metric.effect_text(first.difference)
     most = next((one for one in measured.effects if one.harmful), None)
     if most is None:
         where, limit = f"on {len(metric.encoded):,} texts", sentence_case(_detected(measured, measured.effects))
@@ -202,7 +188,7 @@ def _largest_effect(measured: AblationMeasurement) -> list[str]:
             f"No part of the model is shown to be needed {where}: the largest effect is that of {first.component.name}, {largest}"
         )
         return [f"{none}. {limit}. {full}"]
-    worse = f"without it {metric.name} is worse by {_effect(metric, most.difference)}"
+    worse = f"without it {metric.name} is worse by {metric.effect_text(most.difference)}"
     findings = [f"The model needs {most.component.name} most: {worse}. {full}"]
     if most is not first:
         limit = _detected(measured, [first])
@@ -221,7 +207,7 @@ def _head_findings(measured: AblationMeasurement) -> list[str]:
     return [
         f"{len(heads) - len(harmful)} of {len(heads)} heads can be ablated one at a time without a significant loss (at the 5% "
         f"level, corrected for {len(measured.effects)} components){better}.",
-        f"Of the heads, {most.component.name} has the {largest}: {_effect(measured.metric, most.difference)}. "
+        f"Of the heads, {most.component.name} has the {largest}: {measured.metric.effect_text(most.difference)}. "
         f"{sentence_case(_detected(measured, heads))}.",
     ]
 
@@ -236,7 +222,7 @@ def _detected(measured: AblationMeasurement, effects: Sequence[ComponentEffect])
         one.detectable(count) if one.claimable else detectable_from_interval(one.low, one.high, comparisons=count)
         for one in (effect.difference for effect in effects)
     ]
-    return detection_text([size for size in sizes if size] or [math.inf], partial(_format, metric), f" {metric.unit}")
+    return detection_text([size for size in sizes if size] or [math.inf], metric.written, f" {metric.unit}")
 
 
 def ablation_sections(measured: AblationMeasurement, rows: Sequence[dict[str, Any]], ablation: str) -> list[Section]:

@@ -61,6 +61,8 @@ class StudyAttentionConfig(ThreadsConfig):
 
 def study_attention(config: StudyAttentionConfig) -> StudyResult:
     """Read, measure, print and write the page. The details are an ``AttentionMeasured``."""
+    import polars as pl
+
     from warmstart.data.read import given_file
     from warmstart.data.token_store import documents_of
     from warmstart.inspection.attention import measure_text_and_corpus
@@ -78,14 +80,14 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
     measured = measure_text_and_corpus(bundle, config.sentence, passages, config.threshold, config.seed)
     folder, tests = Run.open(config.out, config).folder, measured.tests
     _write_weights(measured, folder)
+    table = pl.DataFrame(head_rows(tests)).fill_nan(None)
     figures = {"heads": tests.count, "normalized_entropy": float(np.nanmean(tests.attention.means[:, :, _ENTROPY]))}
     figures |= {f"heads_{relation}": len(tests.above_threshold(relation)) for relation in RELATIONS}
     result = StudyResult(
-        f"Attention of {model_name(config.model)}", attention_findings(tests), {"heads": _table(tests)}, figures,
+        f"Attention of {model_name(config.model)}", attention_findings(tests), {"heads": table}, figures,
         Summary(HEADS_HEADER, relation_rows(tests)), measured, _next_step(bundle, config),
     )  # fmt: skip
-    depth, heads = measured.weights.shape[:2]
-    kind = "causal" if measured.causal else "bidirectional"
+    (depth, heads, *_), kind = measured.weights.shape, "causal" if measured.causal else "bidirectional"
     tiles = [("layers x heads", f"{depth} x {heads}"), ("attention", kind), ("passages", f"{len(tests.attention.sums):,}")]
     return finish_study(result, [one_text_section(measured), all_heads_section(tests)], config, folder, tiles=tiles)
 
@@ -109,12 +111,6 @@ def _write_weights(measured: AttentionMeasured, folder: Path) -> None:
     pairs = zip(measured.ids, measured.tokens, strict=True)
     listed = [{"position": i, "id": int(number), "token": token} for i, (number, token) in enumerate(pairs)]
     atomic_write(folder / "tokens.json", json.dumps(listed, ensure_ascii=False, indent=1).encode(errors="replace"))
-
-
-def _table(tests: HeadTests) -> Any:
-    import polars as pl
-
-    return pl.DataFrame(head_rows(tests)).fill_nan(None)
 
 
 def head_name(layer: int, head: int) -> str:

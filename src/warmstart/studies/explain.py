@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 _NEGLIGIBLE = 1e-3
 """nats below which a word does not matter"""
-_COMPLETE = 0.05
-"""integrated gradients that miss more than this fraction are not to be relied on"""
-_SHOWN_PHRASES = 8
+_COMPLETE, _SHOWN_PHRASES = 0.05, 8
+"""integrated gradients that miss more than this fraction are not to be relied on; phrases of the page's table"""
 _OVER_TEXTS = "The area between the insertion and the deletion curve, minus its mean over random orders; 95% intervals over texts."
 
 
@@ -201,13 +200,10 @@ def _faithfulness_findings(faithfulness: Mapping[str, Interval], text_count: int
     what = "the words that matter better than chance does"
     named = f"{' and '.join(good)} {finds} {what}" if good else f"no method is shown to find {what}"
     findings = [f"Over {texts} texts, {named}."]
-    for method, interval in faithfulness.items():
-        verdict = "more" if interval.low > 0 else "less" if interval.high < 0 else "not significantly more"
-        limit = limit_clause(interval.low, interval.high, write="{:.3f}".format)
-        findings.append(
-            f"{sentence_case(method)} {'are' if method.endswith('s') else 'is'} {verdict} faithful than random orders: "
-            f"{signed_interval(interval)} over {texts} texts{limit}."
-        )
+    for method, one in faithfulness.items():
+        verb = f"{'are' if method.endswith('s') else 'is'} {'' if one.low > 0 or one.high < 0 else 'not significantly '}"
+        compared = f"{'less' if one.high < 0 else 'more'} faithful than random orders: {signed_interval(one)} over {texts} texts"
+        findings.append(f"{sentence_case(method)} {verb}{compared}{limit_clause(one.low, one.high, write='{:.3f}'.format)}.")
     if count < text_count:
         left = "they are empty, of a single word, or too long for the model"
         findings.append(f"{text_count - count} of {text_count} texts are left out: {left}.")

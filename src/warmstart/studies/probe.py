@@ -10,7 +10,7 @@ from pydantic import Field
 from tyro.conf import Positional
 
 from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
-from warmstart.data.probing import BAG, MIX, read_probing_tasks, word_tasks
+from warmstart.data.probing import BAG, MIX, RANDOM, read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
 from warmstart.report.result import StudyResult, Summary
 from warmstart.runs.steps import attention_step
@@ -32,12 +32,9 @@ if TYPE_CHECKING:
     from warmstart.inspection.probing import ProbeScores, TaskProbes
     from warmstart.report.parts import Section
 
-RANDOM = "random weights"
 PROBES_HEADER = ("task", "model", "best layer", "linear (95% over sentences)", "MLP", BAG, RANDOM, "selectivity", "compression")
-_SHORT_HEADER = ("task", "model", "layer", "linear", "MLP", "bag", "random", "selectivity", "compression")
-"""the same for the terminal, without intervals"""
-_FEW_SENTENCES = 30
-"""test sentences below which a finding names their number"""
+_SHORT_HEADER, _FEW_SENTENCES = ("task", "model", "layer", "linear", "MLP", "bag", "random", "selectivity", "compression"), 30
+"""the same for the terminal, without intervals; test sentences below which a finding names their number"""
 _BEST_LAYERS = (
     "Best layers are chosen on validation. Selectivity: points above a control task with a random label for every word (for "
     "sentences: for their longest word). Compression: how many times shorter the labels are in the online code than in a "
@@ -86,14 +83,13 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
         tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
     if not tasks or not config.models:
         raise ConfigError("name at least one model, and --tasks (files in SentEval's format) or --words (a CoNLL-U file)")
-    names = distinct_names(config.models)
-    bundles = {name: load_model(path) for name, path in zip(names, config.models, strict=True)}
+    bundles = {name: load_model(path) for name, path in zip(distinct_names(config.models), config.models, strict=True)}
     folder = Run.open(config.out, config).folder
     probes = list["TaskProbes"]()
     for one in probe_models(bundles, tasks, range(config.seed, config.seed + config.seeds), mlp=config.mlp, random=config.random):
         probes.append(one)
         console.print(f"{one.task.name}, {one.model}: probed")
-    layers = [*max((layer_names(bundle) for bundle in bundles.values()), key=len), MIX]
+    layers = [*max(map(layer_names, bundles.values()), key=len), MIX]
     result = probe_result(probes, attention_step(config.models[0], [" ".join(words) for words in tasks[0].test.texts]))
     tiles = [(name, percent(accuracy)) for name, accuracy in result.figures.items()]
     return finish_study(result, probe_sections(probes, layers), config, folder, tiles=tiles)
@@ -109,7 +105,7 @@ def probe_result(probes: Sequence[TaskProbes], step: Any = None) -> StudyResult:
     """All findings about the probes of all models on all tasks."""
     import polars as pl
 
-    rows = [probe_row(one) for one in probes]
+    rows = [*map(probe_row, probes)]
     return StudyResult(
         "What each layer encodes",
         [learned_finding(probes), *map(probe_finding, probes), *coverage_findings(probes)],
@@ -134,8 +130,7 @@ def learned_finding(probes: Sequence[TaskProbes]) -> str:
     ((model, names),) = learned.items()
     if not names:
         return f"Nothing shows that {model} has learned more than {control} would tell."
-    it = "it" if len(names) == 1 else "them"
-    return f"What {model} has learned: {first_of(names, 3)}; {control} would tell {it} less well."
+    return f"What {model} has learned: {first_of(names, 3)}; {control} would tell {'it' if len(names) == 1 else 'them'} less well."
 
 
 def probe_finding(probes: TaskProbes) -> str:
@@ -145,8 +140,8 @@ def probe_finding(probes: TaskProbes) -> str:
     if random := probes.best_random:
         alone = ", for this draw alone" if len(random.correct) == 1 else ""
         comparisons.append(_comparison(best, random, draws_of(random), alone))
-    sentences = len(np.unique(best.sentences))
-    few = f" on {len(best.sentences)} test items of only {sentences} sentences" if sentences < _FEW_SENTENCES else ""
+    items, sentences = len(best.sentences), len(np.unique(best.sentences))
+    few = f" on {items} test items of only {sentences} sentences" if sentences < _FEW_SENTENCES else ""
     return (
         f"{sentence_case(probes.task.name)}: a linear probe of {layer_name(best.layer)} of {probes.model} has an accuracy of "
         f"{percent_interval(*best.accuracy)}{few}: {' and '.join(comparisons)}."
@@ -214,12 +209,12 @@ def score_rows(probes: Sequence[TaskProbes]) -> list[dict[str, Any]]:
 def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[Section]:
     """Accuracy and compression by layer, one panel per task, and the scores of every probe."""
     from warmstart.report.parts import Figure, Section, Table
-    from warmstart.report.study_charts import probe_chart
+    from warmstart.report.study_charts import probe_chart, probe_points
 
     caption = "Accuracy of linear probes on the test items, by layer: mean over seeds, with 95% intervals over sentences."
     if random := probes[0].best_random:
         caption += f" {RANDOM.capitalize()}: {draws_of(random)}; their intervals are over sentences, not over draws."
-    points = [point for task in dict.fromkeys(one.task.name for one in probes) for point in accuracy_points(probes, task)]
+    points = [point for task in dict.fromkeys(one.task.name for one in probes) for point in probe_points(probes, task)]
     baselines = baselines_of(probes, BAG, lambda one: one.bag.accuracy.value)
     baselines += baselines_of(probes, "most frequent label", lambda one: one.items.majority)
     figure = Figure("probes", caption, probe_chart(points, layers, baselines))
@@ -243,18 +238,6 @@ def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[
         Section("Description length", ("Bars span the lowest to the highest seed.",), (coded,)),
         Section("All probes", (), (Table(header, rows),), folded=True),
     ]
-
-
-def accuracy_points(probes: Sequence[TaskProbes], task: str) -> list[tuple[str, str, str, float, float, float]]:
-    """Every layer of every model on a task, and of random weights, named after the models that share them."""
-    same, sharing = [one for one in probes if one.task.name == task], dict[bytes, list["TaskProbes"]]()
-    points = [(task, one.model, layer, *one.linear[layer].accuracy) for one in same for layer in one.linear if layer != BAG]
-    for one in same:
-        sharing.setdefault(b"".join(scores.correct.tobytes() for scores in one.random.values()), []).append(one)
-    for models in sharing.values():
-        name = RANDOM if len(sharing) == 1 else f"{RANDOM}, {' and '.join(one.model for one in models)}"
-        points += [(task, name, layer, *scores.accuracy) for layer, scores in models[0].random.items() if layer != BAG]
-    return points
 
 
 def baselines_of(probes: Sequence[TaskProbes], name: str, value: Callable[[TaskProbes], float]) -> list[tuple[str, str, float]]:
