@@ -13,7 +13,7 @@ import numpy as np
 
 from warmstart.data.probing import BAG, RANDOM
 from warmstart.report.charts import BARE, WIDTH, Chart, chart_of, coloured, distinct, finish
-from warmstart.report.theme import DIVERGING, GREY, INK, LINE, SEQUENTIAL, THEME, WHITE
+from warmstart.report.theme import DIVERGING, GREY, INK, LINE, SEQUENTIAL, THEME, WHITE, shapes
 from warmstart.stats.intervals import percentiles
 
 if TYPE_CHECKING:
@@ -27,6 +27,21 @@ ProbePoint = tuple[str, str, str, float, float, float]
 """(task, model, layer, value, low, high)"""
 
 
+def _intervals(rows: Sequence[Mapping[str, Any]], series: Sequence[str], x: dict[str, Any], form: str) -> alt.LayerChart:
+    """A line for each name: a dot for its value in each series, and its interval; pale, if it is not ``clear``.
+
+    Rows have name, series, value, low and high; ``x`` is how their axis looks, ``form`` the format of a number (d3).
+    """
+    y = alt.Y("name:N", title=None, sort=distinct(row["name"] for row in rows), axis=alt.Axis(labelLimit=340, **BARE))
+    pale = alt.condition("datum.clear === false", alt.value(0.35), alt.value(1.0))
+    base = chart_of(rows).encode(y=y, color=coloured("series", series), opacity=pale)
+    tips = ["name:N", "series:N", *(alt.Tooltip(f"{name}:Q", format=form) for name in ("value", "low", "high"))]
+    shape = alt.Shape("series:N", scale=alt.Scale(domain=list(series), range=shapes(series)))
+    spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", **x), x2="high:Q")
+    dots = base.transform_filter("isValid(datum.value)").mark_point(filled=True, size=56)
+    return spans + dots.encode(x=alt.X("value:Q", **x), shape=shape, tooltip=tips)
+
+
 def pairs_chart(rows: Sequence[tuple[str, str, float, float, float]]) -> Chart:
     """Accuracy on each group of minimal pairs, from (method, group, accuracy, low, high); the dashed line is chance.
 
@@ -34,24 +49,13 @@ def pairs_chart(rows: Sequence[tuple[str, str, float, float, float]]) -> Chart:
     """
     methods = distinct(method for method, *_ in rows)
     groups = [group for method, group, *_ in sorted(rows, key=lambda row: -row[2]) if method == methods[0]]
-    values = [
-        {"method": method, "group": group, "accuracy": accuracy, "low": low, "high": high}
-        for method, group, accuracy, low, high in rows
-    ]
-    y = alt.Y("group:N", title=None, sort=groups, axis=alt.Axis(labelLimit=340, **BARE))
-    base = chart_of(values).encode(y=y, color=coloured("method", methods))
-    base = base.encode(yOffset=alt.YOffset("method:N", sort=methods)) if len(methods) > 1 else base
-    tooltip = [
-        alt.Tooltip("method:N"),
-        alt.Tooltip("group:N"),
-        *(alt.Tooltip(f"{name}:Q", format=".1%") for name in ("accuracy", "low", "high")),
-    ]
-    scale = alt.Scale(domain=[0, 1])
-    axis = alt.Axis(format="%", title="accuracy")
-    intervals = base.mark_rule().encode(x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q")
-    dots = base.mark_point(filled=True, size=46, opacity=1).encode(x=alt.X("accuracy:Q", scale=scale, axis=axis), tooltip=tooltip)
+    ordered = sorted(rows, key=lambda row: groups.index(row[1]))
+    values = [dict(zip(("series", "name", "value", "low", "high"), row, strict=True)) for row in ordered]
+    x = {"scale": alt.Scale(domain=[0, 1]), "axis": alt.Axis(format="%", title="accuracy")}
+    found = _intervals(values, methods, x, ".1%")
+    found = found.encode(yOffset=alt.YOffset("series:N", sort=methods)) if len(methods) > 1 else found
     chance = chart_of([{"chance": 0.5}]).mark_rule(strokeDash=[4, 4], opacity=0.6).encode(x="chance:Q")
-    return finish(chance + intervals + dots, _ROW_HEIGHT * len(groups))
+    return finish(chance + found, _ROW_HEIGHT * len(groups))
 
 
 def probe_points(probes: Sequence[TaskProbes], task: str) -> list[ProbePoint]:
@@ -320,22 +324,16 @@ def entropy_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
     )
 
 
-_BAR_HEIGHT = 17
 _EFFECT_TIPS = [alt.Tooltip("component:N"), *(alt.Tooltip(f"{name}:Q", format=".4f") for name in ("effect", "low", "high", "p"))]
 
 
 def effects_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
-    """Effects as bars, from rows with ``component``, ``type``, ``effect``, ``low``, ``high`` and ``significant``."""
-    types = list(dict.fromkeys(row["type"] for row in rows))
-    y = alt.Y("component:N", title=None, sort=[row["component"] for row in rows], axis=alt.Axis(labelLimit=260, **BARE))
-    base = chart_of(rows).encode(y=y, tooltip=_EFFECT_TIPS)
-    bars = base.mark_bar(height=_BAR_HEIGHT - 6).encode(
-        x=alt.X("effect:Q", title=axis, axis=alt.Axis(tickCount=8)),
-        color=coloured("type", types),
-        opacity=alt.condition("datum.significant", alt.value(1.0), alt.value(0.35)),
-    )
-    spans = base.mark_rule(strokeWidth=1.4, color=INK).encode(x="low:Q", x2="high:Q")
-    return finish(bars + spans, _BAR_HEIGHT * len(rows))
+    """From rows with ``component``, ``type``, ``effect``, ``low``, ``high`` and ``significant``."""
+    names = {"component": "name", "type": "series", "effect": "value", "low": "low", "high": "high", "significant": "clear"}
+    values = [{new: row[old] for old, new in names.items()} for row in rows]
+    found = _intervals(values, distinct(row["series"] for row in values), {"title": axis, "axis": alt.Axis(tickCount=8)}, ".4f")
+    zero = chart_of([{"zero": 0}]).mark_rule(opacity=0.6).encode(x="zero:Q")
+    return finish(zero + found, _ROW_HEIGHT * len(rows))
 
 
 def heads_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
@@ -366,30 +364,13 @@ def best_chart(rows: Sequence[tuple[str, Sequence[float], tuple[float, float]]])
 
     A row is the property, the three in the order of ``_SERIES`` (nan for none), and the ends of the interval.
     """
-    names, values = [name for name, *_ in rows], list[dict[str, Any]]()
+    values = list[dict[str, Any]]()
     for name, three, (low, high) in rows:
-        values += [{"property": name, "series": series, "r": r} for series, r in zip(_SERIES, three, strict=True)]
+        values += [{"name": name, "series": series, "value": r} for series, r in zip(_SERIES, three, strict=True)]
         values[-len(_SERIES)] |= {"low": low, "high": high}
-    scale = alt.Scale(domain=[0, 1])
-    y = alt.Y("property:N", title=None, sort=names, axis=alt.Axis(labelLimit=220, **BARE))
-    base = chart_of(values).encode(y=y, color=coloured("series", _SERIES))
-    x = alt.X("r:Q", scale=scale, title="absolute correlation with the property", axis=alt.Axis(tickCount=10, format=".1f"))
-    tips = [
-        alt.Tooltip("property:N"),
-        alt.Tooltip("series:N"),
-        *(alt.Tooltip(f"{n}:Q", format=".3f") for n in ("r", "low", "high")),
-    ]
-    best, permuted, untrained_marks = (
-        base.transform_filter(f"datum.series === '{series}' && isValid(datum.r)").encode(x=x, tooltip=tips) for series in _SERIES
-    )
-    spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.35)
-    chart = (
-        spans.encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
-        + permuted.mark_tick(thickness=2.5, size=15, opacity=1)
-        + untrained_marks.mark_point(filled=True, size=55, opacity=1, shape="triangle-up")
-        + best.mark_point(filled=True, size=60, opacity=1)
-    )
-    return finish(chart, 24 * len(names))
+    axis = alt.Axis(tickCount=10, format=".1f")
+    x = {"scale": alt.Scale(domain=[0, 1]), "title": "absolute correlation with the property", "axis": axis}
+    return finish(_intervals(values, _SERIES, x, ".3f"), 24 * len(rows))
 
 
 def layer_grid(largest: np.ndarray, properties: Sequence[str], first: int) -> Chart:
