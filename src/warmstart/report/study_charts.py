@@ -279,32 +279,38 @@ def _strongest(weights: np.ndarray, most: int) -> dict[str, str]:
     return {name: " ".join(map(str, column.tolist())) for name, column in columns.items()}
 
 
+def _cells(
+    rows: Sequence[Mapping[str, Any]], names: tuple[str, str], colour: alt.Color, tips: Sequence[Any], step: int
+) -> alt.Chart:
+    """A cell for each row, at the place that the columns ``names`` say, those of the first row on top."""
+    across, down = names
+    axis: dict[str, Any] = {**BARE, "labelAngle": 0, "labelLimit": 220, "labelFontSize": 12 if step > 12 else 7, "labelPadding": 4}
+    order = distinct(row[down] for row in rows)
+    drawn = chart_of(rows).mark_rect(stroke=WHITE, strokeWidth=0.5, aria=False)
+    x, y = alt.X(f"{across}:O", axis=alt.Axis(**axis)), alt.Y(f"{down}:O", sort=order, axis=alt.Axis(**axis))
+    return drawn.encode(x=x, y=y, color=colour, tooltip=list(tips)).properties(width=alt.Step(step), height=alt.Step(step))
+
+
+def _signed(rows: Sequence[Mapping[str, Any]], name: str, title: str, **legend: Any) -> alt.Color:
+    """Orange above zero, blue below."""
+    end = max((abs(row[name]) for row in rows), default=0.0) or 1.0
+    scale = alt.Scale(domain=[-end, 0, end], range=DIVERGING, interpolate="rgb")
+    return alt.Color(f"{name}:Q", scale=scale, legend=alt.Legend(title=title, titleLimit=300, **legend))
+
+
 def differences_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
     """A square for each head, a panel for each measure, from rows of ``heads.csv``.
 
     Orange is more than uniform attention, blue less. A missing interval (nan) is shown as a dash.
     """
-    measures = distinct(row["measure"] for row in rows)
-    layers, heads = (max(row[name] for row in rows) for name in ("layer", "head"))
-    step = max(7, min(26, 150 // max(layers, heads)))
-    end = max((abs(row["difference"]) for row in rows), default=1.0) or 1.0
-    scale = alt.Scale(range=DIVERGING, domain=[-end, 0, end], interpolate="rgb")
+    step = max(7, min(26, 150 // max(max(row["layer"], row["head"]) for row in rows)))
     ends = ("low", "high")
-    figures = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "uniform", "difference")]
     values = [{**row, **{end: "-" if np.isnan(row[end]) else f"{row[end]:.3f}" for end in ends}} for row in rows]
-    axis: dict[str, Any] = {"labelAngle": 0, "ticks": False, "domain": False, "labelFontSize": 10 if step > 12 else 7}
-    drawn = chart_of(values).mark_rect(stroke=WHITE, strokeWidth=0.5, aria=False)
-    return (
-        drawn.encode(
-            x=alt.X("head:O", axis=alt.Axis(**axis)),
-            y=alt.Y("layer:O", axis=alt.Axis(**axis)),
-            color=alt.Color("difference:Q", title="against uniform", scale=scale, legend=alt.Legend(title="against uniform")),
-            facet=alt.Facet("measure:N", columns=4, sort=measures, title=None),
-            tooltip=["measure:N", "layer:O", "head:O", *figures, *(f"{end}:N" for end in ends)],
-        )
-        .properties(width=alt.Step(step), height=alt.Step(step))
-        .configure(**THEME)
-    )
+    figures = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "uniform", "difference")]
+    tips = ["measure:N", "layer:O", "head:O", *figures, *(f"{end}:N" for end in ends)]
+    cells = _cells(values, ("head", "layer"), _signed(rows, "difference", "against uniform"), tips, step)
+    panels = alt.Facet("measure:N", columns=4, sort=distinct(row["measure"] for row in rows), title=None)
+    return cells.encode(facet=panels).configure(**THEME)
 
 
 def entropy_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
@@ -338,20 +344,11 @@ def effects_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
 
 def heads_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
     """A cell for each row with ``block`` and ``head`` (from 1), ``effect`` and ``significant``; orange: worse without the head."""
-    largest = max((abs(row["effect"]) for row in rows), default=0.0) or 1.0
-    blocks = sorted({row["block"] for row in rows})
-    base = chart_of(rows).encode(
-        x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, **BARE)),
-        y=alt.Y("block:O", title="block", sort=blocks[::-1], axis=alt.Axis(**BARE)),
-        tooltip=_EFFECT_TIPS,
-    )
-    scale = alt.Scale(domain=[-largest, 0, largest], range=DIVERGING, interpolate="rgb")
-    legend = alt.Legend(title=axis, titleLimit=300, orient="bottom", gradientLength=240)
-    cells = base.mark_rect(stroke=WHITE, strokeWidth=1).encode(color=alt.Color("effect:Q", scale=scale, legend=legend))
-    dots = base.transform_filter("datum.significant").mark_point(filled=True, size=26, color=INK, opacity=1)
-    size = 34 if len({row["head"] for row in rows}) <= 16 else 22
-    # cells keep their size; a narrow screen scrolls
-    return (cells + dots).properties(width=alt.Step(size), height=alt.Step(size)).configure(**THEME)
+    colour = _signed(rows, "effect", axis, orient="bottom", gradientLength=240)
+    size = 34 if len({row["head"] for row in rows}) <= 16 else 22  # cells keep their size; a narrow screen scrolls
+    cells = _cells(sorted(rows, key=lambda row: -row["block"]), ("head", "block"), colour, _EFFECT_TIPS, size)
+    dots = cells.transform_filter("datum.significant").mark_point(filled=True, size=26, color=INK, opacity=1)
+    return (cells + dots.encode(color=alt.value(INK))).configure(**THEME)
 
 
 _TOKEN_LINE, _CHARACTER = 104, 6.7
@@ -375,16 +372,10 @@ def best_chart(rows: Sequence[tuple[str, Sequence[float], tuple[float, float]]])
 
 def layer_grid(largest: np.ndarray, properties: Sequence[str], first: int) -> Chart:
     """The largest absolute r of any neuron of each layer, (layers, P); ``first`` is the number of the first layer."""
-    values = [{"layer": first + i, "property": properties[j], "r": float(largest[i, j])} for i, j in np.ndindex(*largest.shape)]
-    chart = chart_of(values).mark_rect(stroke=WHITE, strokeWidth=1, aria=False)
-    chart = chart.encode(
-        x=alt.X("layer:O", axis=alt.Axis(orient="top", labelAngle=0, ticks=False, domain=False)),
-        y=alt.Y("property:N", title=None, sort=list(properties), axis=alt.Axis(labelLimit=220, **BARE)),
-        color=alt.Color("r:Q", scale=alt.Scale(domain=[0, 1], range=SEQUENTIAL)),
-        tooltip=["property:N", "layer:O", alt.Tooltip("r:Q", format=".3f")],
-    )
-    step = max(14, min(40, 560 // len(largest)))
-    return chart.properties(width=alt.Step(step), height=alt.Step(20)).configure(**THEME)
+    values = [{"layer": first + i, "property": properties[j], "r": float(largest[i, j])} for j, i in np.ndindex(*largest.T.shape)]
+    colour = alt.Color("r:Q", scale=alt.Scale(domain=[0, 1], range=SEQUENTIAL))
+    tips = ["property:N", "layer:O", alt.Tooltip("r:Q", format=".3f")]
+    return _cells(values, ("layer", "property"), colour, tips, max(14, min(24, 560 // len(largest)))).configure(**THEME)
 
 
 def coloured_texts(texts: Sequence[tuple[str, Sequence[str], Sequence[float]]]) -> Chart:
