@@ -426,7 +426,7 @@ def test_the_command_explains_a_stack(tmp_path: Path, tokenizer: Tokenizer, caps
     assert f"  warmstart serve {folder}" in printed
     assert "gradient" not in (tmp_path / "out" / "words.csv").read_text().split("\n")[0]
     assert main([*command, "--removal", "mask", "--out", str(tmp_path / "none")]) == 2
-    assert "no mask tokens" in capsys.readouterr().err
+    assert "can be deleted, but not masked" in capsys.readouterr().err
 
 
 @pytest.mark.journeys

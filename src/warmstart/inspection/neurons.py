@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -382,8 +382,7 @@ class TokenInContext:
     after: str
 
 
-@dataclass(frozen=True)
-class ColouredText:
+class ColouredText(NamedTuple):
     """A stretch of text with the activations of one neuron."""
 
     neuron: str

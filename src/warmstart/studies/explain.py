@@ -126,7 +126,7 @@ def explainer(model: Bundle | Stack, removal: Literal["delete", "mask"]) -> Call
     if (kind := task_type_for(model).name) not in ("classification", "multilabel"):
         raise ModelError(f"a prediction can be explained for a model that labels or generates text, but this one's task is {kind}")
     if removal == "mask":
-        raise ModelError("this model has no mask tokens, so that words can only be deleted; leave --removal out")
+        raise ModelError("the words of such a model can be deleted, but not masked; leave --removal out")
     return partial(predicted_text, partial(raw_predictions, model), model.labels)
 
 

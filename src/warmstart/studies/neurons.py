@@ -233,7 +233,7 @@ def _sections(measured: NeuronMeasurement, passages: pl.DataFrame, config: Study
     colours = (
         "Activations relative to the neuron's largest in the corpus: orange is positive, blue negative. Choose the neuron below."
     )
-    figure = Figure("texts", colours, coloured_texts([(one.neuron, one.tokens, one.activations) for one in measured.texts]))
+    figure = Figure("texts", colours, coloured_texts(measured.texts))
     table = Table(("neuron", "property", "activation", "passage"), _passage_rows(measured, passages, config.top))
     return [Section("Properties of neurons", (text,), items), Section("Largest activations", items=(figure, table))]
 
