@@ -12,8 +12,8 @@ import pytest
 
 from warmstart.cli import main
 from warmstart.labelling.exporting import LEAST_TEST
-from warmstart.labelling.project import MOST_TEXT_BYTES, Project
-from warmstart.labelling.records import ProjectSettings
+from warmstart.labelling.project import Project
+from warmstart.labelling.records import MOST_TEXT_BYTES, ProjectSettings
 from warmstart.system.locks import LOCK
 from warmstart.tasks.load import load_task
 

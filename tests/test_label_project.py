@@ -1,7 +1,10 @@
-"""A labelling project loses no answer, whatever happens to its process or its file, and all that stands follows from its events."""
+"""A labelling project loses no answer, whatever happens to its process or its file, and what an earlier version wrote stands."""
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -19,11 +22,14 @@ from hypothesis import strategies as st
 from helpers.labelling import news
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.labelling.database import BACKUP, COPY_AFTER, DATABASE
-from warmstart.labelling.project import MOST_TEXT_BYTES, Project
-from warmstart.labelling.records import DISAGREEMENT, Value
+from warmstart.labelling.project import Project
+from warmstart.labelling.records import DISAGREEMENT, MOST_TEXT_BYTES, Value
 from warmstart.system.locks import LOCK
 from warmstart.system.processes import isolated_children
 
+EVENTS = Path(__file__).parent / "old_files"
+SQL = (EVENTS / "labelling_events.sql").read_text(encoding="utf-8")
+EVENTS_IN_IT = re.compile('^INSERT INTO "events"', re.MULTILINE)
 TEXTS = ("one two", 'a\tb\n"c", d\r\n', "three \u2028 \U0001f600 four", "five", "six")
 ANSWERING = """
 import sys
@@ -76,14 +82,6 @@ def test_it_opens_as_it_was_closed(tmp_path: Path) -> None:
         assert again.notice == ""
 
 
-def test_a_setting_that_is_gone_stands_in_no_way(tmp_path: Path) -> None:
-    """A project that was made when there was one opens, with its other settings."""
-    with new(tmp_path) as made:
-        made._record("settings", {"proof": "exact", "target": 0.9})
-    with Project.open(tmp_path) as found:
-        assert found.settings.target == 0.9
-
-
 @pytest.mark.journeys
 def test_a_killed_process_loses_no_answer(tmp_path: Path) -> None:
     """Each answer whose method has returned is there, in its order."""
@@ -133,10 +131,8 @@ def test_the_majority_counts_and_a_decision_overrules_it(project: Project) -> No
     assert (project.labelled(), project.disagreements()) == ({0: 3}, [])
     project.undo("cy")
     assert (project.labelled(), project.disagreements()) == ({0: 2}, [0])
-    project.resolve(0, 1, "bo")
+    say(project, 0, "bo", 1, DISAGREEMENT)
     assert (project.labelled(), project.disagreements()) == ({0: 1}, [])
-    project.resolve(0, None, "bo")
-    assert project.labelled() == {}
 
 
 def test_tags_are_one_label_for_each_word(tmp_path: Path) -> None:
@@ -153,24 +149,37 @@ def test_tags_are_one_label_for_each_word(tmp_path: Path) -> None:
             project.rename_label(0, "X", "anna")
 
 
-def test_a_damaged_database_is_replaced_by_the_last_good_copy(tmp_path: Path) -> None:
-    """And its owner learns it; the damaged file is kept. The copy has what is no answer, too, and texts added at the end."""
+def test_a_damaged_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    """Whatever part is damaged, also one that SQLite does not see; the message says how to go on from the copy, and that works."""
     with new(tmp_path) as project:
-        for _ in range(3):
-            say(project, 0, "anna", 1)
-        assert project.add_texts(["six", "seven", "seven", "one two"]) == 1
+        say(project, 0, "anna", 1)
         project.rename_label(1, "other", "anna")
-    for number, place in enumerate((20, 4096, 4096 * 2 + 500)):
+    good = (tmp_path / DATABASE).read_bytes()
+    for place in (20, 4096, 4096 * 3, 4096 * 5):
         damage(tmp_path / DATABASE, place)
-        with Project.open(tmp_path) as project:
-            assert "was damaged" in project.notice
-            assert f"the last good copy, which has {3 + number} answers, is in its place" in project.notice
-            assert (len(project.answers()), project.texts) == (3 + number, (*TEXTS, "seven"))
-            assert project.labels()[0].name == "other"
-            assert (tmp_path / f"project.damaged-{number + 1}.sqlite").exists()
-            say(project, 1, "anna", 1)
-        with Project.open(tmp_path) as project:
-            assert (project.notice, len(project.answers())) == ("", 4 + number)
+        before = (tmp_path / DATABASE).read_bytes()
+        with pytest.raises(DataError, match=r"is damaged \(.+\), and is left as it is; to go on from the copy of .+ UTC, move"):
+            Project.open(tmp_path)
+        assert (tmp_path / DATABASE).read_bytes() == before
+        assert not (tmp_path / LOCK).exists()
+        (tmp_path / DATABASE).write_bytes(good)
+    edit(tmp_path, "update answer set draw = 7")
+    with pytest.raises(DataError, match="a row names one that is not there"):
+        Project.open(tmp_path)
+    edit(tmp_path, "update answer set draw = 1, value = '[1'")
+    with pytest.raises(DataError, match="it cannot be read"):
+        Project.open(tmp_path)
+    for name in (DATABASE, f"{DATABASE}-wal"):
+        (tmp_path / name).unlink(missing_ok=True)
+    with pytest.raises(DataError, match="it is missing"):
+        Project.open(tmp_path)
+    (tmp_path / BACKUP).rename(tmp_path / DATABASE)
+    with Project.open(tmp_path) as project:
+        assert (project.labelled(), project.texts, project.labels()[0].name) == ({0: 1}, TEXTS, "other")
+    damage(tmp_path / DATABASE)
+    (tmp_path / BACKUP).unlink(missing_ok=True)
+    with pytest.raises(DataError, match="put a copy of your own in its place"):
+        Project.open(tmp_path)
 
 
 def edit(folder: Path, sql: str) -> None:
@@ -180,35 +189,70 @@ def edit(folder: Path, sql: str) -> None:
     connection.close()
 
 
-def test_a_flipped_bit_that_the_database_itself_does_not_see_is_noticed(tmp_path: Path) -> None:
-    """In an answer, and in a text. A newer version, and a database of another program, are refused."""
-    with new(tmp_path) as project:
-        say(project, 0, "anna", 1)
-    for sql in (
-        "update events set body = replace(body, '\"value\": 1', '\"value\": 2')",
-        "update texts set text = 'fife' where id = 3",
-    ):
-        edit(tmp_path, sql)
-        with Project.open(tmp_path) as project:
-            assert "not what was written" in project.notice
-            assert (project.labelled(), project.texts) == ({0: 1}, TEXTS)
+def test_a_newer_version_and_another_program_are_refused(tmp_path: Path) -> None:
+    """Nothing is read from a file that this version does not know."""
+    new(tmp_path).close()
     for pragma, message in (("user_version=9", r"has format 9, but"), ("application_id=7", r"but is another SQLite file")):
         edit(tmp_path, f"pragma {pragma}")
         with pytest.raises(DataError, match=message):
             Project.open(tmp_path)
 
 
-def test_a_lost_database_is_restored_and_two_damaged_files_are_refused(tmp_path: Path) -> None:
-    """With what to do."""
-    new(tmp_path).close()
-    (tmp_path / DATABASE).unlink()
-    with Project.open(tmp_path) as project:
-        assert "it is missing" in project.notice
-    damage(tmp_path / DATABASE)
-    damage(tmp_path / BACKUP)
-    with pytest.raises(DataError, match=r"is damaged \(.+\), and so is its copy project.backup.sqlite \(.+\); restore one of them"):
-        Project.open(tmp_path)
-    assert not (tmp_path / LOCK).exists()
+def of_events(folder: Path) -> Path:
+    """The database that a version up to 0.2 wrote, with a bit of all that it can hold; its last rows are still in its log."""
+    folder.mkdir(parents=True)
+    connection = sqlite3.connect(folder / DATABASE, isolation_level=None)
+    connection.execute("pragma journal_mode=wal")
+    connection.executescript(SQL)
+    shutil.copytree(folder, folder.with_name("killed"))  # as a process leaves it that was killed
+    connection.close()
+    return folder.with_name("killed")
+
+
+def test_a_project_of_events_is_converted_once(tmp_path: Path) -> None:
+    """All that stood in it stands, as its version saw it; the old database is kept, and another opening says nothing."""
+    folder, wanted = of_events(tmp_path / "old"), json.loads((EVENTS / "labelling_events.json").read_text(encoding="utf-8"))
+    assert (folder / f"{DATABASE}-wal").stat().st_size > 0
+    for notice in ("has been converted; the database as it was is kept as project.events-1.sqlite", ""):
+        with Project.open(folder) as project:
+            assert project.notice.endswith(notice)
+            assert bool(project.notice) == bool(notice)
+            found: dict[str, Any] = {
+                "texts": project.texts, "labels": [(one.id, one.name, one.key) for one in project.labels()],
+                "label_ids": project.label_ids(), "people": project.people(), "browser": project.browser_of("Anna"),
+                "history": [(one.at, one.person, one.words) for one in project.history()],
+                "labelled": project.labelled(), "disagreements": project.disagreements(), "votes": project.votes(0),
+                "settings": vars(project.settings), "name": project.name, "type": project.type, "guidelines": project.guidelines,
+                "price": project.price, "table": project.table, "open": [one.id for one in project.open_draws()],
+                "draws": [vars(one) for one in project.draws()], "answers": [vars(one) for one in project.answers()],
+            }  # fmt: skip
+            for rows in ("draws", "answers"):  # a decision that was no answer has become one
+                assert len(found[rows]) == len(wanted[rows]) + 1
+                found[rows] = [row for row in found[rows] if row["id"] in {one["id"] for one in wanted[rows]}]
+            assert json.loads(json.dumps(found)) == wanted
+    kept = sqlite3.connect(folder / "project.events-1.sqlite")
+    assert kept.execute("select count(*) from events").fetchone() == (len(EVENTS_IN_IT.findall(SQL)),)
+    kept.close()
+    with Project.open(folder) as project:
+        assert say(project, 1, "Anna", 1) > max(one["id"] for one in wanted["draws"])
+
+
+def test_a_damaged_project_of_events_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    """A flipped bit that SQLite does not see is noticed by the checksums of events and texts; nothing is converted."""
+    for number, sql in enumerate(
+        (
+            "update events set body = replace(body, '\"value\": 1', '\"value\": 2')",
+            "update texts set text = 'fife' where id = 3",
+            "delete from texts where id = 4",
+        )
+    ):
+        folder = of_events(tmp_path / f"{number}" / "old")
+        edit(folder, sql)
+        before = (folder / DATABASE).read_bytes()
+        with pytest.raises(DataError, match="is damaged"):
+            Project.open(folder)
+        assert (folder / DATABASE).read_bytes() == before
+        assert not [*folder.glob("project.events-*")]
 
 
 def test_a_copy_is_made_every_fifty_answers(tmp_path: Path) -> None:
@@ -217,7 +261,7 @@ def test_a_copy_is_made_every_fifty_answers(tmp_path: Path) -> None:
         for _ in range(COPY_AFTER + 3):
             say(project, 0, "anna", 1)
         with sqlite3.connect(tmp_path / BACKUP) as copy:
-            assert copy.execute("select count(*) from events where kind = 'answer'").fetchone() == (COPY_AFTER,)
+            assert copy.execute("select count(*) from answer").fetchone() == (COPY_AFTER,)
         copy.close()
 
 
@@ -284,7 +328,7 @@ def test_bad_answers_are_refused(project: Project) -> None:
         ((draw, "anna", 1, 1.0, "x" * 10_001), "a comment must be Unicode of at most 10,000 characters"),
     ):
         with pytest.raises(DataError, match=message):
-            project.answer(*arguments)  # type: ignore[arg-type]
+            project.answer(*arguments)
     for name in ("", "  ", "x" * 101, "a\nb"):
         with pytest.raises(ConfigError, match="the name of a person must have"):
             project.join(name)
@@ -302,7 +346,7 @@ ACTIONS = st.lists(
         st.tuples(st.just("undo"), st.sampled_from(PEOPLE)),
         st.tuples(st.just("again"), st.integers(0, 30), st.integers(1, 3)),
         st.tuples(st.just("merge"), st.integers(1, 3), st.integers(1, 3)),
-        st.tuples(st.just("resolve"), st.integers(0, 4), st.integers(1, 3)),
+        st.tuples(st.just("decide"), st.integers(0, 4), st.integers(1, 3)),
         st.tuples(st.just("open")),
     ),
     max_size=25,
@@ -315,12 +359,13 @@ class Plain:
     def __init__(self) -> None:
         self.given: list[tuple[int, int, int, str, int | None]] = []
         self.names = {1: 1, 2: 2, 3: 3}
-        self.decided: dict[int, int] = {}
+        self.decisions = set[int]()
         self.number = 0
 
-    def answer(self, draw: int, text: int, person: str, value: int | None) -> None:
+    def answer(self, draw: int, text: int, person: str, value: int | None, *, decides: bool = False) -> None:
         """Replace what was said of the draw."""
         self.number += 1
+        self.decisions |= {draw} if decides else set()
         self.given = [*(one for one in self.given if one[1] != draw), (self.number, draw, text, person, value)]
 
     def labelled(self) -> dict[int, int]:
@@ -329,8 +374,9 @@ class Plain:
         for text in range(5):
             last = {person: self.names[value] for _, _, of, person, value in self.given if of == text and value is not None}
             votes = Counter(last.values()).most_common()
-            if text in self.decided:
-                found[text] = self.names[self.decided[text]]
+            decided = [value for _, draw, of, _, value in self.given if of == text and draw in self.decisions and value is not None]
+            if decided:
+                found[text] = self.names[decided[-1]]
             elif votes and votes[0][1] > max((count for _, count in votes[1:]), default=0):
                 found[text] = votes[0][0]
         return found
@@ -357,12 +403,12 @@ def test_any_sequence_of_events_agrees_with_plain_lists(actions: list[tuple[Any,
                 assert (found.id if found else None) == (mine[-1][1] if mine else None)
                 plain.given = [one for one in plain.given if one not in mine[-1:]]
             elif kind == "merge" and plain.names[rest[0]] != plain.names[rest[1]]:
-                project.merge_labels(*rest, "bo")
+                project.merge_labels(rest[0], rest[1], "bo")
                 old, into = (plain.names[one] for one in rest)
                 plain.names = {name: into if stands == old else stands for name, stands in plain.names.items()}
-            elif kind == "resolve":
-                project.resolve(*rest, "cy")
-                plain.decided[rest[0]] = rest[1]
+            elif kind == "decide":
+                draws.append((say(project, rest[0], "cy", rest[1], DISAGREEMENT), rest[0], "cy"))
+                plain.answer(*draws[-1], rest[1], decides=True)
             elif kind == "open":
                 project.close()
                 project = Project.open(folder)

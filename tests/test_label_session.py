@@ -20,7 +20,8 @@ from warmstart.labelling import vectors as pooled
 from warmstart.labelling.accuracy import Outcomes
 from warmstart.labelling.project import Project
 from warmstart.labelling.selection import Mixture
-from warmstart.labelling.session import LabelSession
+from warmstart.labelling.session import FITTED, LabelSession
+from warmstart.runs.verdict import Verdict, write_verdict
 
 WORDS = {"animals": "cat dog horse mouse cow sheep", "tools": "hammer saw drill wrench plane file"}
 ALWAYS_NEW = {"doubtful": 0.0, "overlap": 0.0}
@@ -139,6 +140,19 @@ def test_an_easy_pool_is_learned_and_the_target_proven(session: LabelSession) ->
     assert status["labelled"] == 170
     assert status["people"] == [{"person": "Ada", "answered": 170, "median_seconds": 2.0}]
     json.dumps(status, allow_nan=False)
+
+
+def test_the_figure_of_a_training_is_the_only_one(session: LabelSession) -> None:
+    """People use the model of the training, so the one that learns along says no accuracy of its own beside it."""
+    label(session, "Ada", 40)
+    before = session.status()
+    assert before["newest"]["tells"] == before["sentence"].startswith("The model that learns along labels about ")
+    folder = session.project.folder / "model"
+    folder.mkdir()
+    write_verdict(Verdict("news", "40 labels", 40, "Use probe: right on 84 of 100 new texts (likely 70 to 92)."), folder)
+    status = session.status()
+    assert (status["newest"], status["outlook"], status["price"], status["sentence"]) == (None, None, None, FITTED)
+    assert status["target"]["sentence"].startswith("Of the model that learns along: not proven")
 
 
 def test_skipped_texts_count_as_wrong(session: LabelSession) -> None:

@@ -88,6 +88,13 @@ def test_a_mail_is_one_text_and_a_file_is_read_in_the_browser(page: Any) -> None
     page.set_input_files("#classify-file", {"name": "list.txt", "mimeType": "text/plain", "buffer": b"tea\nmilk\n"})
     page.wait_for_selector("#classify-column", state="hidden")
     assert found() == ["tea", "milk"]
+    for name, content in (("mails.xlsx", b"PK\x03\x04\x14"), ("mails.doc", b"\xd0\xcf\x11\xe0\0\0"), ("a.csv", b"tea\0")):
+        page.set_input_files("#classify-file", {"name": name, "mimeType": "text/csv", "buffer": content})
+        page.wait_for_selector(f"#classify .error:has-text('the file must hold text, but {name} does not; save it as csv')")
+    assert page.locator("#classify-file").input_value() == ""
+    page.set_input_files("#classify-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": "tea".encode("utf-16")})
+    page.wait_for_selector("#classify .error", state="hidden")
+    page.wait_for_function("document.getElementById('classify-texts').value === 'tea'")
 
 
 def test_similar_training_texts_stand_beside_a_prediction(page: Any) -> None:
@@ -139,7 +146,7 @@ def test_ten_thousand_texts_do_not_freeze_the_page(page: Any) -> None:
 
 def test_a_text_is_written_token_by_token(page: Any) -> None:
     """Each shows what else was probable, and what followed in the corpus."""
-    page.select_option("#write-model", "causal")
+    assert page.locator("#write-model").is_hidden()  # there is one that writes
     page.fill("#write-prompt", "She holds")
     page.fill("#write-tokens", "8")
     submit(page, "write")

@@ -67,8 +67,8 @@ class TextsInOrder(LabelSession):
             "disagreements": len(self.project.disagreements()), "judge": "", "doubtful": 1,
             "model": {"version": 3, "labels": 40, "fitting": False},
             "newest": {"estimate": 0.87, "low": 0.8, "high": 0.93, "tells": True},
-            "accuracy": {"estimate": 0.85, "low": 0.72, "labels": 40, "tells": True},
-            "sentence": "Today's model labels about 87% of the texts correctly. Proven: at least 72%.", "waiting": "",
+            "accuracy": {"estimate": 0.85, "low": 0.72, "labels": 40},
+            "sentence": "The model that learns along labels about 87% of the texts correctly.", "waiting": "",
             "target": {"target": 0.9, "proven": labelled > 3, "sentence": "90% lies within the interval."},
             "outlook": {
                 "sentence": "100 more labels would bring about 2 points.",

@@ -130,7 +130,9 @@ def label(config: LabelConfig) -> None:
             try:
                 run(make_label_app(session, rules), listening, config.host)
             finally:
-                console.print(*filter(None, [session.status()["sentence"], *after_labelling(project)]), sep="\n")
+                trained = session.training.verdict
+                found = trained.headline if trained else session.status()["sentence"]
+                console.print(*filter(None, [found, *after_labelling(project)]), sep="\n")
 
 
 def _project(config: LabelConfig) -> Project:

@@ -114,18 +114,6 @@ class RunningAccuracy:
     needed: dict[float, float]
     """target -> further texts that would prove it if the accuracy stays; infinite: none would"""
 
-    @property
-    def tells(self) -> bool:
-        """Whether the lower end is near enough to be a number: an interval as far to both sides would be."""
-        return Estimate(self.value, self.low, 2 * self.value - self.low).tells
-
-    def sentence(self) -> str:
-        """What is proven."""
-        if not self.tells:
-            return "Too few labels to prove much yet."
-        since = f", on average over the models since text {self.first:,}" if self.first > 1 else ""
-        return f"Proven, however often you look: at least {percent(self.low, 0)}{since}."
-
     def proves(self, target: float) -> bool:
         """Whether the accuracy is at least the target, with 95% confidence."""
         return self.low >= target
@@ -161,15 +149,16 @@ def newest_accuracy(drawn: Sequence[tuple[Draw, Value | None]], left_out: np.nda
 
 
 def newest_sentence(found: Estimate | None, given: int) -> str:
-    """What today's model is worth, after some labels given on the page."""
+    """What the model that learns along is worth, after some labels given on the page."""
     if found is None:
         few = given < FEWEST_FOR_FIGURES
         when = f"with {FEWEST_FOR_FIGURES} labels given on" if few else "once the model has learned the labels of"
         return f"The first figure comes {when} this page."
     if not found.tells:
-        return "Too few labels to say how good today's model is."
+        return "Too few labels to say how good the model is that learns along."
     ends = percent_range(found.low, found.high, digits=0)
-    return f"Today's model labels about {percent(found.value, 0)} of the remaining texts correctly ({ends}%, if you look once)."
+    about = f"about {percent(found.value, 0)} of the remaining texts correctly"
+    return f"The model that learns along labels {about} ({ends}%, if you look once)."
 
 
 def running_accuracy(outcomes: Outcomes, target: float | None = None) -> RunningAccuracy | None:

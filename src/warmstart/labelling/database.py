@@ -1,310 +1,270 @@
-"""One SQLite file: the texts of a pool, and all events of its labelling in their order. Nothing there is ever changed or removed.
+"""One SQLite file with the tables of a labelling project. Rows are added; one that counts no longer stays, and says so.
 
-- An event is on the disk when ``record`` returns (``journal_mode=WAL``, ``synchronous=FULL``), so a killed process loses none.
-- Each event carries a checksum of itself and of all before it, and the texts have a digest: a flipped bit is noticed.
-- A copy, made now and then, takes the place of a damaged file; the damaged one is kept beside it.
+- A row is on the disk when the call that writes it returns (WAL, ``synchronous=FULL``): a killed process loses none.
+- A damaged file is refused, and never written to. A copy is made now and then, to go on from.
+- A file of the version before is converted when it is opened, and kept under another name.
 
-What the events mean is in ``project.py``.
+What the rows mean is in ``project.py``.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sqlite3
 import threading
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 from warmstart.errors import ConfigError, DataError, StorageError
+from warmstart.labelling.events import EVENTS_FORMAT, rows_of_events
 from warmstart.system.locks import LOCK, hold, release
 from warmstart.system.storage import atomic_file, make_folder
 
 DATABASE, BACKUP = "project.sqlite", "project.backup.sqlite"
-"""in the folder of a project: its database, and the last good copy of it"""
-DATABASE_FORMAT = 1
-"""version of the tables and events; SQLite keeps it as ``user_version``"""
+"""in the folder of a project: its database, and the last copy of it"""
+DATABASE_FORMAT = 2
+"""version of the tables; SQLite keeps it as ``user_version``"""
 APPLICATION = 0x5741524D
 """says in the file's header that it is ours"""
 COPY_AFTER = 50
-"""events that add an answer, after which a copy is made; as many again for every 16 MiB of the file"""
-_TABLES = """
-create table texts (id integer primary key, text text not null) strict;
-create table events (
-    id integer primary key, at text not null, kind text not null, body text not null, checksum integer not null
+"""answers after which a copy is made; as many again for every 16 MiB of the file"""
+TABLES = """
+create table setting (name text primary key, value text not null) strict;
+create table label (id integer primary key, name text not null, key text not null, stands_for integer references label) strict;
+create table change (
+    id integer primary key, at text not null, person text not null, label integer not null references label, name text not null,
+    stands_for integer references label
+) strict;
+create table text (id integer primary key, text text not null) strict;
+create table person (name text primary key, browser text not null) strict;
+create table draw (
+    id integer primary key, text integer not null references text, person text not null references person, at text not null,
+    queue text not null, component text not null, probability real, remaining integer not null, predicted integer,
+    confidence real, mean_confidence real, version integer not null, random_share real, named integer not null
+) strict;
+create table answer (
+    id integer primary key, draw integer not null references draw, value any, seconds real not null, comment text not null,
+    at text not null, undone integer not null
 ) strict;
 """
+Rows = Mapping[str, Iterable[tuple[Any, ...]]]
+"""table -> its rows"""
 
 
-_as_json = json.JSONEncoder(ensure_ascii=False).encode
-_as_ascii = json.JSONEncoder().encode
-
-
-class Event(NamedTuple):
-    """Something that happened to a project."""
-
-    id: int
-    at: str
-    """time in UTC, as ISO 8601"""
-    kind: str
-    body: Mapping[str, Any]
-
-
-class _DamagedError(Exception):
+class DamagedError(Exception):
     """The file is not what was written."""
 
 
 class Database:
-    """The texts and events of one project; its methods may be called from several threads."""
+    """The tables of one project; methods may be called from several threads."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection, notice: str = "") -> None:
+    def __init__(self, folder: Path, connection: sqlite3.Connection, notice: str) -> None:
         self.folder, self.notice = folder, notice
         self.lock = threading.RLock()
-        self._connection = connection
-        self._since_copy, self._closed = 0, False
-        self.texts, self.events = _contents(connection)
-        self._last, self._checksum = self._end()
-        self._copied = self._last
+        self._connection, self._since_copy, self._changed, self._closed = connection, 0, False, False
 
     @classmethod
-    def create(cls, folder: Path, entries: Iterable[tuple[str, Mapping[str, Any]]], texts: Sequence[str]) -> Database:
-        """A new database with its first events, in place as a whole. Raises ``ConfigError`` if the folder has one."""
+    def create(cls, folder: Path, rows: Rows) -> Self:
+        """A new database, in place as a whole. Raises ``ConfigError`` if the folder has one."""
         if (folder / DATABASE).exists() or (folder / BACKUP).exists():
             raise ConfigError(f"a new project needs a folder without one, but {folder} has one; open it, or choose another folder")
         make_folder(folder)
         hold(folder / LOCK, f"the project in {folder}")
-        with atomic_file(folder / DATABASE) as aside, closing(_connect(aside)) as connection, _storing(folder):
-            connection.executescript(f"pragma application_id={APPLICATION}; pragma user_version={DATABASE_FORMAT}; {_TABLES}")
-            made = cls(folder, connection)
-            with made.at_once():
-                for kind, body in entries:
-                    made.record(kind, body)
-                made.add_texts(texts)
-        opened = cls.open(folder)
-        opened.copy()
-        return opened
+        with storing(folder):
+            _write(folder / DATABASE, rows)
+        made = cls.open(folder)
+        made.copy()
+        return made
 
     @classmethod
-    def open(cls, folder: Path) -> Database:
+    def open(cls, folder: Path) -> Self:
         """The database of a folder, locked until ``close``.
 
-        A damaged one is put aside, and the last good copy takes its place; ``notice`` then says so. Raises ``DataError`` if there
-        is none, if it has another format, or if both are damaged; ``StorageError`` if another process has it open.
+        Raises ``DataError`` if there is none, if it is damaged or has another format; ``StorageError`` if it is open elsewhere.
         """
-        file, backup = folder / DATABASE, folder / BACKUP
-        if not (file.exists() or backup.exists()):
+        if not ((folder / DATABASE).exists() or (folder / BACKUP).exists()):
             raise DataError(f"{folder} must hold a project ({DATABASE}), but holds none; check the folder, or make a new project")
         hold(folder / LOCK, f"the project in {folder}")
         try:
-            return cls(folder, *_opened_or_restored(file, backup))
-        except DataError:
+            notice = _converted(folder) if _checked(folder) == EVENTS_FORMAT else ""
+            return cls(folder, _opened(folder), notice)
+        except DamagedError as error:
+            release(folder / LOCK)
+            raise damaged(folder, error) from None
+        except DataError:  # a project that is open in this process holds the lock, too
             release(folder / LOCK)
             raise
 
-    def record(self, kind: str, body: Mapping[str, Any]) -> Event:
-        """Write an event; it is on the disk when this returns (inside ``at_once``: when that ends)."""
-        with self.lock:
-            event = Event(self._last + 1, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, body)
-            row = _row(event)
-            checksum = _checksum(row, self._checksum)
-            with _storing(self.folder):
-                self._connection.execute("insert into events values (?, ?, ?, ?, ?)", (*row, checksum))
-            self._last, self._checksum = event.id, checksum
-            self.events.append(event)
-            self._since_copy += kind == "answer"
-        return event
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """All rows of a table, in the order in which they were added."""
+        return self._connection.execute(f"select * from {table} order by rowid").fetchall()
 
-    def add_texts(self, texts: Sequence[str]) -> Event:
-        """Write texts behind those there are, and the event ``texts`` that holds their number and digest."""
-        with self.lock, self.at_once():
-            start = len(self.texts)
-            with _storing(self.folder):
-                self._connection.executemany("insert into texts values (?, ?)", enumerate(texts, start))
-            self.texts = (*self.texts, *texts)
-            return self.record("texts", {"count": len(texts), "digest": _texts_digest(texts)})
+    def insert(self, table: str, *row: Any) -> None:
+        """Write a row; it is on the disk when this returns (inside ``at_once``: when that ends)."""
+        self.execute(f"insert into {table} values ({', '.join('?' * len(row))})", *row)
+        self._since_copy += table == "answer"
+
+    def execute(self, statement: str, *values: Any) -> None:
+        """Change rows, in the same way."""
+        with self.lock, storing(self.folder):
+            self._connection.execute(statement, values)
+            self._changed = True
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """All events that are recorded inside are written at the end, or none of them if it raises."""
+    def at_once(self, undone: Callable[[], None]) -> Iterator[None]:
+        """All that is written inside is written at the end, or nothing of it if it raises; then ``undone`` is called."""
         with self.lock:
-            if self._in_transaction():
+            if self._connection.in_transaction:
                 yield
                 return
-            texts, count, end = self.texts, len(self.events), (self._last, self._checksum)
+            self.execute("begin immediate")
             try:
-                with _storing(self.folder):
-                    self._connection.execute("begin immediate")
                 yield
-                with _storing(self.folder):
-                    self._connection.execute("commit")
+                self.execute("commit")
             except BaseException:
-                if self._in_transaction():
+                with suppress(sqlite3.Error):  # a full disk may have ended it already
                     self._connection.execute("rollback")
-                self.texts, (self._last, self._checksum) = texts, end
-                del self.events[count:]
+                undone()
                 raise
 
     def copy_if_due(self) -> None:
         """Make a copy if there are enough answers since the last one."""
         with self.lock:
-            if self._since_copy < COPY_AFTER or self._in_transaction():
-                return
             size = (self.folder / DATABASE).stat().st_size
-            if self._since_copy >= COPY_AFTER * (1 + (size >> 24)):
+            if self._since_copy >= COPY_AFTER * (1 + (size >> 24)) and not self._connection.in_transaction:
                 self.copy()
 
     def copy(self) -> None:
-        """Write the copy that a damaged database is restored from, atomically."""
-        with self.lock, atomic_file(self.folder / BACKUP) as aside, _storing(self.folder), closing(_connect(aside)) as target:
-            self._connection.backup(target)
-            target.execute("pragma journal_mode=delete")
-            self._since_copy, self._copied = 0, self._last
+        """Write the copy, atomically."""
+        with self.lock, storing(self.folder):
+            _copy(self._connection, self.folder / BACKUP)
+            self._since_copy, self._changed = 0, False
 
     def close(self) -> None:
-        """Make a copy if anything was added since the last one, and unlock the folder; again does nothing."""
+        """Make a copy if anything was written since the last one, and unlock the folder; again does nothing."""
         with self.lock:
             if self._closed:
                 return
             self._closed = True
             try:
-                if self._last != self._copied:
+                if self._changed:
                     self.copy()
             finally:
                 self._connection.close()
                 release(self.folder / LOCK)
 
-    def _in_transaction(self) -> bool:
-        return self._connection.in_transaction
 
-    def _end(self) -> tuple[int, int]:
-        """Number and checksum of the last event."""
-        last = self._connection.execute("select id, checksum from events order by id desc limit 1").fetchone()
-        return tuple(last) if last else (0, 0)
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
-
-
-def _opened_or_restored(file: Path, backup: Path) -> tuple[sqlite3.Connection, str]:
-    """The database, or the last good copy in its place if it is damaged; and what there is to say about that."""
-    try:
-        return _opened(file), ""
-    except _DamagedError as error:
-        what = str(error)
-    try:
-        with closing(_opened(backup)) as copy:
-            answers = sum(event.kind == "answer" for event in _contents(copy)[1])
-            copy.execute("pragma journal_mode=delete")
-    except _DamagedError as error:
-        raise DataError(
-            f"{file} is damaged ({what}), and so is its copy {backup.name} ({error}); restore one of them from a backup of your own"
-        ) from None
-    aside = _put_aside(file)
-    with atomic_file(file) as temporary:
-        temporary.write_bytes(backup.read_bytes())
-    notice = (
-        f"{file} was damaged ({what}); it is now called {aside.name}, and the last good copy, which has {answers:,} answers, is in "
-        "its place: answers given after that copy was made are lost"
-    )
-    return _opened(file), notice
+def damaged(folder: Path, what: object) -> DataError:
+    """What to say of a damaged database, and what to do."""
+    file, copy = folder / DATABASE, folder / BACKUP
+    cure = "put a copy of your own in its place"
+    if copy.exists():
+        when = datetime.fromtimestamp(copy.stat().st_mtime, UTC)
+        cure = (
+            f"to go on from the copy of {when:%d %B %Y, %H:%M} UTC, move {DATABASE} and {DATABASE}-wal (where they are there) "
+            f"into another folder, and rename {BACKUP} to {DATABASE}"
+        )
+    return DataError(f"{file} is damaged ({what}), and is left as it is; {cure}")
 
 
-def _opened(file: Path) -> sqlite3.Connection:
-    """A checked database. Raises ``_DamagedError`` if it is not whole, ``DataError`` if it has another format."""
-    if not file.exists():
-        raise _DamagedError("it is missing")
-    connection = _connect(file)
-    try:
-        connection.execute("pragma locking_mode=exclusive")  # a second project in this process is refused too
-        connection.execute("pragma journal_mode=wal")
-        connection.execute("pragma synchronous=full")
-        connection.execute("pragma foreign_keys=on")
-        connection.execute("begin immediate")
+def _connect(file: Path, *, writes: bool = True) -> sqlite3.Connection:
+    place = file.absolute().as_uri() + ("" if writes else "?mode=ro")
+    return sqlite3.connect(place, isolation_level=None, check_same_thread=False, timeout=0, uri=True)
+
+
+def _write(file: Path, rows: Rows) -> None:
+    """A new file with the tables, in place as a whole."""
+    with atomic_file(file) as aside, closing(_connect(aside)) as connection:
+        connection.executescript(f"pragma application_id={APPLICATION}; pragma user_version={DATABASE_FORMAT}; {TABLES}")
+        connection.execute("begin")
+        for table, some in rows.items():
+            for row in some:
+                connection.execute(f"insert into {table} values ({', '.join('?' * len(row))})", row)
         connection.execute("commit")
+
+
+def _copy(connection: sqlite3.Connection, file: Path) -> None:
+    with atomic_file(file) as aside, closing(_connect(aside)) as target:
+        connection.backup(target)
+        target.execute("pragma journal_mode=delete")
+
+
+def _checked(folder: Path) -> int:
+    """The format of a sound database, which is only read. Raises ``DamagedError`` if it is not whole, ``DataError`` if not ours."""
+    file = folder / DATABASE
+    if not file.exists():
+        raise DamagedError("it is missing")
+    with _opening(file), closing(_connect(file, writes=False)) as connection:
         (found,) = connection.execute("pragma quick_check(1)").fetchone()
         if found != "ok":
-            raise _DamagedError(found)
-        _check_format(connection, file)
-        _check_contents(connection)
-    except sqlite3.Error as error:
-        connection.close()
-        if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise StorageError(f"{file} is open elsewhere; close it there, and run the command again") from None
-        if isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorname", "SQLITE_ERROR") != "SQLITE_ERROR":
-            raise StorageError(f"cannot open {file}: {error}; check the folder's permissions and the space on the disk") from None
-        raise _DamagedError(str(error)) from None
-    except (_DamagedError, DataError):
+            raise DamagedError(" ".join(found.split()))
+        (application,), (version,) = (
+            connection.execute(f"pragma {name}").fetchone() for name in ("application_id", "user_version")
+        )
+        if application != APPLICATION:
+            raise DataError(f"{file} must be a project of `warmstart label`, but is another SQLite file; name another folder")
+        if version not in (DATABASE_FORMAT, EVENTS_FORMAT):
+            raise DataError(
+                f"{file} has format {version}, but this warmstart reads format {DATABASE_FORMAT}; use the version that wrote it"
+            )
+        if connection.execute("pragma foreign_key_check").fetchone():
+            raise DamagedError("a row names one that is not there")
+    return int(version)
+
+
+def _opened(folder: Path) -> sqlite3.Connection:
+    """The database to write to, which nobody else can open meanwhile."""
+    connection = _connect(folder / DATABASE)
+    try:
+        with _opening(folder / DATABASE):
+            connection.execute("pragma locking_mode=exclusive")  # a second project in this process is refused too
+            for setting in ("journal_mode=wal", "synchronous=full", "foreign_keys=on"):
+                connection.execute(f"pragma {setting}")
+            connection.execute("begin immediate")
+            connection.execute("commit")
+    except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _check_format(connection: sqlite3.Connection, file: Path) -> None:
-    (application,), (version,) = (connection.execute(f"pragma {name}").fetchone() for name in ("application_id", "user_version"))
-    if application != APPLICATION:
-        raise DataError(f"{file} must be a project of `warmstart label`, but is another SQLite file; name another folder")
-    if version != DATABASE_FORMAT:
-        raise DataError(
-            f"{file} has format {version}, but this warmstart reads format {DATABASE_FORMAT}; use the version that wrote it"
-        )
-
-
-def _check_contents(connection: sqlite3.Connection) -> None:
-    """Raise ``_DamagedError`` if an event or a text is not what was written."""
-    checksum = 0
-    for place, (*row, found) in enumerate(connection.execute("select id, at, kind, body, checksum from events order by id"), 1):
-        checksum = _checksum(tuple(row), checksum)
-        if row[0] != place or found != checksum:
-            raise _DamagedError(f"event {place} is not what was written")
-    texts, events = _contents(connection)
-    start = 0
-    for event in events:
-        if event.kind == "texts":
-            end = start + int(event.body["count"])
-            if _texts_digest(texts[start:end]) != event.body["digest"]:
-                raise _DamagedError("its texts are not what was written")
-            start = end
-    if start != len(texts):
-        raise _DamagedError(f"it must hold {start} texts, but holds {len(texts)}")
-
-
-def _contents(connection: sqlite3.Connection) -> tuple[tuple[str, ...], list[Event]]:
-    texts = tuple(text for (text,) in connection.execute("select text from texts order by id"))
-    rows = connection.execute("select id, at, kind, body from events order by id")
-    return texts, [Event(number, at, kind, json.loads(body)) for number, at, kind, body in rows]
-
-
-def _row(event: Event) -> tuple[int, str, str, str]:
-    return event.id, event.at, event.kind, _as_json(event.body)
-
-
-def _checksum(row: tuple[Any, ...], before: int) -> int:
-    return zlib.crc32(_as_ascii(row).encode(), before)
-
-
-def _texts_digest(texts: Sequence[str]) -> int:
-    return zlib.crc32(json.dumps(texts).encode())
-
-
-def _put_aside(file: Path) -> Path:
-    """Rename a damaged database, with its log, so that nothing of it is lost or read again; returns its new name."""
-    number = 1
-    while (aside := file.with_name(f"project.damaged-{number}.sqlite")).exists():
+def _converted(folder: Path) -> str:
+    """Write the tables in place of a database of events, which is kept; what there is to say about it."""
+    file, number = folder / DATABASE, 1
+    while (kept := folder / f"project.events-{number}.sqlite").exists():
         number += 1
-    for ending in ("", "-wal", "-shm"):
-        one = file.with_name(file.name + ending)
-        if one.exists():
-            os.replace(one, aside.with_name(aside.name + ending))
-    return aside
+    with _opening(file), closing(_connect(file, writes=False)) as old:
+        try:
+            rows = rows_of_events(old)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(str(error)) from None
+    with _opening(file), closing(_connect(file)) as old:
+        old.execute("pragma journal_mode=delete")  # what is still in its log comes into the file that is replaced
+        with storing(folder):
+            _copy(old, kept)
+    with storing(folder):
+        _write(file, rows)
+    return f"{file} was written by an earlier version and has been converted; the database as it was is kept as {kept.name}"
 
 
 @contextmanager
-def _storing(folder: Path) -> Iterator[None]:
+def _opening(file: Path) -> Iterator[None]:
+    """What SQLite says of a file that it cannot open becomes ``StorageError``, or ``DamagedError``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise StorageError(f"{file} is open elsewhere; close it there, and run the command again") from None
+        if isinstance(error, sqlite3.OperationalError) and name != "SQLITE_ERROR":
+            raise StorageError(f"cannot open {file}: {error}; check the folder's permissions and the space on the disk") from None
+        raise DamagedError(str(error)) from None
+
+
+@contextmanager
+def storing(folder: Path) -> Iterator[None]:
     """What SQLite says of a full or read-only disk becomes ``StorageError``."""
     try:
         yield

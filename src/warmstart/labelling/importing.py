@@ -15,8 +15,8 @@ from warmstart.data.annotations import Annotation, read_annotations, refuse_rows
 from warmstart.data.pool import pool_unlike
 from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError
-from warmstart.labelling.project import Project, check_text
-from warmstart.labelling.records import IMPORTED, Value
+from warmstart.labelling.project import Project
+from warmstart.labelling.records import IMPORTED, Value, check_text
 
 
 @dataclass

@@ -15,7 +15,7 @@ from warmstart.data.tables import read_table, reading_alike, source_format
 from warmstart.data.task import Task
 from warmstart.data.text_key import plain_text
 from warmstart.errors import ConfigError
-from warmstart.labelling.project import MOST_TEXT_BYTES, check_text
+from warmstart.labelling.records import MOST_TEXT_BYTES, check_text
 from warmstart.tasks.load import load_task
 
 TASK_PERSON = "task"

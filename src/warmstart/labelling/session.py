@@ -60,6 +60,9 @@ _LONGEST = 300.0
 """seconds for an answer; longer ones were breaks"""
 
 
+FITTED = "The model of the last training is the one to use; how good it is stands below."
+
+
 class LabelSession:
     """People who label the texts of a project, and a model that learns from them."""
 
@@ -305,6 +308,8 @@ class LabelSession:
                 self._status = key, self._new_status()
             found = dict(self._status[1])
         found["people"], found["training"] = self._people(), self.training.status()
+        if found["training"] and found["training"]["findings"]:
+            found |= _beside_a_fit(found["target"])
         found["doubtful"] = len(self._doubtful())
         if beliefs is not None:
             found["model"] = {"version": beliefs.version, "labels": beliefs.learned_from, "fitting": self.learner.fitting}
@@ -319,7 +324,6 @@ class LabelSession:
         accuracy = accuracy and replace(accuracy, first=int(counts[accuracy.first - 1]))  # as the page counts, not the proof
         here = [(draw, answer) for draw, answer, given in drawn if given and not draw.suggested]
         newest = newest_accuracy(here, self.learner.left_out)
-        words = "" if self.project.type == "tagging" else newest_sentence(newest, len(here))
         ahead = outlook(outcomes, counts, left, self.seed, since) if outcomes else None
         times = [min(answer.seconds, _LONGEST) for answer in answers if answer.seconds > 0]
         price = ahead.price_sentence(self.project.price, median(times) if times else None) if ahead else ""
@@ -334,8 +338,8 @@ class LabelSession:
             "model": None,
             "newest": newest and {"estimate": newest.value, "low": newest.low, "high": newest.high, "tells": newest.tells},
             "accuracy": accuracy
-            and {"estimate": accuracy.value, "low": accuracy.low, "labels": accuracy.compared, "tells": accuracy.tells},
-            "sentence": " ".join([words, *([accuracy.sentence()] if accuracy else [])]),
+            and {"estimate": accuracy.value, "low": accuracy.low, "labels": accuracy.compared},
+            "sentence": "" if self.project.type == "tagging" else newest_sentence(newest, len(here)),
             "waiting": _waiting_sentence(drawn),
             "target": _target_state(settings.target, accuracy, left),
             "outlook": ahead and {"sentence": ahead.sentence(), "points": [list(point) for point in ahead.points]},
@@ -433,6 +437,13 @@ class LabelSession:
             units = [[text] for text in votes]
         alpha, low, high = krippendorff_interval(units)
         return {"alpha": alpha, "low": low, "high": high, "texts": len(votes)} if np.isfinite(alpha) else None
+
+
+def _beside_a_fit(target: dict[str, Any] | None) -> dict[str, Any]:
+    """The figures of the model that learns along give way to that of a training: people use the model of the training."""
+    if target:
+        target = target | {"sentence": f"Of the model that learns along: {target['sentence'][0].lower()}{target['sentence'][1:]}"}
+    return {"newest": None, "outlook": None, "price": None, "sentence": FITTED, "target": target}
 
 
 def _target_state(target: float | None, accuracy: RunningAccuracy | None, left: int) -> dict[str, Any] | None:

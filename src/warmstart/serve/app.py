@@ -131,8 +131,11 @@ class Server:
         self.computer.stop()
 
 
-def make_app(server: Server, rules: AccessRules) -> App:
-    """The whole application: routes, guarded. Whoever runs it calls ``server.close`` at the end."""
+def make_app(server: Server, rules: AccessRules, labels: str = "") -> App:
+    """The whole application: routes, guarded. Whoever runs it calls ``server.close`` at the end.
+
+    ``labels`` is the address of the page on which people label, if there is one.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -145,7 +148,7 @@ def make_app(server: Server, rules: AccessRules) -> App:
     _add_facts(app, server)
     _add_predictions(app, server)
     _add_generation(app, server)
-    add_page(app, server.models)
+    add_page(app, server.models, labels)
     describe_answers(app, rules, ANSWERS, {"/api/generate": EVENTS}, later=("/api/nearest",))
     return Guard(app, rules)
 

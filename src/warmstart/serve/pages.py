@@ -23,8 +23,8 @@ INSIDE = ("learn",)
 """those that explain the network itself, which are folded"""
 
 
-def add_page(app: FastAPI, models: ServedModels) -> None:
-    """Routes of the page and its files."""
+def add_page(app: FastAPI, models: ServedModels, labels: str = "") -> None:
+    """Routes of the page and its files; ``labels`` is the address of the page on which people label."""
     template = page_template("page.html.jinja", PAGE)
 
     @app.get("/", include_in_schema=False)
@@ -35,10 +35,8 @@ def add_page(app: FastAPI, models: ServedModels) -> None:
             for panel, (title, needed) in PANELS.items()
             if (fitting := [one for one in described if set(needed) & set(one["abilities"])]) or not needed
         }
-        return HTMLResponse(
-            template.render(panels=panels, inside=[one for one in INSIDE if one in panels], verdict=models.verdict).encode(
-                errors="backslashreplace"
-            )
-        )
+        inside = [one for one in INSIDE if one in panels]
+        content = template.render(panels=panels, inside=inside, verdict=models.verdict, labels=labels)
+        return HTMLResponse(content.encode(errors="backslashreplace"))
 
     add_files(app, [COMMON_STYLE, VERDICT_STYLE, *PAGE.iterdir()])

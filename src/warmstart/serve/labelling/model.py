@@ -46,7 +46,7 @@ class NewestModel:
             opened = ServedModel.open(str(found.bundle), self.training.project.name, [load_task(str(found.task))])
             self.close()
             self._server, self._opened = Server(ServedModels([opened]), JOINED_TOKENS, WAIT_SECONDS, QUEUE), found
-            self._app = make_app(self._server, self.rules)
+            self._app = make_app(self._server, self.rules, labels="../")
         return self._app
 
     def close(self) -> None:

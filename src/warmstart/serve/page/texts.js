@@ -1,6 +1,6 @@
 // The texts of a form: those of its box, a text per line or all of it as one, or a column of a table, which is read in the browser.
 
-import { inputOf, linesOf, make } from "./elements.js";
+import { inputOf, linesOf, make, run } from "./elements.js";
 
 const NAMES = ["text", "sentence", "content", "message", "body", "comment", "review", "question"]; // of columns with texts
 const LONGEST_MAIL = 20_000; // characters
@@ -18,6 +18,11 @@ export function rowsOf(text) {
     if (end !== between) rows.push([]);
   }
   return rows.filter((row) => row.some((one) => one.trim()));
+}
+
+// Bytes that are zero stand in text only where every other one is: in UTF-16, which says so at its beginning.
+function isText(bytes) {
+  return (bytes[0] === 0xff && bytes[1] === 0xfe) || !bytes.includes(0);
 }
 
 // {read: () => [{text, input}], fit: after another model was chosen, put: (text) => into the box}
@@ -58,6 +63,10 @@ export function textsOf(form, option) {
     const [chosen] = file.files;
     if (!chosen) return;
     const bytes = await chosen.arrayBuffer();
+    if (/\.xls[xm]?$/i.test(chosen.name) || !isText(new Uint8Array(bytes))) {
+      show(null);
+      throw new Error(`the file must hold text, but ${chosen.name} does not; save it as csv, and choose that`);
+    }
     const [first, second] = new Uint8Array(bytes);
     let text;
     try {
@@ -80,7 +89,7 @@ export function textsOf(form, option) {
 
   area.addEventListener("input", (event) => event.inputType === "insertFromPaste" && put(area.value));
   kind.addEventListener("change", () => (chosen = true));
-  file.addEventListener("change", open);
+  file.addEventListener("change", () => run(form.closest("section"), open));
   remove.addEventListener("click", () => show(null));
   fit();
   return { read, fit, put };

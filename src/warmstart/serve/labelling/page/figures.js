@@ -63,18 +63,16 @@ function showProgress({ progress, skipped }) {
   part("progress-words").textContent = progress.sentence + (skipped ? `; ${skipped.toLocaleString("en")} skipped` : "");
 }
 
-// From 0 to 100%: how good today's model is, what is proven, and the goal; a mark that says too little is left out.
-function showMarks({ newest, accuracy, target }) {
+// From 0 to 100%: how good the model that learns along is, and the goal; a mark that says too little is left out.
+function showMarks({ newest, target }) {
   const marks = [
     newest && newest.tells && ["now", newest.estimate, `Now: about ${percent(newest.estimate, 0)}`],
-    accuracy?.tells && ["proven", accuracy.low, `Proven: at least ${percent(accuracy.low, 0)}`],
     target && ["goal", target.target, `Goal: ${percent(target.target, 0)}${target.proven ? ", proven" : ""}`],
   ].filter(Boolean);
   part("marks").hidden = !newest;
   const x = (share) => 10 + 300 * share;
   const shapes = {
     now: (at) => draw("circle", { class: "now", cx: at, cy: 20, r: 7 }),
-    proven: (at) => draw("path", { class: "proven", d: `M${at} 10l7 10-7 10-7-10z` }),
     goal: (at) => draw("line", { class: "goal", x1: at, x2: at, y1: 4, y2: 36 }),
   };
   const band = newest?.tells ? [draw("line", { class: "band", x1: x(newest.low), x2: x(newest.high), y1: 20, y2: 20 })] : [];
