@@ -21,7 +21,10 @@ from helpers.tasks import cats
 from warmstart.commands.adapt.page import adapt_verdict, write_adapt_page, write_answers_page
 from warmstart.commands.continual import write_continual_page
 from warmstart.commands.fit.page import write_fit_page
+from warmstart.commands.pretrain.result import PretrainResult
+from warmstart.commands.pretrain.sample import Sample, sample_of
 from warmstart.commands.race.page import interval_table, write_race_page
+from warmstart.commands.settings import PretrainConfig
 from warmstart.config import Config
 from warmstart.data.audit import audit
 from warmstart.data.source import Source
@@ -297,6 +300,48 @@ def test_no_test_score_chooses_what_labels_are_worth() -> None:
     assert any(one.startswith("16 labels with lp-ft · a are worth ") for one in found.findings)
     behind = {n: tuple(with_validation(one, 0.9 - one.validation) for one in row) for n, row in rankings.items()}
     assert replace(full, rankings=behind).worth is None
+
+
+def pretrained(metrics: dict[str, float], times: int = 1) -> PretrainResult:
+    """A minute of training that read its text so often."""
+    text, made = SimpleNamespace(total_tokens=1000, words=5000), SimpleNamespace(tokens=1000 * times, seconds=60.0, steps=10)
+    sample = Sample('It writes: "a → b".', "a")
+    return PretrainResult(SimpleNamespace(generates=True), "causal", made, metrics, (text, text), sample=sample)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "headline"),
+    [
+        ({"loss": 3.0, "word_perplexity": 669.3}, "It has barely begun (perplexity 669 per word): give it an hour."),
+        ({"loss": 3.0, "perplexity": 40.2}, "It has learned a part (perplexity 40 per token): it gets better with an hour."),
+        ({"loss": 1.0, "perplexity": 5.0, "word_perplexity": 21}, "It knows this kind of text (perplexity 21 per word)"),
+        ({}, "How far it has come is unknown"),
+    ],
+)
+def test_pretraining_says_how_far_the_model_has_come(metrics: dict[str, float], headline: str) -> None:
+    """By the perplexity per word, or per token where a text has no likelihood, beside a sample of what the model writes."""
+    found = pretrained(metrics).verdict(PretrainConfig())
+    assert found.headline.startswith(headline)
+    assert found.use[0] == 'It writes: "a → b".'
+    assert [step.name for step in found.steps] == [*(["pretrain"] if "knows" not in headline else []), "generate", "serve"]
+
+
+def test_a_model_that_fills_gaps_is_shown_filling_one(tokenizer: Tokenizer) -> None:
+    """The longest word that is one token becomes the gap; three words are named beside the one that stood there."""
+    ids = np.array([tokenizer.encode(["She holds the cat"])[0]])
+    store = SimpleNamespace(documents=1, documents_block=lambda *_: (ids, np.array([ids.size])))
+    found = sample_of(language_bundle(tokenizer), store)  # type: ignore[arg-type]
+    assert found is not None
+    assert re.fullmatch(
+        r'It fills in "She ____ the cat" with ".*" or ".*" or ".*"; the text has "holds"\.', found.sentence, re.DOTALL
+    )
+
+
+def test_a_small_text_that_was_read_often_is_not_read_longer() -> None:
+    """More text is asked for."""
+    found = pretrained({"loss": 5.0, "word_perplexity": 400.0}, times=17).verdict(PretrainConfig())
+    assert found.headline.endswith("give it more text.")
+    assert [step.name for step in found.steps] == ["generate", "serve"]
 
 
 SCORES = {"pretrained": 0.8, "TF-IDF": 0.72}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from warmstart.runs.steps import NextStep
+from warmstart.runs.steps import NextStep, terminal_lines
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
 from warmstart.system.limits import MANIFEST_BYTES
@@ -95,6 +95,15 @@ class Verdict:
     def sentences(self) -> tuple[str, ...]:
         """All complete sentences, in order."""
         return (self.headline, *self.use, *self.fails, *self.mind)
+
+
+def verdict_lines(found: Verdict, place: str) -> list[str]:
+    """The first screen on a terminal: at most sixteen lines, and as many more as there are warnings; ``place`` names the files."""
+    width = max((len(row.name) for row in found.rows), default=0)
+    rows = [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in found.rows]
+    more = [f"  and {found.more} more in the report"] if found.more > 0 else []
+    minds = (f"mind: {sentence}" for sentence in found.mind)
+    return [found.headline, *rows, *more, *found.use, *minds, place, *terminal_lines(found.steps)]
 
 
 def write_verdict(found: Verdict, folder: Path) -> None:
