@@ -32,11 +32,20 @@ from warmstart.data.task import Split, Task
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.fit_lines import MOST_LINES
-from warmstart.experiment.race_verdict import race_verdict
+from warmstart.experiment.race_verdict import _not_taken, race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.report.templates import verdict_html
 from warmstart.runs.steps import TaskPlace, label_step, own_text, steps_after
-from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, failures_of_several, read_verdict, row_of, use_sentence
+from warmstart.runs.verdict import (
+    NOT_CLEAR,
+    Verdict,
+    failures,
+    failures_of_several,
+    read_verdict,
+    row_of,
+    use_sentence,
+    verdict_lines,
+)
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
@@ -74,6 +83,28 @@ def test_a_race_shows_the_scores_of_the_methods_that_it_names() -> None:
     assert found.rows[0].name == result.recommended.name
     assert found.rows[1].name == "TF-IDF + logistic regression"
     assert found.rows[0].score in found.headline
+
+
+def test_a_race_says_why_a_higher_score_is_not_taken() -> None:
+    """One screen has no larger number without a reason."""
+    result = race_result(LADDER, families=FAMILIES)
+    scored = race_verdict(result)
+    higher = scored.rows[0]._replace(name="LoRA", score="99 of 100", ends=(0.99, 0.9, 1.0))
+    said = _not_taken((scored.rows[0], higher))
+    assert said.startswith("LoRA scores higher on the test texts, which may not choose: the texts that choose take ")
+    assert len(said.split()) <= 25
+    assert _not_taken((higher, scored.rows[0])) == ""
+
+
+def test_a_terminal_shows_sixteen_lines_of_a_race(tmp_path: Path) -> None:
+    """The verdict first, each method with one number, the next commands last, and no statistician's word."""
+    found = race_verdict(race_result(LADDER, families=FAMILIES), tmp_path)
+    lines = verdict_lines(replace(found, mind=()), "all runs: runs.csv, report: report.html")
+    assert len(lines) <= MOST_LINES
+    assert lines[0] == found.headline
+    assert [row.name for row in found.rows if sum(line.startswith(f"  {row.name} ") for line in lines) != 1] == []
+    assert lines[-len(found.steps) - 1] == "Next"
+    assert [line for line in lines if BANNED.search(line)] == []
 
 
 def test_a_model_that_loses_is_not_recommended(tmp_path: Path) -> None:

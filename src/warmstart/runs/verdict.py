@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 VERDICT_FILE = "verdict.json"
 ACCURACY = "accuracy"
 SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
+TERMINAL_STEPS = 4
+"""next steps on a terminal"""
 MISTAKE_CHARACTERS = 300
 """of a text"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
@@ -97,13 +99,13 @@ class Verdict:
         return (self.headline, *self.use, *self.fails, *self.mind)
 
 
-def verdict_lines(found: Verdict, place: str) -> list[str]:
-    """The first screen on a terminal: at most sixteen lines, and as many more as there are warnings; ``place`` names the files."""
+def verdict_lines(found: Verdict, *places: str) -> list[str]:
+    """The first screen on a terminal: sixteen lines, and as many more as there are warnings; ``places`` say what was saved."""
     width = max((len(row.name) for row in found.rows), default=0)
     rows = [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in found.rows]
     more = [f"  and {found.more} more in the report"] if found.more > 0 else []
     minds = (f"mind: {sentence}" for sentence in found.mind)
-    return [found.headline, *rows, *more, *found.use, *minds, place, *terminal_lines(found.steps)]
+    return [found.headline, *rows, *more, *found.use, *minds, *places, *terminal_lines(found.steps[:TERMINAL_STEPS])]
 
 
 def write_verdict(found: Verdict, folder: Path) -> None:
