@@ -22,7 +22,6 @@ from warmstart.commands.adapt.page import adapt_verdict, write_adapt_page, write
 from warmstart.commands.continual import write_continual_page
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.pretrain.result import PretrainResult
-from warmstart.commands.pretrain.sample import Sample, sample_of
 from warmstart.commands.race.page import interval_table, write_race_page
 from warmstart.commands.settings import PretrainConfig
 from warmstart.config import Config
@@ -34,6 +33,7 @@ from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.fit_lines import MOST_LINES
 from warmstart.experiment.race_verdict import _not_taken, race_verdict
 from warmstart.experiment.ranking import RankedMethod
+from warmstart.generation.sample import TextSample, sample_of
 from warmstart.report.templates import verdict_html
 from warmstart.runs.steps import TaskPlace, label_step, own_text, steps_after
 from warmstart.runs.verdict import (
@@ -336,7 +336,7 @@ def test_no_test_score_chooses_what_labels_are_worth() -> None:
 def pretrained(metrics: dict[str, float], times: int = 1) -> PretrainResult:
     """A minute of training that read its text so often."""
     text, made = SimpleNamespace(total_tokens=1000, words=5000), SimpleNamespace(tokens=1000 * times, seconds=60.0, steps=10)
-    sample = Sample('It writes: "a → b".', "a")
+    sample = TextSample('It writes: "a → b".', "a")
     return PretrainResult(SimpleNamespace(generates=True), "causal", made, metrics, (text, text), sample=sample)  # type: ignore[arg-type]
 
 
@@ -359,9 +359,7 @@ def test_pretraining_says_how_far_the_model_has_come(metrics: dict[str, float], 
 
 def test_a_model_that_fills_gaps_is_shown_filling_one(tokenizer: Tokenizer) -> None:
     """The longest word that is one token becomes the gap; three words are named beside the one that stood there."""
-    ids = np.array([tokenizer.encode(["She holds the cat"])[0]])
-    store = SimpleNamespace(documents=1, documents_block=lambda *_: (ids, np.array([ids.size])))
-    found = sample_of(language_bundle(tokenizer), store)  # type: ignore[arg-type]
+    found = sample_of(language_bundle(tokenizer), "She holds the cat")
     assert found is not None
     assert re.fullmatch(
         r'It fills in "She ____ the cat" with ".*" or ".*" or ".*"; the text has "holds"\.', found.sentence, re.DOTALL

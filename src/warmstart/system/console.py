@@ -117,7 +117,7 @@ def quietly(first: str = "") -> Iterator[None]:
         (console.quiet, console.logs), console.latest = before, None
 
 
-def on_one_line(first: str, *, details: bool) -> AbstractContextManager[None]:
+def progress_line(first: str, *, details: bool) -> AbstractContextManager[None]:
     """``quietly`` where a terminal can show the latest line; a log, and who asks for ``details``, has every line."""
     return quietly(first) if console.is_terminal and not details else nullcontext()
 

@@ -32,7 +32,7 @@ from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
 from warmstart.runs.verdict import verdict_lines
 from warmstart.stack.files import save_model
-from warmstart.system.console import console, on_one_line, print_table
+from warmstart.system.console import console, print_table, progress_line
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, read_spec
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
@@ -61,7 +61,7 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
         first = budgets[config.seed]  # its labels decide for all seeds
         text = texts_to_read(first, excluded=ready.calibration_texts)
         bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run)
-    with on_one_line("comparing methods", details=config.details):
+    with progress_line("comparing methods", details=config.details):
         result = compare_methods(bundle, budgets, config, (ScoringRun.of(config), ready.run))
     result = replace(result, set_apart=len(ready.calibration_texts or ()))
     return replace(result, confidence=_finish(bundle, result, config, ready))

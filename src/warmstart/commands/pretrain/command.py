@@ -9,7 +9,6 @@ from pathlib import Path
 from warmstart.backbone.block import Block
 from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
-from warmstart.commands.pretrain.sample import sample_of
 from warmstart.commands.settings import NOTHING, PretrainConfig
 from warmstart.config import read_yaml, result_key, setting_paths
 from warmstart.corpora.open import ShardsToRead, text_here
@@ -27,6 +26,7 @@ from warmstart.finetuning.further import (
     rows_to_read,
     tokens_to_read,
 )
+from warmstart.generation.sample import beginnings, sample_of
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
@@ -36,6 +36,7 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.run import Run
+from warmstart.runs.steps import own_text
 from warmstart.runs.verdict import verdict_lines
 from warmstart.system.console import console
 from warmstart.system.device import pick_device
@@ -73,7 +74,8 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     ready = here.in_turns(lambda: _prepare(config))
     with ready.run.emptied_if_refused():
         result = pretrain_on(ready.stores, ready.tokenizer, config, ready.run.folder, ready.origin, ready.domain)
-    result = replace(result, sample=sample_of(result.bundle, ready.stores[1] or ready.stores[0]))
+    if text := own_text(beginnings(ready.tokenizer, ready.stores[1] or ready.stores[0])):
+        result = replace(result, sample=sample_of(result.bundle, text))
     here.first_alone(lambda: _finish(result, config, ready.run.folder))
     return result
 

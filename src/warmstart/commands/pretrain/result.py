@@ -13,10 +13,10 @@ from warmstart.runs.verdict import Verdict
 from warmstart.stats.formatting import percent
 
 if TYPE_CHECKING:
-    from warmstart.commands.pretrain.sample import Sample
     from warmstart.commands.settings import PretrainConfig
     from warmstart.data.domain import CorpusRead, DomainText
     from warmstart.data.token_store import TokenizedText, TokenStores
+    from warmstart.generation.sample import TextSample
     from warmstart.model.bundle import Bundle
     from warmstart.training.loop import TrainOutput
 
@@ -24,7 +24,7 @@ TEXT_HEADER = ("text", "documents", "words", "tokens", "tokens per word", "unkno
 METRICS_HEADER = ("on all held-out text", "value")
 FEWEST_WORDS = 1_000
 """of held-out text, below which a figure comes with a warning"""
-BEGUN, KNOWN = {"word": 300, "token": 100}, {"word": 60, "token": 20}
+BEGUN, FLUENT = {"word": 300, "token": 100}, {"word": 60, "token": 20}
 """perplexities above which a model has barely begun, and below which it knows the text. Per word: counts of three words in a row
 reach about 140 on news, counts of single words about 700 (Mikolov 2012, chapter 4); per token, a word has one or two"""
 MANY_PASSES = 16
@@ -45,7 +45,7 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
     """the training text and the held-out text"""
     domain: DomainText | None = None
     """what the text was chosen from, if it was chosen for a task"""
-    sample: Sample | None = None
+    sample: TextSample | None = None
     """what it writes, or fills in"""
 
     @property
@@ -103,7 +103,7 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
             more = "more text"
         if value > BEGUN[unit]:
             return f"It has barely begun {known}: give it {more}.", more != "more text"
-        if value > KNOWN[unit]:
+        if value > FLUENT[unit]:
             return f"It has learned a part {known}: it gets better with {more}.", more != "more text"
         return f"It knows this kind of text {known}: adapt it to your task.", False
 

@@ -21,7 +21,7 @@ from warmstart.experiment.sweep import estimate_only
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.verdict import verdict_lines
-from warmstart.system.console import console, on_one_line, print_table
+from warmstart.system.console import console, print_table, progress_line
 from warmstart.system.storage import CURVE_FILE, RACE_FILE, atomic_write
 
 
@@ -33,7 +33,7 @@ def race(config: RaceConfig) -> Comparison | SweepEstimate:
 
 def race_task(config: RaceConfig) -> Comparison:
     """The race, reported. Raises ``ModelError``, after the report, if the method to save cannot be saved."""
-    with on_one_line("comparing methods", details=config.details):
+    with progress_line("comparing methods", details=config.details):
         result = finish_comparison(config)
     assert result.trials
     curve, folder = result.curve, result.trials.sweep.folder

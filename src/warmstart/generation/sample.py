@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,15 +12,15 @@ from warmstart.data.encode import encode
 from warmstart.data.token_store import TokenizedText
 from warmstart.generation.generate import generate
 from warmstart.model.bundle import Bundle
-from warmstart.runs.steps import own_text
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 DOCUMENTS, DOCUMENT_TOKENS = 50, 40
-"""documents of which the beginning of one is taken"""
+"""documents, and tokens of the beginning of each, of which one is taken"""
 PROMPT_WORDS, WRITTEN_CHARACTERS, LIKELY = 4, 240, 3
-GAP = "____"
+BLANK = "____"
 
 
-class Sample(NamedTuple):
+class TextSample(NamedTuple):
     """One sentence about a text."""
 
     sentence: str
@@ -27,19 +28,20 @@ class Sample(NamedTuple):
     """of the held-out documents: what the model goes on from, or the text with the gap"""
 
 
-def sample_of(bundle: Bundle, store: TokenizedText) -> Sample | None:
-    """A sample on a text of the ``store``; None for a model that neither writes nor fills gaps, and where no text is fit for it."""
-    blocks, counts = store.documents_block(
-        np.arange(min(DOCUMENTS, store.documents)), DOCUMENT_TOKENS, bundle.tokenizer.specials.pad
-    )
-    text = own_text(bundle.tokenizer.decode(row[:count]) for row, count in zip(blocks, counts, strict=True))
-    if text is None:
-        return None
+def beginnings(tokenizer: Tokenizer, store: TokenizedText) -> Iterator[str]:
+    """Of some documents the beginning, as text."""
+    numbers = np.arange(min(DOCUMENTS, store.documents))
+    blocks, counts = store.documents_block(numbers, DOCUMENT_TOKENS, tokenizer.specials.pad)
+    return (tokenizer.decode(row[:count]) for row, count in zip(blocks, counts, strict=True))
+
+
+def sample_of(bundle: Bundle, text: str) -> TextSample | None:
+    """What a model makes of a text; None if it neither writes nor fills gaps, or finds no word for a gap."""
     if bundle.generates:
         prompt = " ".join(text.split()[:PROMPT_WORDS])
-        return Sample(f"It writes: {_quoted(prompt, '→', generate(bundle, prompt))}", prompt)
+        return TextSample(f"It writes: {_quoted(prompt, '→', generate(bundle, prompt))}", prompt)
     filled = _filled(bundle, text) if bundle.likelihood == "masked" else None
-    return Sample(filled, text) if filled else None
+    return TextSample(filled, text) if filled else None
 
 
 def _quoted(*parts: str) -> str:
@@ -65,4 +67,4 @@ def _filled(bundle: Bundle, text: str) -> str | None:
     likely = [tokenizer.decode([token]).strip() for token in logits.topk(LIKELY).indices.tolist()]
     before, after = (tokenizer.decode(part).strip() for part in (row[:place], row[place + 1 :]))
     given = " or ".join(f'"{word}"' for word in likely)
-    return f'It fills in "{before} {GAP} {after}" with {given}; the text has "{tokenizer.decode([row[place]]).strip()}".'
+    return f'It fills in "{before} {BLANK} {after}" with {given}; the text has "{tokenizer.decode([row[place]]).strip()}".'
