@@ -17,8 +17,7 @@ from warmstart.baselines import BASELINES
 from warmstart.baselines.choice import run_baseline
 from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
-from warmstart.estimators.classifier import TextClassifier
-from warmstart.estimators.texts import as_bundle
+from warmstart.estimators import TextClassifier, as_bundle
 from warmstart.model.inference import embed
 from warmstart.system.console import quietly
 

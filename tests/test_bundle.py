@@ -29,8 +29,7 @@ from warmstart.adapters.settings import LoraConfig, ScalarMixConfig
 from warmstart.cli import main
 from warmstart.data.scorings import ScoringRun, read_ledger
 from warmstart.errors import BundleError, ConfigError, ModelError, StorageError, UncheckedWarning, WarmstartError
-from warmstart.estimators.classifier import TextClassifier
-from warmstart.estimators.texts import as_bundle
+from warmstart.estimators import TextClassifier, as_bundle
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.pooled import POOLINGS
 from warmstart.heads.registry import HEADS, head_config, make_head

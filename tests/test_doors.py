@@ -39,7 +39,7 @@ from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import grouped_split
 from warmstart.data.units import independent_units
 from warmstart.errors import ConfigError, DataError
-from warmstart.estimators.classifier import TextClassifier
+from warmstart.estimators import TextClassifier
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.report.parts import Figure, Table

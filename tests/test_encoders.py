@@ -28,7 +28,7 @@ from warmstart.commands.settings import AuditConfig, ImportConfig
 from warmstart.data.encode import encode
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, ModelError, TokenizerError, WarmstartError
-from warmstart.estimators.texts import as_bundle
+from warmstart.estimators import as_bundle
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.methods import bundle_digest
 from warmstart.heads.embedding import EmbeddingHeadConfig

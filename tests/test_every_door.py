@@ -8,9 +8,11 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fastexcel
 import numpy as np
 import polars as pl
 import pytest
@@ -23,6 +25,8 @@ from warmstart.data import tables
 from warmstart.data.read import read_documents
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task, joined_splits
+from warmstart.data.written import workbook as workbook_of
+from warmstart.errors import DataError
 from warmstart.experiment.config import FitConfig, RaceConfig
 from warmstart.experiment.sweep import open_sweep
 from warmstart.labelling.reading import read_pool
@@ -43,6 +47,10 @@ def rows_of(rows: Sequence[Sequence[Any]], *head: str, sep: str = ",") -> str:
     """A csv file; without names of columns if none are given."""
     csv.writer(out := io.StringIO(), delimiter=sep, lineterminator="\n").writerows([head, *rows] if head else rows)
     return out.getvalue()
+
+
+def first_sheet(file: Path) -> pl.DataFrame:
+    return fastexcel.read_excel(file).load_sheet(0, dtypes={"id": "int"}).to_polars()
 
 
 def lines_of(rows: Sequence[dict[str, Any]]) -> str:
@@ -247,15 +255,31 @@ def test_predictions_stand_beside_all_columns_in_every_format(model: str, tmp_pa
     ]
     (tmp_path / "mails.jsonl").write_text(lines_of(rows))
     before = (tmp_path / "mails.jsonl").read_bytes()
-    for ending in ("csv", "tsv", "jsonl"):
+    readers = {"csv": pl.read_csv, "tsv": partial(pl.read_csv, separator="\t"), "jsonl": pl.read_ndjson, "xlsx": first_sheet}
+    for ending, reader in readers.items():
         out = tmp_path / f"out.{ending}"
         assert main(["predict", model, str(tmp_path / "mails.jsonl"), "--out", str(out)]) == 0
-        found = pl.read_ndjson(out) if ending == "jsonl" else pl.read_csv(out, separator="\t" if ending == "tsv" else ",")
+        found = reader(out)
         assert found.select("id", "text", "label").rows(named=True) == rows
         assert set(found["predicted_label"].to_list()) <= {"ship", "bill"}
-    for name in ("mails.jsonl", "out.xlsx"):
+    for name in ("mails.jsonl", "out.ods"):
         assert main(["predict", model, str(tmp_path / "mails.jsonl"), "--out", str(tmp_path / name)]) == 2
-    assert ((tmp_path / "mails.jsonl").read_bytes(), (tmp_path / "out.xlsx").exists()) == (before, False)
+    assert ((tmp_path / "mails.jsonl").read_bytes(), (tmp_path / "out.ods").exists()) == (before, False)
+
+
+def test_a_workbook_keeps_what_text_is_and_what_a_number_is(tmp_path: Path) -> None:
+    """Formulas and leading zeros stay text, numbers are numbers, nothing is cut; what no sheet holds is refused."""
+    rows = [
+        {"a": "=1+1", "b": "007", "c": "1.5", "d": 0.25, "e": None},
+        {"a": "http://x", "b": "12", "c": "-3", "d": True, "e": "\r"},
+    ]
+    (file := tmp_path / "a.xlsx").write_bytes(workbook_of(rows, file))
+    found = fastexcel.read_excel(file).load_sheet(0, dtypes={"d": "string"}).to_polars()
+    assert found.to_dict(as_series=False) == {
+        "a": ["=1+1", "http://x"], "b": ["007", "12"], "c": [1.5, -3.0], "d": ["0.25", "true"], "e": [None, "\r"]
+    }  # fmt: skip
+    with pytest.raises(DataError, match=r"row 1 has a text of 40,000 characters, and a cell of a workbook holds 32,767"):
+        workbook_of([{"a": "x" * 40_000}], file)
 
 
 def test_each_text_gets_one_answer(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from warmstart.data.splits import calibration_split, grouped_split
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import text_key
 from warmstart.errors import DataError
-from warmstart.estimators.classifier import TextClassifier
+from warmstart.estimators import TextClassifier
 from warmstart.experiment.config import FitConfig
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.labelling.reading import task_to_label

@@ -200,14 +200,6 @@ def test_what_has_no_labels_is_not_learned_from(tmp_path: Path, tokenizer: Token
     assert suggested(tmp_path)[0] == "warmstart predict runs/topics 'a new.csv' --out labelled.csv"
 
 
-def test_lines_are_texts_of_their_own(tmp_path: Path) -> None:
-    """Where no line of a file is blank."""
-    (tmp_path / "reviews.txt").write_text("Good.\nBad.\n")
-    assert "--document line" in suggested(tmp_path)[0]
-    (tmp_path / "reviews.txt").write_text("Good,\nvery good.\n\nBad.\n")
-    assert "--document" not in suggested(tmp_path)[0]
-
-
 def test_what_a_fit_saved_labels_texts(tmp_path: Path) -> None:
     """Also if it is made of several models."""
     (tmp_path / "runs" / "fit" / "bundle").mkdir(parents=True)

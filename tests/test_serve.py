@@ -21,7 +21,7 @@ from helpers.served import asked, asked_until_ready, client_of, cups_task, event
 from helpers.served import models as models
 from helpers.served import server as server
 from warmstart.errors import ConfigError
-from warmstart.estimators.encoder import TextEncoder
+from warmstart.estimators import TextEncoder
 from warmstart.generation.generate import generate
 from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace

@@ -110,7 +110,7 @@ def test_what_a_server_answered_before_it_went_is_kept(page: Any) -> None:
 def test_what_was_written_outlives_a_reload_and_has_an_address(page: Any, address: str) -> None:
     """Ctrl+Enter sends, also while the panel still loads; the next panel has the same text; an address of a result leads to it."""
     busy = "of => document.querySelector('#classify [type=submit]').disabled = of"
-    page.wait_for_function("document.querySelector('#classify form').getAttribute('aria-busy') === 'false'")
+    page.wait_for_selector("#classify form[aria-busy='false']")
     page.evaluate(busy, True)
     page.fill("#classify-texts", "I would like tea")
     page.press("#classify-texts", "Control+Enter")

@@ -23,7 +23,7 @@ from warmstart.data.encode import Encoded, collate, encode, encode_pieces
 from warmstart.data.task import Split, Task
 from warmstart.data.windows import framed_windows, window_starts
 from warmstart.errors import ConfigError, ModelError
-from warmstart.estimators.encoder import TextEncoder
+from warmstart.estimators import TextEncoder
 from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import check_scheme, fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask

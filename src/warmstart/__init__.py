@@ -96,10 +96,10 @@ if TYPE_CHECKING:
     from warmstart.data.tables import write_texts as write_texts
     from warmstart.data.task import Task as Task
     from warmstart.errors import WarmstartError as WarmstartError
-    from warmstart.estimators.classifier import TextClassifier as TextClassifier
-    from warmstart.estimators.encoder import TextEncoder as TextEncoder
-    from warmstart.estimators.regressor import TextRegressor as TextRegressor
-    from warmstart.estimators.tagger import TokenTagger as TokenTagger
+    from warmstart.estimators import TextClassifier as TextClassifier
+    from warmstart.estimators import TextEncoder as TextEncoder
+    from warmstart.estimators import TextRegressor as TextRegressor
+    from warmstart.estimators import TokenTagger as TokenTagger
     from warmstart.experiment.compare import compare as compare
     from warmstart.experiment.config import AdaptConfig as AdaptConfig
     from warmstart.experiment.config import FitConfig as FitConfig

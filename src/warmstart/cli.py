@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _typed(words: Sequence[str]) -> list[str]:
     """The words of a command line; ``help fit`` stands for ``fit --help``."""
-    return [*words[1:], "--help"] if words[:1] in (["help"], ("help",)) else [*words]
+    return [*words[1:], "--help"] if words and words[0] == "help" else [*words]
 
 
 def _finished(world: World | None, code: int) -> int:

@@ -55,7 +55,7 @@ class Found:
 def next_steps(folder: Path) -> list[tuple[str, str]]:
     """``(what for, command)`` of at most four next steps in a folder, the likeliest first."""
     found = look(folder)
-    steps = [*_of_models(found), *_of_texts(found, folder)]
+    steps = [*_of_models(found), *_of_texts(found)]
     if found.projects:
         steps.append(("go on labelling", command("label", "--out", found.projects[0])))
     return steps[:4] or [("try everything, without data or network", command("quickstart"))]
@@ -71,7 +71,7 @@ def _of_models(found: Found) -> Iterator[tuple[str, str]]:
         yield "look at what it writes", command("serve", found.pretrained[0])
 
 
-def _of_texts(found: Found, folder: Path) -> Iterator[tuple[str, str]]:
+def _of_texts(found: Found) -> Iterator[tuple[str, str]]:
     """To learn from labels, else to give some, and to pretrain on text that has none."""
     text, table = next(iter(found.texts), None), next(iter(found.labelled), None)
     if table:
@@ -81,8 +81,7 @@ def _of_texts(found: Found, folder: Path) -> Iterator[tuple[str, str]]:
             yield "does your model help?", command(*words, "--save", "recommended")
         return
     if text and not found.pretrained:
-        how = ["--document", "line"] if _has_lines(folder / text) else []
-        words = ["pretrain", text, "--objective", "masked", *how, "--minutes", "10", "--out", free_name("runs/lm")]
+        words = ["pretrain", text, "--objective", "masked", "--minutes", "10", "--out", free_name("runs/lm")]
         yield "pretrain on your text", command(*words)
     pool, column = (text, None) if text else _first_texts(found)
     if pool and not found.projects:
@@ -168,14 +167,6 @@ def _columns(file: Path) -> list[str]:
 
             return read_table(Source(path=str(file)), file).frame.columns
     return []
-
-
-def _has_lines(file: Path) -> bool:
-    """Whether a file has lines, but none of them is blank: each is a text of its own."""
-    with suppress(Exception), open_bytes(file) as opened:
-        lines = opened.read(_MOST_BYTES).splitlines()
-        return len(lines) > 1 and all(line.strip() for line in lines)
-    return False
 
 
 def _folder(found: Found, folder: Path, start: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -19,6 +18,7 @@ from warmstart.data.source import TABLE_FORMATS, Source
 from warmstart.data.tables import Tables, dialect_of, reading_alike, source_format
 from warmstart.data.text_key import is_blank
 from warmstart.data.token_store import documents_of
+from warmstart.data.written import delimited, workbook
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import threshold_for
 from warmstart.interop.load import load_predictor
@@ -38,6 +38,9 @@ from warmstart.tasks.unknown import NONE_OF_THESE, drift_sentence, texts_compare
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 """ending of a table -> what stands between its cells"""
+_WORKBOOK = ".xlsx"
+_COUNTED = 5
+"""labels whose number of texts is said"""
 _LINES = ("", ".jsonl", ".ndjson")
 """endings of lines of JSON"""
 
@@ -68,25 +71,42 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if blank := sum(is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
-    if (delimiter := _DELIMITERS.get(out.suffix.lower() if out else "")) is None:
-        kept = [dict[str, Any]() for _ in config.texts] + (_kept(source, tables) or [{}] * (len(rows) - len(config.texts)))
-        joined = (_beside(before, row, *(["text"] if "text" in before else [])) for before, row in zip(kept, rows, strict=True))
-        data = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in joined)
-    else:
-        data = _table(rows, delimiter, source if not config.texts else None, tables)
+    data = _written(rows, out, config, source, tables)
     if out:
-        write_output(out, data.encode())
+        write_output(out, data)
+        console.print(_written_sentence(rows, out))
     else:
-        sys.stdout.write(for_standard_output(data))
+        sys.stdout.write(for_standard_output(data.decode()))
     return rows
+
+
+def _written(
+    rows: Sequence[dict[str, Any]], out: Path | None, config: PredictConfig, source: Source | None, tables: Tables
+) -> bytes:
+    """What the file of predictions holds, as its ending promises; of none, lines of JSON."""
+    ending = out.suffix.lower() if out else ""
+    if out and ending in (*_DELIMITERS, _WORKBOOK):
+        table = source if not config.texts else None
+        cells = _cells(rows, table, tables)
+        return workbook(cells, out) if ending == _WORKBOOK else _delimited(cells, _DELIMITERS[ending], table)
+    kept = [dict[str, Any]() for _ in config.texts] + (_kept(source, tables) or [{}] * (len(rows) - len(config.texts)))
+    joined = (_beside(before, row, *(["text"] if "text" in before else [])) for before, row in zip(kept, rows, strict=True))
+    return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in joined).encode()
+
+
+def _written_sentence(rows: Sequence[dict[str, Any]], out: Path) -> str:
+    """``60 rows: sport 16, tech 9, 3 without a label; written to new.csv``: the commonest labels, where texts have one each."""
+    given = Counter(row["label"] for row in rows if "label" in row)
+    none = given.pop(None, 0)
+    named = [f"{label} {count:,}" for label, count in given.most_common(_COUNTED)]
+    named += [f"{len(given) - _COUNTED} more labels"] * (len(given) > _COUNTED) + [f"{none:,} without a label"] * (none > 0)
+    return f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}{': ' if named else ''}{', '.join(named)}; written to {out}"
 
 
 def _check_ending(out: Path) -> None:
     """Raise ``ConfigError`` for a file whose name promises what is not written."""
-    if out.suffix.lower() not in (*_DELIMITERS, *_LINES):
-        raise ConfigError(
-            f"--out must end in {', '.join((*_DELIMITERS, *_LINES[1:]))}, but is {out}; a .csv opens in every spreadsheet"
-        )
+    if out.suffix.lower() not in (known := (*_DELIMITERS, _WORKBOOK, *_LINES)):
+        raise ConfigError(f"--out must end in {', '.join(filter(None, known))}, but is {out}; a .csv opens in every spreadsheet")
 
 
 def _kept(source: Source | None, tables: Tables) -> list[dict[str, Any]]:
@@ -101,24 +121,21 @@ def _beside(before: dict[str, Any], row: dict[str, Any], *known: str) -> dict[st
     return before | {_free(name, [*before]): value for name, value in row.items() if name not in known}
 
 
-def _table(rows: Sequence[dict[str, Any]], delimiter: str, source: Source | None, tables: Tables) -> str:
-    """A line for each row, under the names of what is in it; behind the columns of the table that was read, as that is written."""
+def _cells(rows: Sequence[dict[str, Any]], source: Source | None, tables: Tables) -> list[dict[str, Any]]:
+    """What is in each row by its name; behind the columns of the table that was read."""
     cells = [dict(_cell(name, value, single="label" in row) for name, value in row.items()) for row in rows]
+    if not (before := _kept(source, tables)):
+        return cells
+    kept = [dict(_cell(*one, single=False) for one in row.items()) for row in before]
+    return [_beside(*both, "row", "text") for both in zip(kept, cells, strict=True)]
+
+
+def _delimited(cells: Sequence[dict[str, Any]], delimiter: str, source: Source | None) -> bytes:
+    """A .csv from a .csv is written as that is: with its delimiter and its mark of order."""
     mark = ""
-    if before := _kept(source, tables):
-        kept = [dict(_cell(*one, single=False) for one in row.items()) for row in before]
-        cells = [_beside(*both, "row", "text") for both in zip(kept, cells, strict=True)]
-        if source and delimiter == "," and source_format(source, file := Path(source.path)) == "csv":
-            delimiter, mark = dialect_of(source, file)
-    out = io.StringIO()
-    names = [*dict.fromkeys(name for row in cells for name in row)]
-    returns = any("\r" in str(value) for row in cells for value in row.values())  # which csv would leave bare
-    writer = csv.DictWriter(
-        out, names, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
-    )
-    writer.writeheader()
-    writer.writerows(cells)
-    return mark + out.getvalue()
+    if source and delimiter == "," and source_format(source, file := Path(source.path)) == "csv":
+        delimiter, mark = dialect_of(source, file)
+    return (mark + delimited(cells, delimiter)).encode()
 
 
 def _free(name: str, taken: Sequence[str]) -> str:

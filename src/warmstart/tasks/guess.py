@@ -286,9 +286,11 @@ def _guess_columns(whole: TextTable, text: str | None, label: str | None) -> tup
 
 def _with_subject(table: pl.DataFrame, columns: Sequence[str]) -> str | None:
     """The likeliest column of texts, below that of their subjects if there is one; None if no column may hold texts."""
-    text, *others = text_columns(table, columns) or [None]
-    subjects = (name for name in others if name and name.strip().lower() in SUBJECT_NAMES and is_prose(table[name]))
-    subject = next(subjects, None) if text and table[text].dtype == pl.String else None
+    if not (names := text_columns(table, columns)):
+        return None
+    text, *others = names
+    subjects = (name for name in others if name.strip().lower() in SUBJECT_NAMES and is_prose(table[name]))
+    subject = next(subjects, None) if table[text].dtype == pl.String else None
     return f"{subject}+{text}" if subject else text
 
 

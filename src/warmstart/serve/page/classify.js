@@ -36,10 +36,11 @@ export function setUp(panel) {
       : "any: every text gets a label";
   }
 
+  // The slider is shown once its values are known: what was chosen before would be undone by them.
   async function loadGuarantees() {
     targets = [];
-    guarantee.hidden = !option()?.dataset.guarantees;
-    if (guarantee.hidden) return;
+    guarantee.hidden = true;
+    if (!option()?.dataset.guarantees) return;
     targets = (await (await get(`/api/guarantees?model=${encodeURIComponent(select.value)}`)).json()).guarantees;
     guarantee.hidden = !targets.length;
     slider.max = targets.length;

@@ -1,0 +1,72 @@
+"""Rows as a file that a spreadsheet opens: delimited text, or a workbook."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from warmstart.errors import DataError
+
+_MOST_ROWS, _MOST_CHARACTERS = 1_048_576, 32_767
+"""of a sheet with its header, and of a cell: what Excel holds"""
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")
+"""text that is the same as a number: no 007, and no more digits than a number keeps"""
+
+
+def names_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns of any row, in the order of their first."""
+    return [*dict.fromkeys(name for row in rows for name in row)]
+
+
+def delimited(rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
+    """A header and a line for each row; all cells are quoted if one holds a carriage return, which csv would leave bare."""
+    out = io.StringIO()
+    returns = any("\r" in str(value) for row in rows for value in row.values())
+    writer = csv.DictWriter(
+        out, names_of(rows), delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    )
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def workbook(rows: Sequence[Mapping[str, Any]], file: Path) -> bytes:
+    """An .xlsx of one sheet. What begins with = is text; a column of texts that are all numbers is one of numbers.
+
+    Raises ``DataError`` for more rows, or a longer cell, than Excel holds.
+    """
+    import xlsxwriter
+
+    if len(rows) >= _MOST_ROWS:
+        raise DataError(f"{file} holds at most {_MOST_ROWS - 1:,} rows, but there are {len(rows):,}; name a .csv")
+    out = io.BytesIO()
+    with xlsxwriter.Workbook(out, {"in_memory": True, "nan_inf_to_errors": True}) as book:
+        sheet = book.add_worksheet()
+        sheet.freeze_panes(1, 0)
+        for place, name in enumerate(names_of(rows)):
+            cells = [row.get(name) for row in rows]
+            numbers = all(_NUMBER.fullmatch(one) for one in cells if isinstance(one, str) and one)
+            sheet.write_string(0, place, name)
+            for line, cell in enumerate(cells, 1):
+                _write(sheet, (line, place), float(cell) if numbers and isinstance(cell, str) and cell else cell, file)
+    return out.getvalue()
+
+
+def _write(sheet: Any, place: tuple[int, int], cell: Any, file: Path) -> None:
+    """One cell; nothing for None."""
+    if isinstance(cell, bool):
+        sheet.write_boolean(*place, cell)
+    elif isinstance(cell, int | float) and abs(cell) < 10**15:
+        sheet.write_number(*place, cell)
+    elif cell is not None and cell != "":
+        text = str(cell)
+        if len(text) > _MOST_CHARACTERS:
+            raise DataError(
+                f"row {place[0]:,} has a text of {len(text):,} characters, and a cell of a workbook holds {_MOST_CHARACTERS:,}; "
+                f"name a .csv in place of {file}"
+            )
+        sheet.write_string(*place, text)
