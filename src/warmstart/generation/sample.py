@@ -54,13 +54,13 @@ def _quoted(*parts: str) -> str:
 def _filled(bundle: Bundle, text: str) -> str | None:
     """The likeliest words for the longest word of a text that is one token, other than the first; None if there is none."""
     tokenizer, model = bundle.tokenizer, bundle.model
-    [row] = encode(tokenizer, [text], model.backbone.config.max_length).rows
-    starts = tokenizer.vocabulary().word_starts[row]
+    [ids] = encode(tokenizer, [text], model.backbone.config.max_length).rows
+    row, starts = ids.tolist(), tokenizer.vocabulary().word_starts[ids]
     words = [i for i in range(2, len(row) - 1) if starts[i] and starts[i + 1] and tokenizer.token(row[i]).strip().isalpha()]
     if not words:
         return None
     place = max(words, key=lambda i: len(tokenizer.token(row[i])))
-    masked = torch.tensor(row)
+    masked = torch.tensor(ids)
     masked[place] = tokenizer.specials.mask
     logits = model.head(model.backbone(masked[None], causal=False).last_hidden_state[0, place])
     logits[bundle.never_generated] = -torch.inf

@@ -111,10 +111,9 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
         """To go on for an hour, to see more of what it does, and to compare it on the task that its text was chosen for."""
         found = list[NextStep | None]()
         if unfinished:
-            words = ["--config", Path(config.out) / "config.yaml", "--init-from", config.out, *self._budget(config)]
-            found.append(
-                NextStep("pretrain", "Train it for an hour more", command("pretrain", *words, "--out", free_name(config.out)))
-            )
+            settings, out = str(Path(config.out) / "config.yaml"), free_name(config.out)
+            again = command("pretrain", "--config", settings, "--init-from", config.out, *self._budget(config), "--out", out)
+            found.append(NextStep("pretrain", "Train it for an hour more", again))
         if self.sample and self.bundle.generates:
             found.append(NextStep("generate", "Let it write", command("generate", config.out, self.sample.text)))
         elif self.sample:
