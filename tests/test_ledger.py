@@ -192,8 +192,8 @@ def adapt_config(place: Path, **changes: Any) -> AdaptConfig:
 
 
 def test_adapt_counts_and_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the findings, the report, the card of the bundle and on the terminal; ``audit`` lists the settings."""
-    found = adapt(adapt_config(place))
+    """In the findings, the report, the card of the bundle and, with its details, on the terminal; ``audit`` lists the settings."""
+    found = adapt(adapt_config(place, details=True))
     sentence = ledger(place / "cats").sentence
     assert "6 models with 4 settings have been scored" in sentence
     assert sentence == found.findings[-1] == found.ledger.sentence

@@ -30,7 +30,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 NO_FILES = ("pool", "rest", "none")
 """what stands for files in settings"""
-CHEAP = ("predict", "export", "study", "audit")
+CHEAP = ("predict", "export", "study", "audit", "generate")
 """commands that end in a second; besides, label with --export"""
 TOPICS = {"sport": ("goal", "match", "coach"), "tech": ("phone", "chip", "laptop")}
 
@@ -104,6 +104,11 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "nothing to label": ("fit all.csv --minutes 0.05", ["serve", "predict"]),
     "a manifest": ("init all.csv --no-ask", ["audit", "fit"]),
     "tokens": ("tokenize 'my pool.txt' --out tokens --tokenizer.vocab-size 300", ["pretrain"]),
+    "a model that writes": (
+        "pretrain 'my pool.txt' --out runs/new --objective causal --steps 4 --tokenizer.vocab-size 300 --width 16 --depth 1 "
+        "--held-out 0.2",
+        ["pretrain --config runs/new/config.yaml --init-from runs/new --steps", "generate runs/new 'She holds the cat'", "serve"],
+    ),
     "no labels yet": ("label none.csv --out labels --labels a b --import none.csv", ["label"]),
     "labels": ("label some.csv --out labels --import some.csv", ["label", "fit", "label"]),
     "attention": ("study attention runs/lm 'He can hold it.' --text 'my pool.txt'", ["study ablate"]),
