@@ -24,6 +24,7 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 ROW = re.compile(r"^\| `(?P<room>[^`]+)` \| (?P<limit>[\d,]+) \|", re.MULTILINE)
 FILES = {
     "values": "errors types seeding registry dropout version notebook",
+    "estimators": "estimators",
     "settings": "config flags json_output",
 }
 """rooms that are single files; what is in no other room belongs to ``cli``"""
