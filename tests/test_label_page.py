@@ -186,6 +186,7 @@ def test_a_label_is_found_and_corrected(browser: Any, tmp_path: Path) -> None:
         page.wait_for_selector("#answered-rows summary:has-text('2 answers')")
         assert session.project.labelled()[1] == 3
         page.click("#answered-rows summary")
+        page.wait_for_selector("#answered-rows details[open] li:nth-child(2)")
         assert re.search("Ann: politics.*Ann: science", page.locator("#answered-rows ul").inner_text(), re.DOTALL)
         ann.undo()
         assert session.project.labelled()[1] == 2

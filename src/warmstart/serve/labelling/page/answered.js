@@ -34,15 +34,21 @@ export class Answered {
   refresh({ people, labelled, skipped, disagreements, doubtful }) {
     choices(form.elements.person, [option("", "anybody"), ...people.map((one) => option(one.person, one.person))]);
     const seen = JSON.stringify([people.map((one) => one.answered), labelled, skipped, disagreements, doubtful]);
-    if (seen === this.seen || rows.contains(document.activeElement) || rows.childElementCount > COUNT) return;
+    const busy = () => rows.contains(document.activeElement) || rows.childElementCount > COUNT;
+    if (seen === this.seen || busy()) return;
     this.seen = seen;
-    this.show();
+    this.show(0, busy);
   }
 
-  async show(start = 0) {
+  // unless(): asked when the answer has come; what somebody has opened meanwhile stays, and the list is shown at a later time.
+  async show(start = 0, unless = () => false) {
     const given = [...new FormData(form)].filter(([, value]) => value !== "");
     try {
       const found = await (await get(`/api/texts?${new URLSearchParams([...given, ["start", start], ["count", COUNT]])}`)).json();
+      if (unless()) {
+        this.seen = null;
+        return;
+      }
       const shown = found.texts.map((one) => this.row(one));
       if (start) rows.append(...shown);
       else rows.replaceChildren(...shown);
