@@ -139,11 +139,13 @@ class Server:
         self.computer.stop()
 
 
-def make_app(server: Server, rules: AccessRules, labels: str = "") -> App:
-    """The whole application: routes, guarded. Whoever runs it calls ``server.close`` at the end.
+def make_app(server: Server, rules: AccessRules) -> App:
+    """The whole application, guarded; it closes the server when it ends."""
+    return Guard(models_api(server, rules), rules)
 
-    ``labels`` is the address of the page on which people label, if there is one.
-    """
+
+def models_api(server: Server, rules: AccessRules, labels: str = "") -> FastAPI:
+    """The routes, which a guard must stand before; ``labels`` is the address of the page on which people label, if there is one."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -156,7 +158,7 @@ def make_app(server: Server, rules: AccessRules, labels: str = "") -> App:
     _add_predictions(app, server)
     _add_generation(app, server)
     add_page(app, server.models, labels)
-    return Guard(app, rules)
+    return app
 
 
 def _add_busy(app: FastAPI) -> None:
