@@ -22,6 +22,17 @@ from warmstart.data.encode import Encoded
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.experiment.config import AdaptConfig
 from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.inspection.ablation import (
+    AblationMeasurement,
+    AblationMetric,
+    Component,
+    ComponentEffect,
+    ablated,
+    components_of,
+    recorded_means,
+    resampled_states,
+    zero_states,
+)
 from warmstart.inspection.passages import language_passages, passage_losses
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
@@ -29,20 +40,7 @@ from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, swap_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.stats.differences import Difference, MethodScores
-from warmstart.studies.ablate.command import StudyAblateConfig, study_ablate
-from warmstart.studies.ablate.measure import (
-    AblationMeasurement,
-    AblationMetric,
-    Component,
-    ComponentEffect,
-    ablated,
-    choose_metric,
-    components_of,
-    recorded_means,
-    resampled_states,
-    zero_states,
-)
-from warmstart.studies.ablate.result import ablation_findings
+from warmstart.studies.ablate import StudyAblateConfig, ablation_findings, choose_metric, study_ablate
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE
 
@@ -226,7 +224,7 @@ def test_the_command_ranks_components(trained: Path, text: Path, tmp_path: Path,
     assert (nothing["component"], nothing["effect"], nothing["p"], nothing["significant"]) == ("block 1, head 1", 0.0, 1.0, False)
     first = table.row(0, named=True)
     assert first["significant"]
-    assert f"{first['component'].capitalize()} has the largest significant effect: without it loss is worse" in printed
+    assert f"The model needs {first['component']} most: without it loss is worse by " in printed
     assert "of 8 heads can be ablated one at a time" in printed
     assert "pale: not significant" in (tmp_path / "run" / "report.html").read_text()
     assert (tmp_path / "run" / "figures" / "grid.svg").exists()
@@ -246,11 +244,11 @@ def test_only_significant_effects_matter() -> None:
     harmful = ComponentEffect(heads[0], scores, Difference(4, 3, 5, 0.5, 1e-8), 1e-7)
     helpful = ComponentEffect(heads[1], scores, Difference(-4, -5, -3, 0.5, 1e-8), 1e-7)
     first, second, *_ = findings(noisy, harmful, helpful)
-    assert first.startswith("Block 1, head 1 has the largest significant effect: without it accuracy is worse by 4.00 points")
+    assert first.startswith("The model needs block 1, head 1 most: without it accuracy is worse by 4.00 points")
     larger = "Block 1 has a larger effect, 5.00 points (-1.00 to 11.00), but it is not significant"
     assert second == f"{larger}; 9.91 points would have been detected with 80% power."
     one, *_ = findings(noisy, helpful)
-    assert one.startswith("No component has a significant effect on 100 texts: the largest is that of block 1")
+    assert one.startswith("No part of the model is shown to be needed on 100 texts: the largest effect is that of block 1")
     assert "1.57 to 9.44 points would have been detected with 80% power." in one
     of_heads = findings(noisy, replace(harmful, p=0.3))[2]
     assert of_heads.startswith(

@@ -159,7 +159,8 @@ def test_the_main_line_by_command(text: Path, task: Path, tmp_path: Path, capsys
     out, adapted = tmp_path / "lm", tmp_path / "adapted"
     assert main(["pretrain", str(text), "--out", str(out), "--steps", "12", *QUICK]) == 0
     assert {"config.yaml", "metrics.jsonl", "bundle", "report.html", "figures"} <= {file.name for file in out.iterdir()}
-    assert main(["adapt", str(out), str(task), "--out", str(adapted), "--seeds", "2", "--epochs", "2", "--batch", "4"]) == 0
+    how = ["--seeds", "2", "--epochs", "2", "--batch", "4", "--details"]
+    assert main(["adapt", str(out), str(task), "--out", str(adapted), *how]) == 0
     output = capsys.readouterr().err
     for word in ("kept:", "new:", "dropped:", "head.score.weight", "majority", "TF-IDF", "from scratch", "95%"):
         assert word in output

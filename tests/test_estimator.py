@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict, learning_curve
@@ -27,6 +31,7 @@ from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.estimators import TextClassifier, TextEncoder, TextRegressor, TokenTagger
 from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -147,6 +152,30 @@ def test_the_encoder_feeds_other_estimators(origin: Bundle) -> None:
     assert not np.allclose(states, TextEncoder(origin, layer=0).fit_transform(TEXTS))
     with pytest.raises(ModelError, match=r"layer must be from -1 to 2, but is 3"):
         TextEncoder(origin, layer=3).fit(TEXTS)
+
+
+def test_the_encoder_that_is_installed_is_the_default(origin: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pickle holds its name and the hash of its weights, and opens only with these; without one, what to do is said."""
+    save(origin, tmp_path / "small")
+    monkeypatch.setattr(estimators, "installed", lambda one: one is estimators.ENCODERS["e5"])
+    monkeypatch.setattr(estimators, "find_model", lambda name: tmp_path / "small")
+    assert np.array_equal(TextEncoder().fit_transform(TEXTS), TextEncoder(origin).fit_transform(TEXTS))
+    monkeypatch.setattr(estimators, "find_model", lambda name: tmp_path / "small" if name == "e5" else None)
+    written = pickle.dumps(encoder := TextEncoder("e5").fit(TEXTS))
+    assert len(written) < 1000
+    assert np.array_equal(pickle.loads(written).transform(TEXTS), encoder.transform(TEXTS))
+    monkeypatch.setattr(estimators, "load_bundle", lambda place: replace(origin, model=copy.deepcopy(origin.model).apply(_doubled)))
+    with pytest.raises(ModelError, match="the weights of e5 are not those that were pickled"):
+        pickle.loads(written)
+    monkeypatch.setattr(estimators, "installed", lambda one: None)
+    with pytest.raises(ConfigError, match="or an encoder must be installed"):
+        TextClassifier().fit(TEXTS, Y)
+
+
+def _doubled(module: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for weight in module.parameters(recurse=False):
+            weight *= 2
 
 
 MISTAKES: list[tuple[object, list[str], str]] = [

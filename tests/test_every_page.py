@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from helpers.every_result import Everything, every_result
 from helpers.races import LADDER, race_result
 from helpers.results import adapt_result, answers_result, continual_result, report_of
 from helpers.tasks import cats
+from warmstart.cli import read_command
 from warmstart.commands import COMMANDS
 from warmstart.commands.adapt.page import write_adapt_page, write_answers_page
 from warmstart.commands.continual import write_continual_page
@@ -75,6 +77,19 @@ def repeated(report: Report) -> list[str]:
     sentences = [one for text in texts for one in re.split(r"(?<=[.!?])\s+(?=[A-Z])(?!They )", text) if one]
     sentences += [figure.caption for figure in report.figures()]
     return sorted({one for one in sentences if sentences.count(one) > 1})
+
+
+@pytest.mark.journeys
+def test_every_study_says_in_a_sentence_what_it_found_and_what_to_do_next(everything: Everything) -> None:
+    """The headline is the first sentence of what was found, whole; the next step names the model, and the command line reads it."""
+    studies = {name: everything.results[name] for name in COMMANDS if name.startswith("study ")}
+    for name, result in studies.items():
+        (report,) = everything.reports[name]
+        assert result.findings[0].startswith(report.sentence[:-1].split(" (")[0]), name
+        assert "…" not in report.sentence, name
+        assert report.next_step == result.next_step, name
+        _, settings = read_command(shlex.split(result.next_step.command)[1:])
+        assert name == "study lab" or str(getattr(settings, "model", "")).startswith(str(everything.place)), name
 
 
 def short_curve(seeds: int) -> CurveResult:

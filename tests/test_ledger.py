@@ -192,8 +192,8 @@ def adapt_config(place: Path, **changes: Any) -> AdaptConfig:
 
 
 def test_adapt_counts_and_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the findings, the report, the card of the bundle and on the terminal; ``audit`` lists the settings."""
-    found = adapt(adapt_config(place))
+    """In the findings, the report, the card of the bundle and, with its details, on the terminal; ``audit`` lists the settings."""
+    found = adapt(adapt_config(place, details=True))
     sentence = ledger(place / "cats").sentence
     assert "6 models with 4 settings have been scored" in sentence
     assert sentence == found.findings[-1] == found.ledger.sentence
@@ -231,7 +231,7 @@ def test_the_ledger_tells_what_chose(place: Path) -> None:
 
 def test_ablations_are_one_scoring(place: Path) -> None:
     """Of the model that is ablated."""
-    from warmstart.studies.ablate.command import StudyAblateConfig, study_ablate
+    from warmstart.studies.ablate import StudyAblateConfig, study_ablate
 
     adapt(adapt_config(place, seeds=1, scratch=False, baselines=False))
     assert load_bundle(place / "adapt" / "bundle").labels

@@ -26,15 +26,8 @@ from warmstart.errors import DataError, ModelError
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.inspection.activations import with_random_weights
 from warmstart.inspection.attention import attention_masks, attention_sums, attention_weights, measure_attention, text_attention
-from warmstart.inspection.head_attention import MEASURES, RELATIONS, HeadAttention
-from warmstart.inspection.tokens import is_punctuation
-from warmstart.model.bundle import Bundle
-from warmstart.model.files import save
-from warmstart.studies.attention.measure import check_heads
-from warmstart.studies.attention.page import MAX_WEIGHTS, _picture, _strongest, differences_chart, head_chart
-from warmstart.studies.attention.result import attention_findings, relation_rows
-from warmstart.studies.neurons.command import StudyNeuronsConfig, study_neurons
-from warmstart.studies.neurons.measure import (
+from warmstart.inspection.head_attention import MEASURES, RELATIONS, HeadAttention, check_heads
+from warmstart.inspection.neurons import (
     TEXT_PROPERTIES,
     NeuronCorrelation,
     UntrainedControl,
@@ -47,7 +40,12 @@ from warmstart.studies.neurons.measure import (
     tagged_properties,
     text_properties,
 )
-from warmstart.studies.neurons.result import neuron_findings
+from warmstart.inspection.tokens import is_punctuation
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
+from warmstart.report.study_charts import MAX_WEIGHTS, _picture, _strongest, differences_chart, head_chart
+from warmstart.studies.attention import attention_findings, relation_rows
+from warmstart.studies.neurons import StudyNeuronsConfig, neuron_findings, study_neurons
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
 
@@ -164,8 +162,8 @@ def test_names_of_neurons(tokenizer: Tokenizer) -> None:
     """LAYER.INDEX from 1, states from layer 0, and back; other names are errors."""
     model = bundle_of(tokenizer).model
     plan = neuron_layout(model, "neurons")
-    assert [plan.column(str(plan.neuron(column))) for column in range(48)] == list(range(48))
-    assert str(plan.neuron(0)) == "1.1"
+    assert [plan.column(plan.name(column)) for column in range(48)] == list(range(48))
+    assert plan.name(0) == "1.1"
     assert neuron_layout(model, "states").column("0.16") == 15
     for name in ("0.1", "3.1", "1.25", "1.0", "1", "a.b", "-1.2"):
         with pytest.raises(ModelError, match=r"LAYER\.INDEX"):
@@ -204,7 +202,9 @@ def test_an_untrained_model_is_not_above_untrained_backbones(tokenizer: Tokenize
         unreached = replace(result.details, results=[replace(one, threshold=0.9) for one in result.details.results])
         limit = r"; an absolute r of 0\.9\d( to (0\.9\d|1\.00))? would have been detected with 80% power\."
         assert re.search(limit, " ".join(neuron_findings(unreached)))
-        assert "and for 0 it is also above 8 untrained backbones" in result.findings[0]
+        assert result.findings[0].startswith("No neuron follows any of ")
+        assert "and for 0 it is also above 8 untrained backbones" in result.findings[1]
+        assert any("more than untrained networks have" in one for one in neuron_findings(unreached)[:1])
 
 
 def test_few_passages_are_an_error_or_a_warning(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -335,6 +335,7 @@ def test_a_head_that_attends_to_the_previous_token_is_found(tokenizer: Tokenizer
     heads = check_heads(attention, 0.2, 0)
     assert heads.above_threshold("previous") == [(0, 0)]
     assert heads.above_threshold("itself") == []
+    assert attention_findings(heads)[0] == "1 of 1 head seeks one kind of token, most often the previous token."
     assert any("1 of 1 heads attends to the previous token: 1.1 (1.00)" in sentence for sentence in attention_findings(heads))
 
 
@@ -354,8 +355,9 @@ def test_uncertainty_is_that_of_passages() -> None:
     assert 0.01 < np.mean((low > 0) | (high < 0)) < 0.12
     assert np.mean(attention.p_values() < 0.05) == pytest.approx(0.05, abs=0.04)
     heads = check_heads(attention, 0.2, 0)
-    first, _, *others = attention_findings(heads)
-    assert "0 of 40 heads differ significantly" in first
+    first, differ, _, *others = attention_findings(heads)
+    assert re.fullmatch(r"No head seeks one kind of token; the most focused is head 1\.\d+\.", first)
+    assert "0 of 40 heads differ significantly" in differ
     limit = r"of any head, (0\.\d\d) more weight than uniform attention would have been detected with 80% power\.$"
     sizes = [float(found[1]) for sentence in others if (found := re.search(limit, sentence))]
     assert len(sizes) == len(RELATIONS)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from helpers.bundles import classifier, language_bundle
@@ -20,11 +21,16 @@ from warmstart.config import NAMES_FILES, NAMES_TASKS
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.next_steps import next_steps
+from warmstart.stack.files import save_stack
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.readout import LinearReadout
+from warmstart.stack.rows import WordRows
+from warmstart.stack.stack import Member, Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 NO_FILES = ("pool", "rest", "none")
 """what stands for files in settings"""
-CHEAP = ("predict", "export", "study", "audit")
+CHEAP = ("predict", "export", "study", "audit", "generate")
 """commands that end in a second; besides, label with --export"""
 TOPICS = {"sport": ("goal", "match", "coach"), "tech": ("phone", "chip", "laptop")}
 
@@ -47,6 +53,12 @@ def place(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch)
     Path("pairs.jsonl").write_text(f"{pair}\n" * 4)
     save(language_bundle(tokenizer, "causal"), Path("runs/lm/bundle"))
     save(replace(language_bundle(tokenizer, "causal"), history=()), Path("runs/writer/bundle"))
+    words = FittedBaseline(WordRows(("hold", "can"), word_pairs=False, idf=np.ones(2)), LinearReadout(np.eye(2), np.zeros(2)))
+    save_stack(Stack((Member("words", words),), "classification", ("a", "b")), Path("runs/words/bundle"))
+    rows = (f"{split}\t{label}\t{label} holds the cat in {i}" for split in ("tr", "va", "te") for i in range(6) for label in "AB")
+    Path("first.txt").write_text("\n".join(rows))
+    tags = ("1\tShe\t_\tPRON", "2\tholds\t_\tVERB", "3\tit\t_\tPRON")
+    Path("tags.conllu").write_text("".join("\n".join(tags) + "\n\n" for _ in range(60)))
     Path("none.csv").write_text("text,label\nHe can hold it.,\nShe can hold it.,\n")
     Path("some.csv").write_text("text,label\n" + "".join(f"He holds {number}.,{'ab'[number % 2]}\n" for number in range(8)))
     return tmp_path
@@ -92,12 +104,21 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "nothing to label": ("fit all.csv --minutes 0.05", ["serve", "predict"]),
     "a manifest": ("init all.csv --no-ask", ["audit", "fit"]),
     "tokens": ("tokenize 'my pool.txt' --out tokens --tokenizer.vocab-size 300", ["pretrain"]),
+    "a model that writes": (
+        "pretrain 'my pool.txt' --out runs/new --objective causal --steps 4 --tokenizer.vocab-size 300 --width 16 --depth 1 "
+        "--held-out 0.2",
+        ["pretrain --config runs/new/config.yaml --init-from runs/new --steps", "generate runs/new 'She holds the cat'", "serve"],
+    ),
     "no labels yet": ("label none.csv --out labels --labels a b --import none.csv", ["label"]),
     "labels": ("label some.csv --out labels --import some.csv", ["label", "fit", "label"]),
     "attention": ("study attention runs/lm 'He can hold it.' --text 'my pool.txt'", ["study ablate"]),
     "attention to one text": ("study attention runs/writer 'He can hold it.'", ["study explain"]),
     "explanation": ("study explain runs/writer 'He can hold it.'", ["study attention"]),
     "ablation": ("study ablate runs/lm --text 'my pool.txt'", ["study attention"]),
+    "explanation by words alone": ("study explain runs/words 'He can hold it.'", ["serve"]),
+    "layers": ("study probe runs/lm --tasks first.txt --seeds 1 --no-mlp", ["study attention"]),
+    "lab": ("study lab --samples 100", ["study lab"]),
+    "neurons of tagged sentences": ("study neurons runs/lm --text tags.conllu --no-control --shifts 2", ["study attention"]),
     "neurons": ("study neurons runs/lm --text 'my pool.txt' --no-control --shifts 2", ["study ablate"]),
     "pairs": ("evaluate runs/lm --pairs pairs.jsonl", ["study attention"]),
 }

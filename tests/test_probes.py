@@ -21,30 +21,36 @@ from sklearn.neural_network import MLPClassifier
 from helpers.models import SENTENCES, make_language_model
 from warmstart.cli import main
 from warmstart.data.encode import encode
-from warmstart.data.probing import IGNORED, ProbingSplit, ProbingTask
+from warmstart.data.probing import BAG, IGNORED, ProbingSplit, ProbingTask
 from warmstart.errors import DataError
 from warmstart.inspection import probing
 from warmstart.inspection.activations import encode_words, run_backbone, text_states, with_random_weights, word_states
-from warmstart.inspection.linear_probes import PROBE_STRENGTHS, fit_linear_probe
-from warmstart.inspection.probe_scores import BAG, ProbedItems, ProbeScores, pool_scores
 from warmstart.inspection.probes import (
+    PROBE_STRENGTHS,
     ProbeData,
     control_labels,
     correct_predictions,
+    fit_linear_probe,
     fit_probes,
     frequency_compression,
     online_compression,
     standardize,
 )
-from warmstart.inspection.probing import ProbeSplit, probe_layers, probe_splits
+from warmstart.inspection.probing import (
+    ProbedItems,
+    ProbeScores,
+    ProbeSplit,
+    TaskProbes,
+    pool_scores,
+    probe_layers,
+    probe_models,
+    probe_splits,
+)
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.seeding import rng
 from warmstart.stats.coding import frequency_code_bits
-from warmstart.studies.probe import measure
-from warmstart.studies.probe.command import distinct_names
-from warmstart.studies.probe.measure import TaskProbes, probe_models
-from warmstart.studies.probe.result import coverage_findings, probe_finding
+from warmstart.studies.probe import coverage_findings, distinct_names, learned_finding, probe_finding
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 
@@ -386,6 +392,16 @@ def test_a_finding_names_few_sentences_and_what_is_not_significant() -> None:
     assert re.search(rf", not significant; {power}\) against a bag of embeddings", probe_finding(made_up_probes("a", bag=0.95)))
 
 
+def test_the_first_finding_says_what_was_learned() -> None:
+    """In one sentence: what a model tells better than an untrained network; several models are counted."""
+    (none, some) = (made_up_probes("a", bag=0.5), made_up_probes("b"))
+    assert learned_finding([some]) == "What b has learned: first; an untrained network would tell it less well."
+    equal = replace(none, random=none.linear)
+    assert learned_finding([equal]) == "Nothing shows that a has learned more than an untrained network would tell."
+    assert learned_finding([replace(equal, random={})]).endswith("first; the words alone would tell it less well.")
+    assert learned_finding([equal, some]).startswith("Learned, of 1 property: a 0, b 1 (an untrained network")
+
+
 def test_every_fit_on_random_weights_draws_new_weights(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fit's seed draws the weights; models of one architecture share them; the finding says how many there are."""
     bundle, calls = bundle_of(tokenizer), list[tuple[float, list[int]]]()
@@ -394,7 +410,7 @@ def test_every_fit_on_random_weights_draws_new_weights(tokenizer: Tokenizer, mon
         calls.append((float(bundle.model.backbone.embedding.weight.detach().abs().sum()), list(seeds)))
         return [*made_up_probes("a").linear.values()]
 
-    monkeypatch.setattr(measure, "probe_layers", probe)
+    monkeypatch.setattr(probing, "probe_layers", probe)
     first, second = probe_models({"a": bundle, "b": bundle}, [first_word_task()], [0, 1], mlp=False, random=True)
     sizes = [float(with_random_weights(bundle, seed).model.backbone.embedding.weight.detach().abs().sum()) for seed in (0, 1)]
     assert calls[:2] == [(sizes[0], [0]), (sizes[1], [1])]

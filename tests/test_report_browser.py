@@ -23,8 +23,8 @@ from warmstart.commands.settings import PretrainConfig
 from warmstart.config import Config
 from warmstart.experiment.config import AdaptConfig
 from warmstart.model.files import save
-from warmstart.studies.attention.command import StudyAttentionConfig, study_attention
-from warmstart.studies.lab.command import StudyLabConfig, study_lab
+from warmstart.studies.attention import StudyAttentionConfig, study_attention
+from warmstart.studies.lab import StudyLabConfig, study_lab
 from warmstart.system.storage import PAGE_FILE
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -35,7 +35,7 @@ FIRST_SCREENS: dict[str, list[str]] = {
     "adapt": ["Use", "Where it fails", "Next"],
     "quickstart": ["Use", "Where it fails"],
     "pretrain": ["tiles"],
-    "lab": ["tiles"],
+    "lab": ["tiles", "next"],
     "attention": ["tiles", "next"],
 }
 """kind of report -> the parts below the headline of its first screen: those of a verdict, or figures and the next step"""

@@ -17,10 +17,10 @@ from helpers.served_page import address as address
 from helpers.served_page import classify, opened_page, page_task, serving, submit
 from helpers.served_page import models as models
 from helpers.served_page import page as page
+from warmstart.inspection.attention_lab import softmax_weights
 from warmstart.runs.steps import TaskPlace
 from warmstart.serve.guard import AccessRules
 from warmstart.serve.served import ServedModel, ServedModels
-from warmstart.studies.lab.measure import softmax_weights
 
 pytestmark = IN_A_BROWSER
 

@@ -24,7 +24,7 @@ from helpers.tasks import write_race_inputs
 from warmstart.cli import main
 from warmstart.errors import StorageError
 from warmstart.runs.run import Run
-from warmstart.studies.lab.command import StudyLabConfig
+from warmstart.studies.lab import StudyLabConfig
 from warmstart.system import array_store, storage
 from warmstart.system.array_store import ArrayStore, Kept
 from warmstart.system.locks import LOCK, discard_dead, hold, releasing_locks

@@ -1,7 +1,7 @@
 """The rules of the code: one direction of imports, one home for every name and statistic, small files, shapes in docstrings.
 
-What a command or a study computes, what it says and what it draws are three files: ``measure.py`` computes and knows nothing of
-reports; ``result.py`` holds figures and sentences and needs neither torch nor charts; ``page.py`` draws a result and runs no model.
+What a command says and what it draws are two files: ``result.py`` holds figures and sentences and needs neither torch nor charts;
+``page.py`` draws a result and runs no model. A study is one file; what it measures lies in ``inspection``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from warmstart.report.result import StudyResult
 ROOT = Path(warmstart.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-PARTS = {"commands": {"command", "result", "page"}, "studies": {"command", "measure", "result", "page"}}
-"""the files that the folder of a command or a study may hold"""
+PARTS = {"commands": {"command", "result", "page"}, "studies": set[str]()}
+"""the files that the folder of a command may hold; a study has none"""
 OTHER = {"__init__.py", "__pycache__", "settings.py"}
 """what else lies beside them"""
 LONGEST_FILE, LONGEST_FUNCTION, PARAMETERS = 500, 60, 6
@@ -89,7 +89,7 @@ def existing(name: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def command_of(module: tuple[str, ...]) -> str | None:
-    """The command that a module belongs to: ``studies.probe.page`` -> "study probe"."""
+    """The command that a module belongs to: ``studies.probe`` -> "study probe"."""
     if len(module) < 2 or module[0] not in PARTS or module[1] == "settings":
         return None
     name = module[1].rstrip("_").replace("_", "-")
@@ -97,7 +97,7 @@ def command_of(module: tuple[str, ...]) -> str | None:
 
 
 def test_folders_and_files_are_the_table_of_commands() -> None:
-    """Under ``commands`` and ``studies`` stands one file or folder per row of the table, and nothing else but settings."""
+    """Under ``commands`` stands a file or folder per row of the table, under ``studies`` a file, and nothing else but settings."""
     for package, parts in PARTS.items():
         places = [place for place in (ROOT / package).iterdir() if place.name not in OTHER]
         found = sorted(str(command_of((package, place.stem))) for place in places)
@@ -169,14 +169,8 @@ def test_no_public_name_is_defined_twice() -> None:
 
 
 def parts(name: str) -> list[Path]:
-    """Every ``commands/COMMAND/NAME.py`` and ``studies/STUDY/NAME.py``."""
-    return [path for package in PARTS for path in sorted((ROOT / package).glob(f"*/{name}.py"))]
-
-
-def test_measuring_knows_no_report() -> None:
-    """It returns arrays; its sentences and charts are other files."""
-    wrong = [(path, name) for path in parts("measure") for name in imports(path, running=True) if name[:1] == ("report",)]
-    assert not wrong, wrong
+    """Every ``commands/COMMAND/NAME.py``."""
+    return sorted((ROOT / "commands").glob(f"*/{name}.py"))
 
 
 IMPORT_WITHOUT_TORCH = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -22,37 +23,21 @@ from helpers.curves import curve_of
 from helpers.fits import quickstart_result
 from helpers.models import SENTENCES, make_backbone
 from helpers.results import continual_result
+from helpers.tasks import write_task
 from warmstart.backbone.taps import tapped
+from warmstart.baselines import baselines_for
+from warmstart.baselines.choice import fitted_baseline, run_baseline
 from warmstart.cli import main
 from warmstart.config import Config
+from warmstart.data.budget import label_budget
+from warmstart.data.pool import task_pool
 from warmstart.errors import ModelError
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.settings import GenerateConfig
-from warmstart.heads.per_text import ClassificationHeadConfig
+from warmstart.heads.embedding import EmbeddingHeadConfig
+from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig
 from warmstart.heads.settings import LMHeadConfig
-from warmstart.inspection.explanations import (
-    ExplainedText,
-    Explanation,
-    Phrase,
-    area_between,
-    erase_phrases,
-    erase_words,
-    explain_texts,
-    gradient_times_input,
-    integrated_gradients,
-    perturbation_curves,
-    prepare_text,
-)
-from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.files import save
-from warmstart.model.history import PretrainRecord
-from warmstart.model.model import Model, fresh_head
-from warmstart.report.parts import Section
-from warmstart.report.result import StudyResult, Summary
-from warmstart.report.study import finish_study
-from warmstart.studies.explain.page import heat_chart, heat_text
-from warmstart.studies.explain.result import explain_result
-from warmstart.studies.lab.measure import (
+from warmstart.inspection.attention_lab import (
     measure_averaging,
     measure_copying,
     measure_module,
@@ -62,7 +47,37 @@ from warmstart.studies.lab.measure import (
     run_experiments,
     softmax_weights,
 )
-from warmstart.studies.lab.result import finding, lab_result, largest_difference
+from warmstart.inspection.explanations import (
+    ExplainedText,
+    Explanation,
+    Phrase,
+    area_between,
+    erase_phrases,
+    erase_words,
+    explain_text,
+    explain_texts,
+    gradient_times_input,
+    integrated_gradients,
+    perturbation_curves,
+    prepare_text,
+)
+from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.files import save
+from warmstart.model.history import PretrainRecord
+from warmstart.model.inference import embed
+from warmstart.model.model import Model, fresh_head
+from warmstart.report.parts import Section
+from warmstart.report.result import StudyResult, Summary
+from warmstart.report.study import finish_study
+from warmstart.report.study_charts import heat_chart
+from warmstart.stack.files import save_stack
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.readout import LinearReadout
+from warmstart.stack.rows import WordRows
+from warmstart.stack.stack import Member, Stack
+from warmstart.studies.explain import explain_result, explainer, heat_text, printed
+from warmstart.studies.lab import finding, lab_result
+from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
@@ -105,7 +120,7 @@ def test_the_module_that_trains_gives_the_same() -> None:
     """Copying, equivariance without positions, a synthesizer's blindness: to 1e-5."""
     for seed in range(3):
         experiment = measure_module(seed=seed)
-        assert largest_difference(experiment) < 1e-5
+        assert experiment.largest_difference < 1e-5
         assert min(experiment.figures.values()) > 0.005, "with rotary positions, and by dot products, order and other tokens matter"
 
 
@@ -286,7 +301,7 @@ def test_a_heat_map_shades_by_sign_and_size(tokenizer: Tokenizer) -> None:
     values = np.zeros(len(prepared.words))
     assert "\\n" in heat_text(prepared.words, values).plain
     assert "\n" not in heat_text(prepared.words, values).plain
-    rows = heat_chart(prepared.words, values).to_dict()["data"]["values"]
+    rows = heat_chart([*map(printed, prepared.words)], values).to_dict()["data"]["values"]
     assert all(row["word"].strip() == row["word"] != "" for row in rows)
 
 
@@ -337,15 +352,15 @@ def test_the_explained_probability_is_that_of_predict(tokenizer: Tokenizer) -> N
 def test_the_most_important_word_may_oppose_the_target() -> None:
     """It has the largest absolute value; neither words nor phrases that lose less than 0.001 nats are named."""
     for values, expected in (
-        ([0.1, -0.7, 0.2, 0.0], "'holds', opposes it: without this word the probability would be 0.403"),
-        ([0.1, -0.2, 0.0, 0.7], "'cat', supports it: without this word the probability would be 0.099"),
-        ([1e-6, -2e-6, 0.0, 0.0], "No single word matters"),
+        ([0.1, -0.7, 0.2, 0.0], ", mostly in spite of 'holds': without this word it would be 40.3%."),
+        ([0.1, -0.2, 0.0, 0.7], ", mostly because of 'cat': without this word it would be 9.9%."),
+        ([1e-6, -2e-6, 0.0, 0.0], "; no single word matters"),
     ):
         curves, phrases = np.full((6, 5), 0.2), [Phrase(0, 2, 2 * max(values, key=abs))]
         by_method = dict.fromkeys(METHODS, np.array(values))
         explanation = Explanation("rivers", ("She", "holds", "the", "cat"), by_method, 0.0, 16, curves, curves, phrases)
         findings = explain_result("model", explanation, {}, 0, 0).findings
-        assert findings[0].startswith("'rivers' has a probability of 0.200. ")
+        assert findings[0].startswith("'rivers' has a probability of 20.0%")
         assert expected in findings[0]
         assert any("most important phrase" in sentence for sentence in findings) == (max(values) > 0.01)
 
@@ -354,15 +369,64 @@ def test_texts_that_cannot_be_explained_are_left_out_and_counted(tokenizer: Toke
     """Empty texts, too long ones and those of one word, which has one order only: intervals are over the others."""
     bundle = classifier_of(tokenizer)
     texts = ["", "cat " * 100, "She", "dog", *SENTENCES]
-    gaps = explain_texts(bundle, texts, 2, 0)
+    gaps = explain_texts(explainer(bundle, "delete"), texts, 2, 0)
     assert {len(values) for values in gaps.values()} == {len(SENTENCES)}
-    assert all((gaps[method] == values).all() for method, values in explain_texts(bundle, SENTENCES, 2, 0).items())
-    *findings, left_out = explain_result("model", None, gaps, len(texts), 0).findings
+    assert all(
+        (gaps[method] == values).all() for method, values in explain_texts(explainer(bundle, "delete"), SENTENCES, 2, 0).items()
+    )
+    first, *findings, left_out = explain_result("model", None, gaps, len(texts), 0).findings
+    assert first == "Over 4 of 8 texts, erasure finds the words that matter better than chance does."
     assert all("over 4 of 8 texts" in sentence for sentence in findings)
     assert left_out.startswith("4 of 8 texts are left out: they are empty, of a single word, or too long")
-    everything = explain_result("model", None, gaps, 4, 0).findings
+    _, *everything = explain_result("model", None, gaps, 4, 0).findings
     assert ["over 4 texts" in sentence for sentence in everything] == [True] * 3
     assert everything[1].endswith(" would have been detected with 80% power.")
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel"])
+def test_every_kind_of_model_is_explained(kind: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Every baseline that a race or fit can save, readouts of an encoder's vectors, networks, and all together as a stack."""
+    encoder = bundle_with(tokenizer, EmbeddingHeadConfig(normalize=False), max_length=64)
+    task = load_task(write_task(tmp_path / "task", kind))
+    budget = label_budget(task, 16, "holdout", 0)
+    pool = task_pool(task).without(budget).texts
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=64)
+    head = fresh_head(
+        (ClassificationHeadConfig if kind == "classification" else MultilabelHeadConfig)(classes=len(task.labels)), backbone, 0
+    )
+    models: dict[str, Bundle | Stack] = {"network": Bundle(Model(backbone, head, causal=False).eval(), tokenizer, task.labels)}
+    for name, baseline in baselines_for(task, pool=True, vectors=True).items():
+        fewer = replace(baseline, candidates=baseline.candidates[:1])
+        run = run_baseline(fewer, budget, pool, lambda inputs: embed(encoder, inputs).numpy())
+        with suppress(ModelError):  # what cannot be saved is no model
+            models[name] = Stack((Member(name, fitted_baseline(run, encoder)),), kind, task.labels)
+    assert len(models) > 6
+    members = [member for one in models.values() if isinstance(one, Stack) for member in one.members]
+    models["all"] = Stack(tuple(members), kind, task.labels)
+    text = str(task.test.texts[0])
+    for name, model in models.items():
+        found = explain_text(explainer(model, "delete")(text, task.labels[1]), 2, 0)
+        assert found.probability == pytest.approx(raw_predictions(model, [text])[0][1], abs=1e-5), name
+        assert [one.shape for one in found.values.values()] == [(len(found.words),)] * len(found.values)
+        assert explain_result(name, found, {}, 0, 0).findings[0].startswith(f"'{task.labels[1]}' has a probability of "), name
+        with pytest.raises(ModelError, match="there is no label"):
+            explainer(model, "delete")(text, "no such label")
+
+
+@pytest.mark.journeys
+def test_the_command_explains_a_stack(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    """By erasure, without a step to heads that it has not; words cannot be masked."""
+    words = WordRows(("cat", "dog"), word_pairs=False, idf=np.ones(2))
+    member = Member("words", FittedBaseline(words, LinearReadout(2 * np.eye(2), np.zeros(2))))
+    stack = Stack((member,), "classification", ("cat", "dog"))
+    folder, command = save_stack(stack, tmp_path / "stack"), ["study", "explain", str(tmp_path / "stack"), "a cat here"]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().err
+    assert "'cat' has a probability of 88.1%, mostly because of 'cat': without this word it would be 50.0%." in printed
+    assert f"  warmstart serve {folder}" in printed
+    assert "gradient" not in (tmp_path / "out" / "words.csv").read_text().split("\n")[0]
+    assert main([*command, "--removal", "mask", "--out", str(tmp_path / "none")]) == 2
+    assert "can be deleted, but not masked" in capsys.readouterr().err
 
 
 @pytest.mark.journeys

@@ -83,7 +83,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(
     """A folder may be called ``o[/b]:cat:``."""
     out = tmp_path / "o[" / "b]:cat:"
     assert main(["pretrain", str(text), "--out", str(out), *QUICK]) == 0
-    assert f"bundle: {out / 'bundle'}" in capsys.readouterr().err
+    assert f"saved in {out}, report" in capsys.readouterr().err
 
 
 @pytest.mark.chaos

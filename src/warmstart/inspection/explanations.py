@@ -8,6 +8,8 @@ token of a language model, as ``generate`` would choose it (left to right, and n
 - *integrated gradients*: the gradient integrated from empty embeddings to those of the text (Sundararajan et al. 2017); the sum
   over tokens must equal the total difference (completeness), and the missing fraction is reported
 
+Of a model that is known by its predictions alone, such as a stack, words are erased; it has no gradients.
+
 An order of the words is faithful if removing them in that order makes the probability fall faster than a random order does, and
 adding them makes it rise faster (Petsiuk et al. 2018; DeYoung et al. 2020).
 
@@ -16,9 +18,9 @@ Letters: B batch, T tokens, D width, W words, P points on the path, M methods, R
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -34,12 +36,16 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.inference import run_in_batches
 from warmstart.seeding import rng
 from warmstart.tokenizer.tokenizer import Tokenizer
+from warmstart.training.progress import counting
 from warmstart.types import Batch
 
 _TOLERANCE, _MAX_POINTS = 0.01, 512
 """integrated gradients take more points until less than this fraction is missing, or until they have this many"""
 _GRADIENT_TOKENS = 2048
 """tokens whose gradients are taken in one batch"""
+_TEXTS = 128
+"""texts that a model known by its predictions reads at once"""
+_BAR = "texts without some words"
 
 Removal = Literal["delete", "mask"]
 
@@ -84,17 +90,21 @@ class ExplainedText:
         opening = len(self.bundle.tokenizer.opening)
         return framed_windows(tokens, model.backbone.config.max_length, model.head.config.window_settings, opening)
 
-    def log_probabilities(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """(N,) the target's log-probability for each of N rows (T,), in nats."""
+    def log_probabilities(self, rows: Sequence[np.ndarray], *, show: bool = False) -> np.ndarray:
+        """(N,) the target's log-probability for each of N rows (T,), in nats; ``show`` how long it takes."""
         out, read = np.empty(len(rows)), [row[self.windows(len(row))] for row in rows]
         counts = np.array([len(windows) for windows in read])
         parts = tuple(part for windows in read for part in windows)
         encoded = Encoded(parts, np.zeros(len(parts), dtype=np.int64), windows=counts if len(parts) > len(rows) else None)
-        pad = self.bundle.tokenizer.specials.pad
-        for indices, values in run_in_batches(
-            self.bundle.model, encoded, pad, forward=lambda batch, _: self.target_log_probability(batch)
-        ):
-            out[indices] = values.numpy()
+        with counting(_BAR, len(rows), show=show) as done:
+
+            def forward(batch: Batch, indices: np.ndarray) -> Tensor:
+                done(len(indices))
+                return self.target_log_probability(batch)
+
+            pad = self.bundle.tokenizer.specials.pad
+            for indices, values in run_in_batches(self.bundle.model, encoded, pad, forward=forward):
+                out[indices] = values.numpy()
         return out
 
     def batch(self, copies: int, device: torch.device) -> Batch:
@@ -120,6 +130,48 @@ class ExplainedText:
         return logits.index_fill(1, torch.tensor(self.bundle.never_generated, device=logits.device), -torch.inf)
 
 
+@dataclass(frozen=True)
+class PredictedText:
+    """The same for a model that is known by its predictions alone; words stand between white space, and are deleted."""
+
+    predict: Callable[[Sequence[str]], np.ndarray]
+    """(N, C) the probabilities of the labels for N texts"""
+    labels: Sequence[str]
+    row: str
+    """the text"""
+    target: int
+    """the number of the label"""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """W words."""
+        return tuple(self.row.split())
+
+    @property
+    def target_name(self) -> str:
+        """The label."""
+        return self.labels[self.target]
+
+    def without(self, words: Sequence[int] | np.ndarray) -> str:
+        """The text with these words (R,) removed."""
+        removed = {*map(int, words)}
+        return " ".join(word for i, word in enumerate(self.words) if i not in removed) if removed else self.row
+
+    def log_probabilities(self, rows: Sequence[str], *, show: bool = False) -> np.ndarray:
+        """(N,) the target's log-probability for each of N texts, in nats; equal texts are read once. ``show`` as there."""
+        texts, known = list(dict.fromkeys(rows)), dict[str, float]()
+        with counting(_BAR, len(texts), show=show) as done:
+            for start in range(0, len(texts), _TEXTS):
+                part = texts[start : start + _TEXTS]
+                found = np.maximum(self.predict(part)[:, self.target], np.finfo(float).tiny)
+                known |= dict(zip(part, np.log(found).tolist(), strict=True))
+                done(len(part))
+        return np.array([known[row] for row in rows])
+
+
+TextToExplain = ExplainedText | PredictedText
+
+
 class Phrase(NamedTuple):
     """A run of words, and the nats that the target loses without it."""
 
@@ -140,7 +192,7 @@ class Explanation:
     missing: float
     """the fraction of the total difference that integrated gradients miss"""
     points: int
-    """points on the path of integrated gradients"""
+    """points on the path of integrated gradients; 0 of a model without gradients"""
     deletion: np.ndarray
     """(M + R, W + 1) the target's probability as words are removed, in the order of each method, then in random orders"""
     insertion: np.ndarray
@@ -236,38 +288,55 @@ def _target(bundle: Bundle, name: str) -> int:
     return ids[0]
 
 
-def explain_text(text: ExplainedText, random_orders: int, seed: int, max_phrase: int = 0) -> Explanation:
-    """Explain a prediction by each method, and compare the methods with random orders.
+def predicted_text(
+    predict: Callable[[Sequence[str]], np.ndarray], labels: Sequence[str], text: str, target: str | None = None
+) -> PredictedText:
+    """A text and its ``target`` for a model by its predictions (N, C); raises ``ModelError`` as ``prepare_text`` does."""
+    if not text.split():
+        raise ModelError("an empty text has nothing to explain; give some words")
+    if target is not None and target not in labels:
+        raise ModelError(f"there is no label '{target}'; {suggest(target, labels)}")
+    number = int(predict([text])[0].argmax()) if target is None else labels.index(target)
+    return PredictedText(predict, labels, text, number)
+
+
+def explain_text(text: TextToExplain, random_orders: int, seed: int, max_phrase: int = 0, *, show: bool = False) -> Explanation:
+    """Explain a prediction by each method, and compare the methods with random orders; ``show`` how long it takes.
 
     Phrases of up to ``max_phrase`` words are erased too.
     """
-    integrated, missing, points = integrated_gradients(text)
-    values = {"erasure": erase_words(text), "gradient x input": gradient_times_input(text), "integrated gradients": integrated}
+    values, missing, points = dict[str, np.ndarray](), 0.0, 0
+    if isinstance(text, ExplainedText):
+        integrated, missing, points = integrated_gradients(text)
+        values = {"gradient x input": gradient_times_input(text), "integrated gradients": integrated}
+    values = {"erasure": erase_words(text)} | values
     draw = rng(seed, "orders by chance")
     orders = [np.argsort(-one, kind="stable") for one in values.values()]
     orders += [draw.permutation(len(text.words)) for _ in range(random_orders)]
-    deletion, insertion = perturbation_curves(text, orders)
+    deletion, insertion = perturbation_curves(text, orders, show=show)
     phrases = erase_phrases(text, max_phrase) if max_phrase else ()
     return Explanation(text.target_name, text.words, values, missing, points, deletion, insertion, phrases)
 
 
 def explain_texts(
-    bundle: Bundle, texts: Sequence[str], random_orders: int, seed: int, removal: Removal = "delete"
+    prepare: Callable[[str], TextToExplain], texts: Sequence[str], random_orders: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """(N,) by method, each text's faithfulness minus the mean of random orders.
+    """(N,) by method, each text's faithfulness minus the mean of random orders; ``prepare`` makes a text ready.
 
     Texts that cannot be explained are left out, and so are texts of a single word, which has one order only. Raises ``ModelError``
     if fewer than two are left.
     """
     rows = []
-    for text in texts:
-        try:
-            prepared = prepare_text(bundle, text, None, removal)
-        except ModelError:
-            continue  # their number is reported
-        if len(prepared.words) > 1:
-            one = explain_text(prepared, random_orders, seed)
-            rows.append({method: value - one.random_faithfulness.mean() for method, value in one.faithfulness.items()})
+    with counting("texts explained", len(texts)) as done:
+        for text in texts:
+            try:
+                prepared = prepare(text)
+            except ModelError:
+                continue  # their number is reported
+            if len(prepared.words) > 1:
+                one = explain_text(prepared, random_orders, seed)
+                rows.append({method: value - one.random_faithfulness.mean() for method, value in one.faithfulness.items()})
+            done(1)
     if len(rows) < 2:
         raise ModelError(
             f"at least two texts of the file must have several words and fit into the model, but {len(rows)} of {len(texts)} do; "
@@ -276,17 +345,19 @@ def explain_texts(
     return {method: np.array([row[method] for row in rows]) for method in rows[0]}
 
 
-def erase_words(text: ExplainedText) -> np.ndarray:
+def erase_words(text: TextToExplain) -> np.ndarray:
     """(W,) the nats that the target loses without each word; below zero, the word opposes the target."""
-    values = text.log_probabilities([text.row, *(text.without([word]) for word in range(len(text.words)))])
+    rows: list[Any] = [text.row, *(text.without([word]) for word in range(len(text.words)))]
+    values = text.log_probabilities(rows)
     return np.asarray(values[0] - values[1:])
 
 
-def erase_phrases(text: ExplainedText, longest: int = 3) -> list[Phrase]:
+def erase_phrases(text: TextToExplain, longest: int = 3) -> list[Phrase]:
     """Every run of up to ``longest`` words but the whole text, the most important first."""
     count = len(text.words)
     spans = [(a, b) for a in range(count) for b in range(a + 1, min(count, a + longest) + 1) if b - a < count or count == 1]
-    values = text.log_probabilities([text.row, *(text.without(np.arange(a, b)) for a, b in spans)])
+    rows: list[Any] = [text.row, *(text.without(np.arange(a, b)) for a, b in spans)]
+    values = text.log_probabilities(rows)
     phrases = [Phrase(a, b, float(values[0] - value)) for (a, b), value in zip(spans, values[1:], strict=True)]
     return sorted(phrases, key=lambda phrase: -abs(phrase.nats))
 
@@ -353,16 +424,16 @@ def _gradients(text: ExplainedText, x: Tensor) -> Tensor:
     return torch.cat(gradients)
 
 
-def perturbation_curves(text: ExplainedText, orders: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def perturbation_curves(text: TextToExplain, orders: Sequence[np.ndarray], *, show: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Deletion and insertion curves, each (O, W + 1): the target's probability as words are removed, and added, in each order (W,).
 
-    Deletion begins with the whole text and ends without any of it, insertion the other way round.
+    Deletion begins with the whole text and ends without any of it, insertion the other way round; ``show`` how long it takes.
     """
-    count, rows = len(text.words), list[np.ndarray]()
+    count, rows = len(text.words), list[Any]()
     for order in orders:
         rows += [text.without(order[:removed]) for removed in range(count + 1)]
         rows += [text.without(order[added:]) for added in range(count + 1)]
-    probabilities = np.exp(text.log_probabilities(rows)).reshape(len(orders), 2, count + 1)
+    probabilities = np.exp(text.log_probabilities(rows, show=show)).reshape(len(orders), 2, count + 1)
     return probabilities[:, 0], probabilities[:, 1]
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from warmstart.seeding import rng
+from warmstart.stats.multiple_testing import holm
 from warmstart.stats.ratios import ClusteredRatio, ratio
 
 RELATIONS = ("itself", "previous", "next", "first", "last", "same", "punctuation")
@@ -70,3 +71,61 @@ class HeadAttention:
     def p_values(self) -> np.ndarray:
         """(L, H, M) two-sided p-values of no difference; nan as in ``interval``."""
         return self._ratio.p_values()
+
+
+@dataclass(frozen=True)
+class HeadTests:
+    """What every head does more than uniform attention, with intervals and p-values over passages."""
+
+    attention: HeadAttention
+    low: np.ndarray
+    """(L, H, M) lower ends of the differences' 95% intervals; nan if fewer than two passages have a token that counts"""
+    high: np.ndarray
+    """(L, H, M) upper ends"""
+    p: np.ndarray
+    """(L, H, M) Holm's correction over all heads and relations; nan for other measures, and where the interval is"""
+    threshold: float
+    """a head attends to a relation if it puts at least this much more weight there than uniform attention"""
+
+    @property
+    def is_corpus(self) -> bool:
+        """There are passages enough for intervals."""
+        return len(self.attention.sums) > 1
+
+    @property
+    def count(self) -> int:
+        """L x H."""
+        return int(np.prod(self.p.shape[:2]))
+
+    def is_tested(self, relation: str) -> bool:
+        """Whether at least two passages have a token with this relation to another."""
+        return bool((self.attention.passages[:, MEASURES.index(relation)] > 1).any())
+
+    def above_threshold(self, relation: str) -> list[tuple[int, int]]:
+        """Heads (layer, head; from 0) whose interval, or in a single text difference, is above the threshold; highest first."""
+        m = MEASURES.index(relation)
+        values = self.low[:, :, m] if self.is_corpus else self.attention.difference[:, :, m]
+        heads = np.argwhere(np.nan_to_num(values) >= self.threshold)
+        return [(int(i), int(j)) for i, j in sorted(heads, key=lambda head: -values[head[0], head[1]])]
+
+    def strongest(self, relation: str) -> tuple[int, int] | None:
+        """The head with the largest difference; None if no token counts."""
+        difference = self.attention.difference[:, :, MEASURES.index(relation)]
+        if np.isnan(difference).all():
+            return None
+        layer, head = np.unravel_index(np.nanargmax(difference), difference.shape)
+        return int(layer), int(head)
+
+    def value(self, measure: str, layer: int, head: int) -> tuple[float, float]:
+        """A head's figure, and that of uniform attention."""
+        m = MEASURES.index(measure)
+        return float(self.attention.means[layer, head, m]), float(self.attention.uniform[layer, m])
+
+
+def check_heads(attention: HeadAttention, threshold: float, seed: int) -> HeadTests:
+    """Intervals over passages, and p-values corrected for the number of heads and relations."""
+    low, high = attention.interval(seed)
+    p, uncorrected = np.full_like(attention.means, np.nan), attention.p_values()
+    tested = ~np.isnan(uncorrected) & np.isin(MEASURES, RELATIONS)
+    p[tested] = holm(uncorrected[tested].tolist())
+    return HeadTests(attention, low, high, p, threshold)

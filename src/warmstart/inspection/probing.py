@@ -5,8 +5,9 @@ Letters: N items, R representations, D width, S fits (seeds).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,10 +15,9 @@ import torch
 from torch import Tensor
 
 from warmstart.data.encode import encode
-from warmstart.data.probing import ProbingSplit, ProbingTask
+from warmstart.data.probing import BAG, MIX, ProbingSplit, ProbingTask
 from warmstart.errors import DataError
-from warmstart.inspection.activations import encode_words, layer_names, text_states, word_states
-from warmstart.inspection.probe_scores import BAG, MIX, ProbedItems, ProbeScores
+from warmstart.inspection.activations import encode_words, layer_names, text_states, with_random_weights, word_states
 from warmstart.inspection.probes import (
     ProbeData,
     control_labels,
@@ -28,6 +28,79 @@ from warmstart.inspection.probes import (
     standardize,
 )
 from warmstart.model.bundle import Bundle
+from warmstart.stats.intervals import Estimate
+from warmstart.stats.resampling import cluster_bootstrap
+from warmstart.training.progress import counting
+
+
+@dataclass(frozen=True)
+class ProbedItems:
+    """The items of a task as one model reads them, and what their labels give without any states."""
+
+    majority: float
+    """accuracy on the test items of always predicting the most frequent training label"""
+    dropped: int
+    """words that do not fit into the model, or sentences whose ends do not fit"""
+    total: int
+    """words or sentences of all splits, including these"""
+    frequency_compression: float = math.nan
+    """how many times shorter the frequencies of the training labels alone make their code"""
+
+
+@dataclass(frozen=True)
+class ProbeScores:
+    """The scores of one type of probe on one representation."""
+
+    layer: str
+    """bag of embeddings, embedding, the number of a block, or mix"""
+    correct: np.ndarray
+    """(S, N) 1.0 for each test item that is predicted correctly, else 0.0"""
+    control: np.ndarray
+    """(S, N) the same for the control task"""
+    sentences: np.ndarray
+    """(N,) the sentence of each test item"""
+    validations: tuple[float, ...]
+    """(S,) accuracy on validation, by whose mean a layer may be chosen"""
+    compression: tuple[float, ...] = ()
+    """(S,) how many times shorter the labels are in the online code than in a uniform code"""
+    items: ProbedItems = ProbedItems(math.nan, 0, 0)
+
+    @property
+    def accuracy(self) -> Estimate:
+        """Accuracy on the test items, mean over fits, with its 95% interval over sentences."""
+        return cluster_bootstrap(self.correct.mean(axis=0), self.sentences)
+
+    @property
+    def validation(self) -> float:
+        """Accuracy on validation, mean over fits."""
+        return float(np.mean(self.validations))
+
+    @property
+    def selectivity(self) -> float:
+        """Accuracy less that on the control task (Hewitt and Liang 2019)."""
+        return float(self.correct.mean() - self.control.mean())
+
+    def difference(self, other: ProbeScores) -> Estimate:
+        """Accuracy less that of ``other`` on the same items, with its 95% interval over sentences."""
+        return cluster_bootstrap(self.correct.mean(axis=0) - other.correct.mean(axis=0), self.sentences)
+
+
+def best_layer(scores: Mapping[str, ProbeScores]) -> ProbeScores:
+    """The layer that is best on validation; the mix and the bag of embeddings are no layers."""
+    return max((one for one in scores.values() if one.layer not in (BAG, MIX)), key=lambda one: one.validation)
+
+
+def pool_scores(scores: Sequence[ProbeScores]) -> ProbeScores:
+    """The scores of the same layer of several models on the same items, as one; every fit counts alike."""
+    first = scores[0]
+    return replace(
+        first,
+        correct=np.concatenate([one.correct for one in scores]),
+        control=np.concatenate([one.control for one in scores]),
+        validations=tuple(value for one in scores for value in one.validations),
+        compression=tuple(value for one in scores for value in one.compression),
+    )
+
 
 ProbeType = Literal["linear", "mlp"]
 _HIDDEN_UNITS = 128
@@ -147,3 +220,75 @@ def _with_bags(bags: Sequence[Tensor], layers: Tensor) -> Tensor:
     """(R, N, D): the bags of N items before their layers (N, R - 1, D)."""
     bag = torch.stack(list(bags)) if bags else layers[:, 0]
     return torch.cat([bag[:, None], layers], dim=1).transpose(0, 1).contiguous()
+
+
+@dataclass(frozen=True)
+class TaskProbes:
+    """The probes of one model on one task, by layer."""
+
+    task: ProbingTask
+    model: str
+    """its name"""
+    linear: dict[str, ProbeScores]
+    mlp: dict[str, ProbeScores]
+    """empty without MLP probes"""
+    random: dict[str, ProbeScores]
+    """linear probes of the same architecture with random weights, new ones for every fit; empty without them"""
+
+    @property
+    def bag(self) -> ProbeScores:
+        """The linear probe of the bag of embeddings."""
+        return self.linear[BAG]
+
+    @property
+    def items(self) -> ProbedItems:
+        """The items of the task as this model reads them."""
+        return self.bag.items
+
+    @property
+    def best(self) -> ProbeScores:
+        """The linear probe of the layer that is best on validation."""
+        return best_layer(self.linear)
+
+    @property
+    def best_mlp(self) -> ProbeScores | None:
+        """The same of MLP probes, if there are any."""
+        return best_layer(self.mlp) if self.mlp else None
+
+    @property
+    def best_random(self) -> ProbeScores | None:
+        """The same on random weights, if there are any."""
+        return best_layer(self.random) if self.random else None
+
+
+def probe_models(
+    bundles: Mapping[str, Bundle], tasks: Sequence[ProbingTask], seeds: Sequence[int], *, mlp: bool, random: bool
+) -> Iterator[TaskProbes]:
+    """Every model (by its name) on every task, one after the other.
+
+    Random weights of one architecture and tokenizer are probed once per task, whichever models share them; every seed fits a new
+    probe on newly drawn weights.
+    """
+    shapes = {
+        name: f"{one.model.backbone.config} {one.model.causal} {one.tokenizer.digest}" if random else ""
+        for name, one in bundles.items()
+    }
+    fits = len(seeds) * len(tasks) * (random * len({*shapes.values()}) + (1 + mlp) * len(bundles))
+    with counting("probes", fits) as fitted:
+        for task in tasks:
+            drawn = dict[str, dict[str, ProbeScores]]()
+            for name, bundle in bundles.items():
+                if random and shapes[name] not in drawn:
+                    drawn_fits = list[list[ProbeScores]]()
+                    for seed in seeds:
+                        drawn_fits.append(probe_layers(with_random_weights(bundle, seed), task, "linear", [seed]))
+                        fitted(1)
+                    drawn[shapes[name]] = {same[0].layer: pool_scores(same) for same in zip(*drawn_fits, strict=True)}
+                splits, of_mlp = probe_splits(bundle, task), list[ProbeScores]()
+                if mlp:
+                    of_mlp = probe_layers(bundle, task, "mlp", seeds, splits=splits)
+                    fitted(len(seeds))
+                linear = probe_layers(bundle, task, "linear", seeds, with_compression=True, splits=splits)
+                fitted(len(seeds))
+                by_layer, mlp_by_layer = ({one.layer: one for one in scores} for scores in (linear, of_mlp))
+                yield TaskProbes(task, name, by_layer, mlp_by_layer, drawn.get(shapes[name], {}))

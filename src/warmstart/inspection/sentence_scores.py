@@ -50,11 +50,6 @@ class SentenceScores:
         return self.log_probabilities / np.maximum(self.tokens, 1) if per_token else self.log_probabilities
 
 
-def score_kind(bundle: Bundle) -> ScoreKind | None:
-    """How the model scores a sentence; None: it cannot."""
-    return bundle.likelihood
-
-
 def score_sentences(bundle: Bundle, sentences: Sequence[str]) -> SentenceScores:
     """The log-probability of each sentence, in the way that the model was trained: see ``ScoreKind``.
 
@@ -79,7 +74,7 @@ def score_sentences(bundle: Bundle, sentences: Sequence[str]) -> SentenceScores:
 
 
 def _checked_kind(bundle: Bundle) -> ScoreKind:
-    kind = score_kind(bundle)
+    kind = bundle.likelihood
     if kind is None and not isinstance(bundle.model.head, LMHead):
         raise ModelError(
             f"only a language model can score sentences, but this model has a '{bundle.model.head.config.kind}' head; "

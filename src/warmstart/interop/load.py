@@ -63,7 +63,7 @@ def load_model(path: str | Path) -> Bundle:
 
         raise ModelError(
             f"one network is needed, but {place} holds {load_stack(place).names} without one of its own; `predict`, `evaluate`, "
-            "`export` and `doctor` read it"
+            "`study explain`, `export` and `doctor` read it"
         )
     if str(path).startswith("hf:"):
         from warmstart.interop.convert import import_folder

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from warmstart.runs.steps import NextStep
+from warmstart.runs.steps import NextStep, terminal_lines
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
 from warmstart.system.limits import MANIFEST_BYTES
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 VERDICT_FILE = "verdict.json"
 ACCURACY = "accuracy"
 SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
+TERMINAL_STEPS = 4
+"""next steps on a terminal"""
 MISTAKE_CHARACTERS = 300
 """of a text"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
@@ -95,6 +97,15 @@ class Verdict:
     def sentences(self) -> tuple[str, ...]:
         """All complete sentences, in order."""
         return (self.headline, *self.use, *self.fails, *self.mind)
+
+
+def verdict_lines(found: Verdict, *places: str) -> list[str]:
+    """The first screen on a terminal: sixteen lines, and as many more as there are warnings; ``places`` say what was saved."""
+    width = max((len(row.name) for row in found.rows), default=0)
+    rows = [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in found.rows]
+    more = [f"  and {found.more} more in the report"] if found.more > 0 else []
+    minds = (f"mind: {sentence}" for sentence in found.mind)
+    return [found.headline, *rows, *more, *found.use, *minds, *places, *terminal_lines(found.steps[:TERMINAL_STEPS])]
 
 
 def write_verdict(found: Verdict, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -115,6 +115,11 @@ def quietly(first: str = "") -> Iterator[None]:
             yield
     finally:
         (console.quiet, console.logs), console.latest = before, None
+
+
+def progress_line(first: str, *, details: bool) -> AbstractContextManager[None]:
+    """``quietly`` where a terminal can show the latest line; a log, and who asks for ``details``, has every line."""
+    return quietly(first) if console.is_terminal and not details else nullcontext()
 
 
 def _one_line(text: object) -> str:

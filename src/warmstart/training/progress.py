@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -102,3 +104,18 @@ class NotebookBar:
         else:
             self._places.clear()
             self._places[cell] = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def counting(title: str, total: int, *, show: bool = True) -> Iterator[Callable[[int], None]]:
+    """Adds to what is done of ``total``, under a bar with the time left, while the context lasts."""
+    done = 0
+    with ProgressBar(title, show=show) as progress:
+
+        def add(count: int) -> None:
+            nonlocal done
+            done += count
+            if progress.bar:
+                progress.bar.update(done / total, f"{done:,} of {total:,}")
+
+        yield add

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,9 +30,9 @@ from warmstart.model.bundle import Bundle
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
-from warmstart.runs.steps import terminal_lines
+from warmstart.runs.verdict import verdict_lines
 from warmstart.stack.files import save_model
-from warmstart.system.console import console, print_table
+from warmstart.system.console import console, print_table, progress_line
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, read_spec
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
@@ -50,9 +49,9 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
     if spec.type == ANSWERS_TYPE:
         found, bundle, run = adapt_to_answers(config)
         with model_is_saved(save_model(bundle, run.folder / "bundle")):
-            _tell(
-                found, "questions", run.folder, answers_view(found).sentence, lambda: write_answers_page(found, config, run.folder)
-            )
+            console.print(answers_view(found).sentence)
+            _record(found, "questions", details=config.details, folder=run.folder)
+            console.print(_places(found, run.folder, write_answers_page(found, config, run.folder)))
         return found
     if config.selection is None and config.labels is None and spec.validation is None:
         config = config.model_copy(update={"selection": "cross-validation"})  # as with --labels
@@ -62,7 +61,8 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
         first = budgets[config.seed]  # its labels decide for all seeds
         text = texts_to_read(first, excluded=ready.calibration_texts)
         bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run)
-    result = compare_methods(bundle, budgets, config, (ScoringRun.of(config), ready.run))
+    with progress_line("comparing methods", details=config.details):
+        result = compare_methods(bundle, budgets, config, (ScoringRun.of(config), ready.run))
     result = replace(result, set_apart=len(ready.calibration_texts or ()))
     return replace(result, confidence=_finish(bundle, result, config, ready))
 
@@ -110,17 +110,23 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
             result = replace(result, confidence=confidence)
         network = adapted if isinstance(adapted, Bundle) else adapted.networks[0]
         verdict = adapt_verdict(result, folder, config)
-        _tell(result, "texts", folder, verdict.headline, lambda: write_adapt_page(result, network, config, folder))
-        for line in terminal_lines(verdict.steps):
+        _record(result, "texts", details=config.details, folder=folder)
+        places = _places(result, folder, write_adapt_page(result, network, config, folder))
+        for line in verdict_lines(verdict, places):
             console.print(line)
     return result.confidence
 
 
-def _tell(result: AdaptResult | AnswersResult, scored: str, folder: Path, verdict: str, write: Callable[[], Path]) -> None:
-    """Print what was found, record the score, write the report, end in its verdict; ``scored`` names what the test split holds."""
-    compared, task = result.comparison, result.task
-    print_table(f"{task.name}: {compared.metric} on {len(task.test)} test {scored}", compared.table(), compared.header)
-    for sentence in (*compared.findings(), *result.notes):
-        console.print(sentence)
-    write_record(folder, score=(compared.rows[0].name, compared.rows[0].interval.mean))
-    console.print(f"{result.saved}\nbundle: {folder / 'bundle'}\nreport: {write()}\n{verdict}")
+def _record(result: AdaptResult | AnswersResult, scored: str, *, details: bool, folder: Path) -> None:
+    """Record the score, and print the table of scores, the tests and the notes; ``scored`` names what the test split holds."""
+    compared, task, row = result.comparison, result.task, result.comparison.rows[0]
+    write_record(folder, score=(row.name, row.interval.mean))
+    if details:
+        print_table(f"{task.name}: {compared.metric} on {len(task.test)} test {scored}", compared.table(), compared.header)
+        for sentence in (*compared.findings(), *result.notes):
+            console.print(sentence)
+
+
+def _places(result: AdaptResult | AnswersResult, folder: Path, page: Path) -> str:
+    """What was saved, and where."""
+    return f"{result.saved}\nbundle: {folder / 'bundle'}, report: {page}"

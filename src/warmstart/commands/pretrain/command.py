@@ -26,6 +26,7 @@ from warmstart.finetuning.further import (
     rows_to_read,
     tokens_to_read,
 )
+from warmstart.generation.sample import beginnings, sample_of
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
@@ -35,7 +36,9 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.run import Run
-from warmstart.system.console import console, print_metrics
+from warmstart.runs.steps import own_text
+from warmstart.runs.verdict import verdict_lines
+from warmstart.system.console import console
 from warmstart.system.device import pick_device
 from warmstart.system.storage import sha256
 from warmstart.system.urls import is_url
@@ -71,6 +74,8 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     ready = here.in_turns(lambda: _prepare(config))
     with ready.run.emptied_if_refused():
         result = pretrain_on(ready.stores, ready.tokenizer, config, ready.run.folder, ready.origin, ready.domain)
+    if text := own_text(beginnings(ready.tokenizer, ready.stores[1] or ready.stores[0])):
+        result = replace(result, sample=sample_of(result.bundle, text))
     here.first_alone(lambda: _finish(result, config, ready.run.folder))
     return result
 
@@ -138,14 +143,9 @@ def _tokenize(
 def _finish(result: PretrainResult, config: PretrainConfig, folder: Path) -> None:
     """Save the bundle and write the report."""
     with model_is_saved(save(result.bundle, folder / "bundle")):
-        if result.metrics:
-            held_out = result.stores[1]
-            title = f"held-out text{f': {held_out.words:,} words including line ends' if held_out else ''}"
-            print_metrics(title, result.metrics, result.bundle.likelihood)
-            if result.little_held_out:
-                console.print(result.little_held_out)
         page = write_pretrain_page(result, config, folder)
-    console.print(f"bundle: {folder / 'bundle'}\nreport: {page}")
+    for line in verdict_lines(result.verdict(config), f"saved in {folder}, report {page}"):
+        console.print(line)
 
 
 def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from warmstart.commands.pretrain.result import CORPORA_HEADER, TEXT_HEADER, PretrainResult, corpora_table, domain_sentences
-from warmstart.config import Config
-from warmstart.report.headline import headline
+from warmstart.commands.pretrain.result import (
+    CORPORA_HEADER,
+    METRICS_HEADER,
+    TEXT_HEADER,
+    PretrainResult,
+    corpora_table,
+    domain_sentences,
+)
+from warmstart.commands.settings import PretrainConfig
 from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.sections import size_section, write_run_page
+from warmstart.report.sections import size_section, verdict_report, write_run_page
 from warmstart.report.training_charts import loss_chart
 
 
-def write_pretrain_page(result: PretrainResult, config: Config, folder: Path) -> Path:
+def write_pretrain_page(result: PretrainResult, config: PretrainConfig, folder: Path) -> Path:
     """Write the report; returns its path."""
-    tiles = tuple((name.replace("_", " "), f"{value:.4g}") for name, value in result.metrics.items())
-    return write_run_page(replace(pretrain_view(result), tiles=tiles), config, folder)
+    return write_run_page(pretrain_view(result, config), config, folder)
 
 
-def pretrain_view(result: PretrainResult) -> Report:
-    """What a notebook shows: the loss, the text and the parameters."""
+def pretrain_view(result: PretrainResult, config: PretrainConfig | None = None) -> Report:
+    """What a notebook shows: how far the model has come, the loss, the text and the parameters; with commands for a run."""
     sections = (*pretraining_sections(result), *domain_sections(result), size_section(result.bundle, result.training.seconds))
-    return Report(f"Pretraining: {result.objective}", headline(result.findings[0]), (), sections)
+    return verdict_report(f"Pretraining: {result.objective}", result.verdict(config), sections)
 
 
 def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
-    """The loss during training, and the text that was read."""
+    """The loss during training, the metrics at its end, and the text that was read."""
     training = result.training
     speed = f"{training.tokens_per_second:,.0f} tokens per second"
     read = f"{training.steps:,} steps, {training.tokens / result.stores[0].total_tokens:.1f} times the text, {speed}."
     chart = Figure("loss", result.loss_caption, loss_chart(training.log))
+    metrics = Table(METRICS_HEADER, [(name.replace("_", " "), f"{value:.4g}") for name, value in result.metrics.items()])
     return (
-        Section("Training", (read,), (chart,)),
+        Section("Training", (read,), (chart, *([metrics] if result.metrics else []))),
         Section("Text", tuple(filter(None, [result.little_held_out])), (Table(TEXT_HEADER, result.text_table()),)),
     )
 

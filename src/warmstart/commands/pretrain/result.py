@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warmstart.notebook import Shown
+from warmstart.runs.steps import NextStep, attention_step, command, free_name
+from warmstart.runs.verdict import Verdict
 from warmstart.stats.formatting import percent
 
 if TYPE_CHECKING:
+    from warmstart.commands.settings import PretrainConfig
     from warmstart.data.domain import CorpusRead, DomainText
     from warmstart.data.token_store import TokenizedText, TokenStores
+    from warmstart.generation.sample import TextSample
     from warmstart.model.bundle import Bundle
     from warmstart.training.loop import TrainOutput
 
 TEXT_HEADER = ("text", "documents", "words", "tokens", "tokens per word", "unknown")
+METRICS_HEADER = ("on all held-out text", "value")
 FEWEST_WORDS = 1_000
 """of held-out text, below which a figure comes with a warning"""
+BEGUN, FLUENT = {"word": 300, "token": 100}, {"word": 60, "token": 20}
+"""perplexities above which a model has barely begun, and below which it knows the text. Per word: counts of three words in a row
+reach about 140 on news, counts of single words about 700 (Mikolov 2012, chapter 4); per token, a word has one or two"""
+MANY_PASSES = 16
+"""over a text, after which reading it again brings almost nothing (Muennighoff et al. 2023)"""
+HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,8 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
     """the training text and the held-out text"""
     domain: DomainText | None = None
     """what the text was chosen from, if it was chosen for a task"""
+    sample: TextSample | None = None
+    """what it writes, or fills in"""
 
     @property
     def findings(self) -> list[str]:
@@ -62,6 +76,63 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
                 return f"word-level perplexity on held-out text{words}", f"{self.metrics[key]:.1f}"
         name = next(key for key in self.metrics if key.endswith("loss"))
         return f"{name} on held-out text", f"{self.metrics[name]:.3f} nats"
+
+    def verdict(self, config: PretrainConfig | None = None) -> Verdict:
+        """The first screen: how far it has come, a sample, and, with the settings of a run, what to do next."""
+        headline, unfinished = self._progress()
+        return Verdict(
+            f"A {self.objective} language model",
+            f"{self.training.tokens:,} tokens",
+            self.training.tokens,
+            headline,
+            use=(*([self.sample.sentence] if self.sample else []), self.findings[0]),
+            steps=self._steps(config, unfinished=unfinished) if config else (),
+            mind=(self.little_held_out,) if self.metrics and self.little_held_out else (),
+        )
+
+    def _progress(self) -> tuple[str, bool]:
+        """How far it has come, by its perplexity on held-out text, and whether more training is the next step."""
+        if not self.metrics:
+            return "How far it has come is unknown, because no text was held out.", True
+        words = [value for key, value in self.metrics.items() if key.endswith("word_perplexity")]
+        unit = "word" if words else "token"
+        value = [*words, *(value for key, value in self.metrics.items() if key.endswith("perplexity"))][0]
+        known = f"(perplexity {value:,.0f} per {unit})"
+        more = "an hour" if self.training.seconds < HOUR else "more time"
+        if self.training.tokens > MANY_PASSES * self.stores[0].total_tokens:
+            more = "more text"
+        if value > BEGUN[unit]:
+            return f"It has barely begun {known}: give it {more}.", more != "more text"
+        if value > FLUENT[unit]:
+            return f"It has learned a part {known}: it gets better with {more}.", more != "more text"
+        return f"It knows this kind of text {known}: adapt it to your task.", False
+
+    def _steps(self, config: PretrainConfig, *, unfinished: bool) -> tuple[NextStep, ...]:
+        """To go on for an hour, to see more of what it does, and to compare it on the task that its text was chosen for."""
+        found = list[NextStep | None]()
+        if unfinished:
+            settings, out = str(Path(config.out) / "config.yaml"), free_name(config.out)
+            again = command("pretrain", "--config", settings, "--init-from", config.out, *self._budget(config), "--out", out)
+            found.append(NextStep("pretrain", "Train it for an hour more", again))
+        if self.sample and self.bundle.generates:
+            found.append(NextStep("generate", "Let it write", command("generate", config.out, self.sample.text)))
+        elif self.sample:
+            found.append(attention_step(config.out, [self.sample.text]))
+        if task := config.domain.for_task:
+            words = ["race", task, "--backbones", config.out, "--budget", "30m", "--out", free_name("runs/race")]
+            found.append(NextStep("race", "Compare it with other methods on your task", command(*words)))
+        return (*filter(None, found), NextStep("serve", "Use it in the browser", command("serve", config.out)))
+
+    def _budget(self, config: PretrainConfig) -> tuple[str, str]:
+        """That of an hour at the same speed, as the flag of the budget that the run had."""
+        named = next((name for name in ("steps", "tokens", "epochs") if getattr(config.train, name)), "minutes")
+        if named == "minutes" and not config.train.compile:
+            return "--minutes", str(HOUR // 60)
+        times = HOUR / max(self.training.seconds, 1)
+        if named == "epochs":
+            return "--epochs", f"{times * (config.train.epochs or 1):.3g}"
+        whole = self.training.steps if named == "steps" else self.training.tokens
+        return "--steps" if named == "steps" else "--tokens", f"{float(f'{times * whole:.2g}'):.0f}"
 
     @property
     def loss_caption(self) -> str:

@@ -15,13 +15,13 @@ from warmstart.experiment.compare import finish_comparison, with_frozen
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.estimate import SweepEstimate
-from warmstart.experiment.race_verdict import headline_of, race_verdict
+from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.store import write_runs_table
 from warmstart.experiment.sweep import estimate_only
 from warmstart.report.after_saving import model_is_saved
 from warmstart.runs.record import write_record
-from warmstart.runs.steps import terminal_lines
-from warmstart.system.console import console, print_table
+from warmstart.runs.verdict import verdict_lines
+from warmstart.system.console import console, print_table, progress_line
 from warmstart.system.storage import CURVE_FILE, RACE_FILE, atomic_write
 
 
@@ -33,25 +33,18 @@ def race(config: RaceConfig) -> Comparison | SweepEstimate:
 
 def race_task(config: RaceConfig) -> Comparison:
     """The race, reported. Raises ``ModelError``, after the report, if the method to save cannot be saved."""
-    result = finish_comparison(config)
+    with progress_line("comparing methods", details=config.details):
+        result = finish_comparison(config)
     assert result.trials
-    task, curve, folder = result.task, result.curve, result.trials.sweep.folder
-    if curve:
-        intervals = interval_table(curve)
-        print_table(f"{task.name}: {task.metric} on {len(task.test)} test texts", intervals.rows, intervals.header)
-        for sentence in curve.findings:
-            console.print(sentence)
-    title = f"{task.name}: {task.metric} on {len(task.test)} test texts, {result.labels} labels"
-    methods = method_table(result)
-    print_table(title, methods.rows, methods.header)
-    for sentence in result.findings:
-        console.print(sentence)
-    saved, refused = None, None
+    curve, folder = result.curve, result.trials.sweep.folder
+    if config.details:
+        _print_details(result)
+    saved, refused, places = None, None, list[str]()
     if config.save:
         try:
             fitted = result.refit(config.save)
             saved = fitted.save(folder / "bundle")
-            console.print(f"{fitted.sentence}\nmodel: {saved}")
+            places = [fitted.sentence, f"model: {saved}"]
         except ModelError as error:
             refused = error
     with model_is_saved(saved) if saved else nullcontext():
@@ -62,9 +55,21 @@ def race_task(config: RaceConfig) -> Comparison:
         atomic_write(folder / RACE_FILE, json.dumps(result.to_dict(), indent=1).encode())
         write_record(folder, score=(result.recommended.name, result.score_of_recommended.mean))
         page = write_race_page(result, config, folder)
-    console.print(f"all runs: {folder / 'runs.csv'}\nreport: {page}\n{headline_of(result)}")
-    for line in terminal_lines(race_verdict(result, folder, config).steps):
+    places += [*(curve.findings[:1] if curve else ()), f"all runs: {folder / 'runs.csv'}, report: {page}"]
+    for line in verdict_lines(race_verdict(result, folder, config), *places):
         console.print(line)
     if refused:
         raise refused
     return result
+
+
+def _print_details(result: Comparison) -> None:
+    """The tables of scores, and what the tests say of them."""
+    title = f"{result.task.name}: {result.task.metric} on {len(result.task.test)} test texts"
+    if result.curve:
+        intervals = interval_table(result.curve)
+        print_table(title, intervals.rows, intervals.header)
+    methods = method_table(result)
+    print_table(f"{title}, {result.labels} labels", methods.rows, methods.header)
+    for sentence in (*(result.curve.findings if result.curve else ()), *result.findings):
+        console.print(sentence)

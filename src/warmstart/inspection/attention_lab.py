@@ -54,6 +54,11 @@ class Experiment:
     figures: dict[str, float] = field(default_factory=dict)
     """further numbers, without a closed form"""
 
+    @property
+    def largest_difference(self) -> float:
+        """Between a measured number and its closed form."""
+        return max(check.difference for check in self.checks)
+
 
 def run_experiments(seed: int = 0, keys: int = 8, width: int = 16, samples: int = 2000) -> list[Experiment]:
     """All experiments, each with its own constructions."""

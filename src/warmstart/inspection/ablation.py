@@ -8,6 +8,7 @@ Letters: B batch, T tokens, W numbers of a component, D width, H heads, L depth,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,11 +25,8 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.taps import tapped
 from warmstart.data.encode import Encoded
 from warmstart.data.source import Source
-from warmstart.data.splits import strata, stratified_sample
 from warmstart.data.task import Task
 from warmstart.data.token_store import documents_of
-from warmstart.errors import ConfigError, DataError
-from warmstart.heads.language_modeling import LMHead
 from warmstart.inspection.passages import language_passages, passage_losses
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model
@@ -37,8 +35,8 @@ from warmstart.stats.differences import Difference, MethodScores, paired_differe
 from warmstart.stats.multiple_testing import holm
 from warmstart.stats.ratios import resampled_ratios
 from warmstart.stats.resampling import resample_counts
-from warmstart.tasks import check_task_type, task_type_for
-from warmstart.tasks.load import load_task
+from warmstart.system.console import console
+from warmstart.training.progress import counting
 
 _SIGNIFICANCE = 0.05
 
@@ -98,7 +96,7 @@ def ablated(model: Model, component: Component, replacement: Replacement) -> Ite
 
 
 def zero_states(component: Component, states: Tensor, mask: Tensor | None) -> float:
-    """Zero ablation."""
+    """Zero ablation of states (B, T, W) under a mask (B, T): a scalar."""
     return 0.0
 
 
@@ -115,7 +113,7 @@ class MeanStates:
         return (self.sums[component.name] / self.tokens[component.name]).to(states.dtype)
 
     def add(self, component: Component, states: Tensor, mask: Tensor | None) -> None:
-        """Count the states (B, T, W) of one batch."""
+        """Count the states (B, T, W) of one batch under its mask (B, T)."""
         real = states[mask] if mask is not None else states.flatten(0, 1)
         self.sums[component.name] = self.sums.get(component.name, 0) + real.sum(dim=0, dtype=torch.float64)
         self.tokens[component.name] = self.tokens.get(component.name, 0) + len(real)
@@ -216,49 +214,17 @@ class AblationMetric:
         """How much worse ``scores`` are than those of the full model, in the metric's unit."""
         return paired_difference(scores, full) if self.lower_is_better else paired_difference(full, scores)
 
+    def written(self, value: float) -> str:
+        """A value without its unit."""
+        return f"{value:.{self.digits}f}"
 
-def choose_metric(bundle: Bundle, task: str | None, text: Sequence[str], limit: int, seed: int) -> AblationMetric:
-    """The loss per token of a language model, or the task's metric of an adapted model, on at most ``limit`` texts.
-
-    Raises ``ConfigError`` if the wrong one of task and text is given; ``ModelError`` for a head without a task type.
-    """
-    if isinstance(bundle.model.head, LMHead):
-        if task is not None or not text:
-            given = "got a task; use the model adapted to it instead" if task is not None else "got none"
-            raise ConfigError(f"a language model is evaluated on text (--text FILES), but {given}")
-        return _loss_metric(bundle, text, limit, seed)
-    task_type_for(bundle)
-    if task is None or text:
-        given = "got --text; leave it out, the head predicts no tokens" if text else "got none"
-        raise ConfigError(f"an adapted model is evaluated on its task (the manifest, after the model), but {given}")
-    return _task_metric(bundle, task, limit, seed)
+    def effect_text(self, effect: Difference) -> str:
+        """An effect with its interval: ``1.20 points (0.40 to 2.00)``."""
+        return f"{self.written(effect.mean)} {self.unit} ({self.written(effect.low)} to {self.written(effect.high)})"
 
 
-def _task_metric(bundle: Bundle, path: str, limit: int, seed: int) -> AblationMetric:
-    """The task's own metric, in points, on test texts with the same number per label."""
-    task = load_task(path)
-    task_type = check_task_type(bundle, task)
-    if task.labels != bundle.labels:
-        raise DataError(f"the task must have the model's labels in the same order: {', '.join(bundle.labels)}")
-    split = task.test
-    if limit < len(split):
-        classes = strata(split.labels)
-        split = split.take(stratified_sample(classes, max(limit, len(np.unique(classes))), seed))
-    if len(split) < 2:
-        raise DataError(f"an effect is measured on at least two test texts, but '{task.name}' has {len(split)}")
-    encoded, pad = task_type.encode(bundle.model, bundle.tokenizer, split.texts), bundle.tokenizer.specials.pad
-
-    def evaluate(model: Model) -> tuple[float, np.ndarray]:
-        predictions = task_type.predict(model, encoded, pad)
-        score = task_type.scores(split, predictions, task).score(task.metric)
-        return 100 * score, 100 * task_type.resampled_scores(split, predictions, task)
-
-    name = task.metric.replace("_f1", " F1")
-    return AblationMetric(name, "points", 2, lower_is_better=False, encoded=encoded, evaluate=evaluate, task=task)
-
-
-def _loss_metric(bundle: Bundle, text: Sequence[str], limit: int, seed: int) -> AblationMetric:
-    """Nats per predicted token, over all passages together."""
+def loss_metric(bundle: Bundle, text: Sequence[str], limit: int, seed: int) -> AblationMetric:
+    """Nats per predicted token, over all passages of some files together."""
     passages = language_passages(bundle, documents_of([Source(path=path) for path in text]), limit, seed)
     counts, pad = passages.counts, bundle.tokenizer.specials.pad
     weights = resample_counts(len(counts), rng(seed, "resample"))
@@ -269,23 +235,6 @@ def _loss_metric(bundle: Bundle, text: Sequence[str], limit: int, seed: int) -> 
 
     name = "loss" if passages.causal else "loss of masked tokens"
     return AblationMetric(name, "nats per token", 4, lower_is_better=True, encoded=passages.encoded, evaluate=evaluate)
-
-
-@dataclass(frozen=True)
-class Replacements:
-    """One of the three ablations, with what it needs."""
-
-    ablation: Ablation
-    means: MeanStates
-    seed: int
-    repeats: int
-    """of resample ablation"""
-
-    def of(self, component: Component) -> list[Replacement]:
-        """One replacement, or several draws of one; a block is skipped, which is never repeated."""
-        if self.ablation == "resample":
-            return [resampled_states(self.seed, repeat) for repeat in range(1 if component.type == "block" else self.repeats)]
-        return [self.means if self.ablation == "mean" else zero_states]
 
 
 @dataclass(frozen=True)
@@ -329,29 +278,41 @@ class AblationMeasurement:
         return [one for one in self.effects if one.component.type == "head"]
 
 
-def score_full(
-    model: Model, components: Sequence[Component], metric: AblationMetric, ablation: Ablation
-) -> tuple[MethodScores, MeanStates]:
-    """Evaluate the full model, and record the means for mean ablation."""
-    with recorded_means(model, components if ablation == "mean" else ()) as means:
-        return metric.score(model), means
+@dataclass(frozen=True)
+class Ablating:
+    """How components are ablated."""
+
+    ablation: Ablation = "mean"
+    repeats: int = 3
+    """draws of resample ablation"""
+    seed: int = 0
+
+    def replacements(self, component: Component, means: MeanStates) -> list[Replacement]:
+        """One replacement, or several draws of one; a block is skipped, which is never repeated."""
+        if self.ablation == "resample":
+            return [resampled_states(self.seed, draw) for draw in range(1 if component.type == "block" else self.repeats)]
+        return [means if self.ablation == "mean" else zero_states]
 
 
-def score_without(model: Model, component: Component, replacements: Sequence[Replacement], metric: AblationMetric) -> MethodScores:
-    """Evaluate the model with one component ablated, once with each replacement."""
-    scores = list[MethodScores]()
-    for replacement in replacements:
-        with ablated(model, component, replacement):
-            scores.append(metric.score(model))
-    values = tuple(one.scores[0] for one in scores)
-    return MethodScores(component.name, values, np.concatenate([one.resampled for one in scores]))
-
-
-def ablate_each(
-    model: Model, components: Sequence[Component], replacements: Replacements, metric: AblationMetric, full: MethodScores
-) -> list[ComponentEffect]:
-    """Ablate one component at a time; the largest effect comes first."""
-    scores = [score_without(model, component, replacements.of(component), metric) for component in components]
+def ablate_each(model: Model, components: Sequence[Component], how: Ablating, metric: AblationMetric) -> AblationMeasurement:
+    """Evaluate the full model, then ablate one component at a time; the largest effect comes first."""
+    started = time.perf_counter()
+    with recorded_means(model, components if how.ablation == "mean" else ()) as means:
+        full = metric.score(model)
+    seconds, scores = time.perf_counter() - started, list[MethodScores]()
+    passes = sum(len(how.replacements(one, means)) for one in components)
+    what = f"{len(components)} components on {len(metric.encoded):,} texts"
+    console.print(f"{what}: at most about {seconds * passes:.0f} s")
+    with counting("ablations", passes) as done:
+        for component in components:
+            found = list[MethodScores]()
+            for replacement in how.replacements(component, means):
+                with ablated(model, component, replacement):
+                    found.append(metric.score(model))
+                done(1)
+            values = tuple(one.scores[0] for one in found)
+            scores.append(MethodScores(component.name, values, np.concatenate([one.resampled for one in found])))
     differences = [metric.effect(one, full) for one in scores]
     rows = zip(components, scores, differences, holm([one.p for one in differences]), strict=True)
-    return sorted((ComponentEffect(*row) for row in rows), key=lambda one: -one.difference.mean)
+    effects = sorted((ComponentEffect(*row) for row in rows), key=lambda one: -one.difference.mean)
+    return AblationMeasurement(metric, full, effects, passes + 1, time.perf_counter() - started)

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ from warmstart.stats.correlation import PearsonSums, bootstrap_correlation, corr
 from warmstart.stats.intervals import upper_prediction_bound
 from warmstart.stats.multiple_testing import max_statistic_threshold
 from warmstart.stats.resampling import circular_shifts
+from warmstart.training.progress import counting
 from warmstart.types import Batch
 
 Units = Literal["neurons", "states"]
@@ -54,19 +55,8 @@ _MIN_TAGS = 50
 
 
 @dataclass(frozen=True)
-class Neuron:
-    """One neuron. Layers count from 1, and 0 is the embedding; indices count from 1."""
-
-    layer: int
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.layer}.{self.index}"
-
-
-@dataclass(frozen=True)
 class NeuronLayout:
-    """The F neurons of a model, as columns."""
+    """The F neurons of a model, as columns. Layers count from 1, and 0 is the embedding; neurons of a layer count from 1."""
 
     first: int
     """the number of the first layer"""
@@ -74,9 +64,9 @@ class NeuronLayout:
     width: int
     """neurons of a layer"""
 
-    def neuron(self, column: int) -> Neuron:
-        """The neuron of a column."""
-        return Neuron(self.first + column // self.width, column % self.width + 1)
+    def name(self, column: int) -> str:
+        """The neuron of a column: ``"2.113"``, its layer and its number there."""
+        return f"{self.first + column // self.width}.{column % self.width + 1}"
 
     def column(self, name: str) -> int:
         """The column of a neuron by its name: ``"2.113"``. Raises ``ModelError`` if there is no such neuron."""
@@ -123,8 +113,8 @@ Visitor = Callable[[np.ndarray, list[np.ndarray]], None]
 """gets the indices of a batch's passages, and the activations (n, F) float32 of each"""
 
 
-def visit_activations(bundle: Bundle, encoded: Encoded, units: Units, visitor: Visitor) -> None:
-    """Pass on the activations of every passage, batch by batch, without the tokens that frame it."""
+def visit_activations(bundle: Bundle, encoded: Encoded, units: Units, visitor: Visitor, *, show: bool = True) -> None:
+    """Pass on the activations of every passage, batch by batch, without the tokens that frame it; ``show`` how long it takes."""
     neuron_layout(bundle.model, units)
 
     def visit(batch: Batch, indices: np.ndarray) -> Tensor:
@@ -132,21 +122,22 @@ def visit_activations(bundle: Bundle, encoded: Encoded, units: Units, visitor: V
         layers = recorded if units == "neurons" else [*states.hidden_states[:-1], states.last_hidden_state]
         values = torch.cat(list(layers), dim=-1).float().cpu().numpy()  # (B, T, F)
         visitor(indices, [values[row, 1 : len(encoded.rows[index]) - 1] for row, index in enumerate(indices)])
+        done(len(indices))
         return torch.zeros(0)
 
-    with recorded_feedforward(bundle.model.backbone) as recorded:
+    with recorded_feedforward(bundle.model.backbone) as recorded, counting("passages", len(encoded), show=show) as done:
         run_in_batches(bundle.model, encoded, bundle.tokenizer.specials.pad, forward=visit)
 
 
-def activations(bundle: Bundle, encoded: Encoded, units: Units, columns: Sequence[int]) -> list[np.ndarray]:
-    """For each passage (n, len(columns)): the activations of some neurons."""
+def activations(bundle: Bundle, encoded: Encoded, units: Units, columns: Sequence[int], *, show: bool = True) -> list[np.ndarray]:
+    """For each passage (n, F): the activations of some neurons, F ``columns``."""
     kept, out = list(columns), [np.zeros((0, len(columns)), dtype=np.float32) for _ in encoded.rows]
 
     def visitor(indices: np.ndarray, rows: list[np.ndarray]) -> None:
         for index, values in zip(indices, rows, strict=True):
             out[index] = values[:, kept]
 
-    visit_activations(bundle, encoded, units, visitor)
+    visit_activations(bundle, encoded, units, visitor, show=show)
     return out
 
 
@@ -258,7 +249,9 @@ class Correlations:
         return np.abs(self.r).argmax(axis=0)
 
 
-def correlate(bundle: Bundle, properties: TokenProperties, units: Units, shifts: int, seed: int) -> Correlations:
+def correlate(
+    bundle: Bundle, properties: TokenProperties, units: Units, shifts: int, seed: int, *, show: bool = True
+) -> Correlations:
     """Every neuron with every property, in one pass; memory holds F x P x (1 + shifts) sums, and one batch."""
     observed, shifted, count = PearsonSums(), PearsonSums(), len(properties.names)
 
@@ -272,7 +265,7 @@ def correlate(bundle: Bundle, properties: TokenProperties, units: Units, shifts:
             rotated = [circular_shifts(properties.values[i], rng(seed, "shifts", i), shifts) for i, _ in filled]
             shifted.add(values, np.concatenate(rotated))
 
-    visit_activations(bundle, properties.encoded, units, visitor)
+    visit_activations(bundle, properties.encoded, units, visitor, show=show)
     threshold = np.full(count, np.nan)
     if shifts:
         threshold = max_statistic_threshold(np.abs(shifted.correlations()).max(axis=0).reshape(shifts, count))
@@ -300,11 +293,11 @@ class NeuronCorrelation:
 
 
 def best_neurons(
-    bundle: Bundle, properties: TokenProperties, correlations: Correlations, units: Units, seed: int
+    bundle: Bundle, properties: TokenProperties, correlations: Correlations, units: Units, seed: int, *, show: bool = True
 ) -> list[NeuronCorrelation]:
     """The best neuron of each of the P properties, with its interval."""
     columns = correlations.best().tolist()
-    values = activations(bundle, properties.encoded, units, columns)
+    values = activations(bundle, properties.encoded, units, columns, show=show)
     best = []
     for i, column in enumerate(columns):
         pairs = [(rows[:, i], known[:, i]) for rows, known in zip(values, properties.values, strict=True)]
@@ -367,11 +360,13 @@ class PropertyResult:
 def untrained_controls(bundle: Bundle, properties: TokenProperties, units: Units, seed: int) -> list[UntrainedControl]:
     """For each of the P properties, the best neurons of eight untrained backbones; the first one's with its interval."""
     largest, best = list[np.ndarray](), list[NeuronCorrelation]()
-    for draw in range(_UNTRAINED):
-        fresh = with_random_weights(bundle, seed + draw)
-        correlations = correlate(fresh, properties, units, 0, seed)
-        largest.append(np.abs(correlations.r).max(axis=0))
-        best = best or best_neurons(fresh, properties, correlations, units, seed)
+    with counting("untrained backbones", _UNTRAINED) as done:
+        for draw in range(_UNTRAINED):
+            fresh = with_random_weights(bundle, seed + draw)
+            correlations = correlate(fresh, properties, units, 0, seed, show=False)
+            largest.append(np.abs(correlations.r).max(axis=0))
+            best = best or best_neurons(fresh, properties, correlations, units, seed, show=False)
+            done(1)
     return [UntrainedControl(row.tolist(), one, len(best)) for row, one in zip(np.stack(largest, axis=1), best, strict=True)]
 
 
@@ -387,8 +382,7 @@ class TokenInContext:
     after: str
 
 
-@dataclass(frozen=True)
-class ColouredText:
+class ColouredText(NamedTuple):
     """A stretch of text with the activations of one neuron."""
 
     neuron: str
@@ -413,7 +407,7 @@ class NeuronMeasurement:
 
     def neuron(self, result: PropertyResult) -> str:
         """The name of a property's best neuron."""
-        return str(self.layout.neuron(result.best.column))
+        return self.layout.name(result.best.column)
 
 
 @dataclass(frozen=True)
@@ -456,7 +450,7 @@ def _shown(
     values = activations(bundle, properties.encoded, options.units, columns)
     own_values = activations(bundle, own, options.units, columns)[0] if own is not None else None
     for i, column in enumerate(columns):
-        name = str(layout.neuron(column))
+        name = layout.name(column)
         largest = max((float(np.abs(rows[:, i]).max()) for rows in values if len(rows)), default=0.0) or 1.0
         if own is not None and own_values is not None:
             texts.append(_coloured(bundle, name, own.rows[0][1:-1], own_values[:, i] / largest))

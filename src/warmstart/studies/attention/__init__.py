@@ -1,1 +1,0 @@
-"""What every head attends to, in one text and in a corpus."""

@@ -1,0 +1,137 @@
+"""``study lab``: attention with keys and queries built by hand, compared with its closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from warmstart.config import Advanced, Effectless, ThreadsConfig
+from warmstart.report.result import StudyResult, Summary
+from warmstart.runs.steps import study_step
+from warmstart.stats.formatting import percent
+
+if TYPE_CHECKING:
+    from warmstart.inspection.attention_lab import Experiment
+    from warmstart.report.parts import Section
+
+CHECK_HEADER = ("number", "closed form", "measured", "difference")
+QUESTIONS = {
+    "copying": "Can one query pick one value out of many?",
+    "averaging": "Can one query average two values?",
+    "noisy keys": "What does a key of varying length do to one head, and to two?",
+    "no projections": "What can self-attention do without queries, keys and values?",
+    "attention module": "Is it the same attention that trains?",
+}
+"""the question of each experiment"""
+FINDINGS = {
+    "copying": "With beta {beta:g} the output is the wanted value, except for {rest:.2g} of the weight.",
+    "averaging": "With beta {beta:g} each of the two keys has weight {weight:.4f}: the output is their mean.",
+    "noisy keys": (
+        "One head picks a or b at random (standard deviation {deviation_of_one_head:.2f} around {mean_of_one_head:.2f}); two heads "
+        "stay near {median_of_two_heads:.2f} in {share} of the draws, and lose a only where its key is very short or turned round."
+    ),
+    "no projections": "Without projections a token attends to itself; matrices of rank two let it attend to any other token.",
+    "attention module": (
+        "The attention module matches the closed form. With rotary positions the order matters (outputs change by "
+        "{change_by_order:.2f}), and dot-product weights depend on the other tokens (they change by {change_by_other_tokens:.2f}), "
+        "which those of a synthesizer do not."
+    ),
+}
+"""what each experiment shows, with its further numbers"""
+AXES = {
+    "copying": ("beta", "weight"),
+    "averaging": ("beta", "weight of each"),
+    "noisy keys": ("fraction of the draws", "weight of a"),
+}
+"""titles of the axes of each chart"""
+_MORE_KEYS, _FEW_KEYS = 64, 8
+
+
+class StudyLabConfig(ThreadsConfig):
+    """Attention by hand: keys and queries whose results have a closed form and are then measured."""
+
+    out: Effectless[str] = "runs/lab"
+    """folder of the run"""
+    seed: int = Field(0, ge=0)
+    """seed of every random choice"""
+    keys: int = Field(8, gt=3, le=512)
+    """number of keys (n)"""
+    width: int = Field(16, gt=3, le=1024)
+    """width of keys and queries; raised to the number of keys if it is smaller"""
+    samples: Advanced[int] = Field(2000, gt=99, le=100_000)
+    """draws of the noisy keys"""
+
+
+def study_lab(config: StudyLabConfig) -> StudyResult:
+    """Run all experiments, print their numbers and write the page. The details are the list of experiments."""
+    from warmstart.inspection.attention_lab import run_experiments
+    from warmstart.report.study import finish_study
+    from warmstart.runs.run import Run
+
+    width = max(config.width, config.keys)  # n orthogonal keys need at least n dimensions
+    folder = Run.open(config.out, config).folder
+    result = lab_result(run_experiments(config.seed, config.keys, width, config.samples), config.keys)
+    tiles = [(name, f"{value:.1g}") for name, value in result.figures.items()]
+    return finish_study(result, [experiment_section(one) for one in result.details], config, folder, tiles=tiles)
+
+
+def lab_result(experiments: Sequence[Experiment], keys: int = _FEW_KEYS) -> StudyResult:
+    """All experiments: a finding each, and all their numbers in one table."""
+    import polars as pl
+
+    table: list[dict[str, Any]] = [
+        {
+            "experiment": one.name, "number": check.name, "closed_form": check.closed_form, "measured": check.measured,
+            "difference": check.difference,
+        }
+        for one in experiments
+        for check in one.checks
+    ]  # fmt: skip
+    cells = [(f"{one.name}, {name}", *row) for one in experiments for name, *row in check_rows(one)]
+    more = (_MORE_KEYS, "more") if keys < _MORE_KEYS else (_FEW_KEYS, "fewer")
+    return StudyResult(
+        "The attention lab",
+        [_overall(experiments), *map(finding, experiments)],
+        {"checks": pl.DataFrame(table)},
+        {f"largest difference, {one.name}": one.largest_difference for one in experiments},
+        Summary(CHECK_HEADER, cells),
+        experiments,
+        study_step("lab", f"The same with {more[1]} keys", "--keys", str(more[0])),
+    )
+
+
+def check_rows(experiment: Experiment) -> list[tuple[str, str, str, str]]:
+    """The numbers of an experiment, formatted under ``CHECK_HEADER``."""
+    return [(one.name, f"{one.closed_form:.6f}", f"{one.measured:.6f}", f"{one.difference:.1g}") for one in experiment.checks]
+
+
+def finding(experiment: Experiment) -> str:
+    """What an experiment shows."""
+    numbers = {name.replace(" ", "_"): value for name, value in experiment.figures.items()}
+    extra = {"rest": 1 - numbers.get("weight", 0.0), "share": percent(numbers.get("steady", 0.0), 0)}
+    return FINDINGS[experiment.name].format(**numbers, **extra)
+
+
+def _overall(experiments: Sequence[Experiment]) -> str:
+    exact = max(one.largest_difference for one in experiments if "samples" not in one.figures)
+    also = "".join(
+        f"; over {one.figures['samples']:,} random keys they differ by at most {one.largest_difference:.1g}"
+        for one in experiments
+        if "samples" in one.figures
+    )
+    return f"Attention with keys and queries built by hand does what its formulas say, to {exact:.1g}{also}."
+
+
+def experiment_section(experiment: Experiment) -> Section:
+    """An experiment on the page: its question, its finding, a chart if it has curves, and its numbers."""
+    from warmstart.report.parts import Figure, Section, Table
+    from warmstart.report.study_charts import curves_chart
+
+    figures, name = list[Figure](), experiment.name.capitalize()
+    if experiment.curves:
+        caption = f"{name}: the closed form as a line, what was measured as points."
+        chart = curves_chart(experiment.curves, AXES[experiment.name])
+        figures.append(Figure(experiment.name.replace(" ", "-"), caption, chart))
+    return Section(name, (QUESTIONS[experiment.name], finding(experiment)), (*figures, Table(CHECK_HEADER, check_rows(experiment))))

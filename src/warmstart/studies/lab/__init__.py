@@ -1,1 +1,0 @@
-"""Attention with keys and queries built by hand, compared with closed forms."""

@@ -1,1 +1,0 @@
-"""What every layer encodes, by probes with controls."""
