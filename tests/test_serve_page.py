@@ -180,17 +180,24 @@ def test_the_evidence_of_a_model_is_shown(page: Any) -> None:
 
 
 def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first screen of its run, with the form that tries it in place of a command; several models have none."""
+    """The first screen of its run, with the form that tries it in place of a command; several models have none.
+
+    The box for texts is seen without scrolling, on a phone, too.
+    """
     found = fit_result().verdict(Path("runs/mails"), TaskPlace("mails.csv"))
     monkeypatch.setattr("warmstart.serve.served.read_verdict", lambda path: found)
     assert ServedModels(models).verdict is None
     with serving(server_of(*models[:1])) as address, opened_page(browser, address) as page:
         assert page.locator("h1").all_inner_texts() == [found.headline]
         titles = page.locator(".verdict > .part > h2").all_inner_texts()
-        assert [one.upper() for one in titles] == ["USE", "TRY", "WHERE IT FAILS", "NEXT"]
+        assert [one.upper() for one in titles] == ["TRY", "USE", "WHERE IT FAILS", "NEXT"]
         classify(page, "tea")
         assert page.locator("#verdict .results li").count() == 1
         assert "warmstart serve" not in page.locator("#verdict").inner_text()
+        for width, height in ((390, 844), (1200, 800)):
+            page.set_viewport_size({"width": width, "height": height})
+            page.wait_for_function("innerWidth === " + str(width))
+            assert page.evaluate("document.getElementById('classify-texts').getBoundingClientRect().top + scrollY") <= 300, width
 
 
 def test_what_explains_the_network_is_folded_until_it_is_asked_for(browser: Any, address: str) -> None:

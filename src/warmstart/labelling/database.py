@@ -49,7 +49,7 @@ create table answer (
     at text not null, undone integer not null
 ) strict;
 """
-RowsOfTables = Mapping[str, Iterable[tuple[Any, ...]]]
+TableRows = Mapping[str, Iterable[tuple[Any, ...]]]
 """table -> its rows"""
 
 
@@ -66,7 +66,7 @@ class Database:
         self._connection, self._since_copy, self._changed, self._closed = connection, 0, False, False
 
     @classmethod
-    def create(cls, folder: Path, rows: RowsOfTables) -> Self:
+    def create(cls, folder: Path, rows: TableRows) -> Self:
         """A new database, in place as a whole. Raises ``ConfigError`` if the folder has one."""
         if (folder / DATABASE).exists() or (folder / BACKUP).exists():
             raise ConfigError(f"a new project needs a folder without one, but {folder} has one; open it, or choose another folder")
@@ -174,7 +174,7 @@ def _connect(file: Path, *, writes: bool = True) -> sqlite3.Connection:
     return sqlite3.connect(place, isolation_level=None, check_same_thread=False, timeout=0, uri=True)
 
 
-def _write(file: Path, rows: RowsOfTables) -> None:
+def _write(file: Path, rows: TableRows) -> None:
     """A new file with the tables, in place as a whole."""
     with atomic_file(file) as aside, closing(_connect(aside)) as connection:
         connection.executescript(f"pragma application_id={APPLICATION}; pragma user_version={DATABASE_FORMAT}; {TABLES}")

@@ -21,7 +21,7 @@ from typing import Any, Unpack
 
 from warmstart.data.annotations import OUTSIDE_NAME
 from warmstart.errors import ConfigError, DataError
-from warmstart.labelling.database import Database, RowsOfTables, damaged
+from warmstart.labelling.database import Database, TableRows, damaged
 from warmstart.labelling.records import (
     CORRECTION,
     DISAGREEMENT,
@@ -101,7 +101,7 @@ class Project:
         check_texts(different)
         if not different:
             raise DataError("the pool must have at least one text, but has none; name files with texts")
-        rows: RowsOfTables = {
+        rows: TableRows = {
             "setting": [(key, json.dumps(value)) for key, value in facts.items()],
             "label": [(*label, None) for label in known],
             "change": [(id, now(), "", id, label, None) for id, label, _ in known if id != OUTSIDE],

@@ -13,6 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, mod
 from starlette.exceptions import HTTPException
 
 from warmstart.errors import WarmstartError
+from warmstart.serve.forms import Error, Health
+from warmstart.serve.guard import OPEN, AccessRules
+from warmstart.version import __version__
 
 PAGE = Path(__file__).parent / "page"
 """files of the page for people; the style sheet and the helpers are those of every page"""
@@ -23,6 +26,26 @@ NAMED = 5
 """problems that an answer names"""
 LONGEST_PLACE = 60
 """characters of a field's name that an answer repeats"""
+
+
+REFUSALS: dict[int | str, str] = {
+    400: "the request is malformed",
+    401: "a token is needed",
+    403: "the request comes from a page of another site",
+    404: "there is no such model",
+    408: "the body did not arrive in time",
+    413: "the body is too long",
+    421: "the server must not be called by this name",
+    422: "the request does not fit its description, or the model cannot do that",
+    429: "too many requests wait, or come from this client; retry-after says when to try again",
+    503: "the server is still reading texts; retry-after says when to try again",
+    "default": "anything else that went wrong",
+}
+"""status -> why it is given"""
+TOKEN_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer"},
+    "password": {"type": "http", "scheme": "basic", "description": "the token as password, with any name"},
+}
 
 
 def _unicode(text: str) -> str:
@@ -120,8 +143,43 @@ _LIMITS = {
 """the same -> what is wrong with the value, with what pydantic knows of it"""
 
 
-def add_errors(app: FastAPI) -> None:
-    """A wrong request gets a status from 400 to 422 and ``{"error": "…"}`` with the words of the command line."""
+def make_api(rules: AccessRules, **settings: Any) -> FastAPI:
+    """An application without routes, but ``/health``, and ``/openapi.json``, which describes its refusals and the token, too.
+
+    A wrong request gets a status from 400 to 422 and ``{"error": "…"}`` with the words of the command line.
+    """
+    refusals: dict[int | str, dict[str, Any]] = {
+        status: {"description": words, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+        for status, words in REFUSALS.items()
+        if status != 401 or rules.token is not None
+    }
+    app = FastAPI(version=__version__, docs_url=None, redoc_url=None, responses=refusals, **settings)
+    _add_errors(app)
+
+    @app.get("/health", response_model=Health, responses={"default": {"model": Error}})
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    if rules.token is not None:
+        _describe_token(app)
+    return app
+
+
+def _describe_token(app: FastAPI) -> None:
+    described = app.openapi
+
+    def with_token() -> dict[str, Any]:
+        found = described()
+        found["components"]["securitySchemes"] = TOKEN_SCHEMES
+        for path, methods in found["paths"].items():
+            for operation in methods.values():
+                operation |= {} if path in OPEN else {"security": [{name: []} for name in TOKEN_SCHEMES]}
+        return found
+
+    app.openapi = with_token  # type: ignore[method-assign]  # as FastAPI's documentation says
+
+
+def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(WarmstartError)
     async def ours(_: Request, error: WarmstartError) -> JSONResponse:

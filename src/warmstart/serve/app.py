@@ -37,7 +37,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from starlette.exceptions import HTTPException
 
 from warmstart.errors import WarmstartError
-from warmstart.serve.answers import add_errors
+from warmstart.serve import forms
+from warmstart.serve.answers import make_api
 from warmstart.serve.bodies import (
     Body,
     ExplainBody,
@@ -48,9 +49,7 @@ from warmstart.serve.bodies import (
 )
 from warmstart.serve.computing import BusyError, Computer
 from warmstart.serve.evidence import evidence_of
-from warmstart.serve.forms import ANSWERS, EVENTS
 from warmstart.serve.guard import AccessRules, App, Guard
-from warmstart.serve.openapi import describe_answers
 from warmstart.serve.pages import add_page
 from warmstart.serve.reading import BackgroundReader, NotReadyError
 from warmstart.serve.replies import (
@@ -65,10 +64,19 @@ from warmstart.serve.replies import (
 )
 from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.tasks.predict import Unread
-from warmstart.version import __version__
 
 ModelName = Annotated[str | None, Query(max_length=1_000)]
 """in the address of a request; none: the first"""
+EVENTS = {
+    "text/event-stream": {
+        "schema": {
+            "type": "string",
+            "description": "server-sent events, each with data in JSON: token (#/components/schemas/GeneratedToken), "
+            "done (text, ended), error (#/components/schemas/Error)",
+        }
+    }
+}
+"""what ``/api/generate`` answers with ``stream``"""
 STREAMS = 8
 """texts that are generated at once; further requests get 429"""
 
@@ -131,26 +139,26 @@ class Server:
         self.computer.stop()
 
 
-def make_app(server: Server, rules: AccessRules, labels: str = "") -> App:
-    """The whole application: routes, guarded. Whoever runs it calls ``server.close`` at the end.
+def make_app(server: Server, rules: AccessRules) -> App:
+    """The whole application, guarded; it closes the server when it ends."""
+    return Guard(models_api(server, rules), rules)
 
-    ``labels`` is the address of the page on which people label, if there is one.
-    """
+
+def models_api(server: Server, rules: AccessRules, labels: str = "") -> FastAPI:
+    """The routes, which a guard must stand before; ``labels`` is the address of the page on which people label, if there is one."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         server.close()
 
-    app = FastAPI(title="warmstart", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
-    add_errors(app)
+    app = make_api(rules, title="warmstart", lifespan=lifespan)
     _add_busy(app)
     _add_facts(app, server)
     _add_predictions(app, server)
     _add_generation(app, server)
     add_page(app, server.models, labels)
-    describe_answers(app, rules, ANSWERS, {"/api/generate": EVENTS}, later=("/api/nearest",))
-    return Guard(app, rules)
+    return app
 
 
 def _add_busy(app: FastAPI) -> None:
@@ -164,11 +172,7 @@ def _add_busy(app: FastAPI) -> None:
 
 
 def _add_facts(app: FastAPI, server: Server) -> None:
-    @app.get("/health")
-    async def health() -> dict[str, Any]:
-        return {"status": "ok"}
-
-    @app.get("/api/models")
+    @app.get("/api/models", response_model=forms.Models)
     async def models() -> dict[str, Any]:
         return {"models": [one.describe() for one in server.models]}
 
@@ -176,7 +180,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     async def card(model: ModelName = None) -> _Markdown:
         return _Markdown(server.model(model, "card").card().encode(errors="backslashreplace"))
 
-    @app.get("/api/guarantees")
+    @app.get("/api/guarantees", response_model=forms.Guarantees)
     async def guarantees(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "predict")
         return {"model": served.name, "guarantees": guarantees_of(served)}
@@ -191,7 +195,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
         served = server.model(model, "card")
         return {"model": served.name} | await server.alone("evidence", served, "", lambda _: evidence_of(served.model, served.path))
 
-    @app.post("/api/reload")
+    @app.post("/api/reload", response_model=forms.ModelAnswer)
     async def reload(body: Body) -> dict[str, Any]:
         name = server.model(body.model, "card").name
         await asyncio.to_thread(server.models.reload, name)
@@ -199,7 +203,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
 
 
 def _add_predictions(app: FastAPI, server: Server) -> None:
-    @app.post("/api/predict")
+    @app.post("/api/predict", response_model=forms.Predicted, response_model_exclude_unset=True)
     async def predict(body: PredictBody) -> dict[str, Any]:
         model = server.model(body.model, "predict")
         inputs = model.check_inputs(body.inputs)
@@ -216,24 +220,24 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
             "unread": unread.tokens,
         }
 
-    @app.post("/api/nearest")
+    @app.post("/api/nearest", response_model=forms.Nearest)
     async def nearest(body: NearestBody) -> dict[str, Any]:
         model = server.model(body.model, "nearest")
         inputs, texts = model.check_inputs(body.inputs), server.training_texts.of(model)
         found = await server.compute("nearest", model, inputs, lambda all_: texts.nearest(all_, body.count), body.count)
         return {"model": model.name, "nearest": found, "random_pairs": round(texts.random_pairs, 4)}
 
-    @app.post("/api/embed")
+    @app.post("/api/embed", response_model=forms.Embedded)
     async def embed(body: TextsBody) -> dict[str, Any]:
         model = server.model(body.model, "embed")
         return {"model": model.name, "vectors": await server.compute("embed", model, body.texts, partial(vectors_of, model))}
 
-    @app.post("/api/tokens")
+    @app.post("/api/tokens", response_model=forms.Tokenized)
     async def tokens(body: TextsBody) -> dict[str, Any]:
         model = server.model(body.model, "tokens")
         return {"model": model.name, "tokens": await server.compute("tokens", model, body.texts, partial(tokens_of, model))}
 
-    @app.post("/api/explain")
+    @app.post("/api/explain", response_model=forms.Explained)
     async def explain(body: ExplainBody) -> dict[str, Any]:
         model = server.model(body.model, "explain")
         found = await server.alone("explain", model, body.text, lambda text: explanation_of(model, text, body.target), body.target)
@@ -241,7 +245,7 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
 
 
 def _add_generation(app: FastAPI, server: Server) -> None:
-    @app.post("/api/generate", response_model=None)
+    @app.post("/api/generate", response_model=forms.Generated, responses={200: {"content": EVENTS}})
     async def generate(body: GenerateBody) -> Response | dict[str, Any]:
         model = server.model(body.model, "generate")
         generation = _Generation(server, model, body)

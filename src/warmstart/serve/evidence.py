@@ -60,9 +60,7 @@ def held_out_of(model: Bundle | Stack) -> Sequence[tuple[float, bool]]:
 def calibration_of(held_out: Sequence[tuple[float, bool]]) -> dict[str, Any] | None:
     """How confidence and accuracy agree; None without held-out texts.
 
-    ``error`` is the expected calibration error, ``error_of_chance`` that of a perfectly calibrated model with the same confidences;
-    ``bins`` are of equally many texts of similar confidence, the least confident first: mean ``confidence``, ``accuracy`` with its
-    interval of 95% (Wilson) and ``count``.
+    ``error`` is the expected calibration error, ``error_of_chance`` that of a perfectly calibrated model with the same confidences.
     """
     if not held_out:
         return None

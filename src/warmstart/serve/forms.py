@@ -1,7 +1,4 @@
-"""What answers hold, as ``/openapi.json`` describes it. Answers are made elsewhere (``replies.py``); a test compares the two.
-
-Where nothing is described here, an answer is a JSON object whose fields docs/how-to/serve.md names.
-"""
+"""What answers hold. Routes name these forms, so that ``/openapi.json`` describes what is sent, and nothing else is sent."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class AnswerForm(BaseModel):
-    """Fields of an answer."""
+    """Fields of an answer; one that is not described is a fault of ours."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 class Error(AnswerForm):
@@ -256,20 +253,3 @@ class Health(AnswerForm):
     """``GET /health``."""
 
     status: str
-
-
-ANSWERS: dict[str, type[BaseModel]] = {
-    "/health": Health,
-    "/api/models": Models,
-    "/api/guarantees": Guarantees,
-    "/api/predict": Predicted,
-    "/api/nearest": Nearest,
-    "/api/generate": Generated,
-    "/api/embed": Embedded,
-    "/api/explain": Explained,
-    "/api/tokens": Tokenized,
-    "/api/reload": ModelAnswer,
-}
-"""by path"""
-EVENTS: dict[str, type[BaseModel]] = {"token": GeneratedToken, "done": Ended, "error": Error}
-"""of ``/api/generate`` with ``stream``: event -> its data"""

@@ -42,13 +42,10 @@ from warmstart.labelling.answered import AnsweredQuery, Kind
 from warmstart.labelling.exporting import as_bytes
 from warmstart.labelling.training import THOROUGH
 from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template, verdict_html
-from warmstart.serve.answers import PAGE, Fields, Unicode, add_errors, add_files
-from warmstart.serve.forms import Health
+from warmstart.serve.answers import PAGE, Fields, Unicode, add_files, make_api
 from warmstart.serve.guard import AccessRules, App, Guard
 from warmstart.serve.labelling.guidelines import guidelines_html
 from warmstart.serve.labelling.model import NewestModel
-from warmstart.serve.openapi import describe_answers
-from warmstart.version import __version__
 
 if TYPE_CHECKING:
     from warmstart.labelling.session import LabelSession
@@ -154,8 +151,7 @@ def make_label_app(session: LabelSession, rules: AccessRules) -> App:
         await asyncio.to_thread(model.close)
         await asyncio.to_thread(session.close)
 
-    app = FastAPI(title="warmstart label", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
-    add_errors(app)
+    app = make_api(rules, title="warmstart label", lifespan=lifespan)
     _add_work(app, session)
     _add_answered(app, session)
     _add_labels(app, session)
@@ -163,7 +159,6 @@ def make_label_app(session: LabelSession, rules: AccessRules) -> App:
     _add_training(app, session.training)
     app.mount("/model", model)
     add_files(app, [COMMON_STYLE, VERDICT_STYLE, *(PAGE / name for name in SHARED), *LABEL_PAGE.iterdir()])
-    describe_answers(app, rules, {"/health": Health})
     return Guard(app, rules)
 
 
@@ -246,10 +241,6 @@ def _add_facts(app: FastAPI, session: LabelSession) -> None:
     async def page() -> HTMLResponse:
         words = {"name": project.name, "type": project.type, "guidelines": guidelines_html(project.guidelines)}
         return HTMLResponse(template.render(project=words, thorough=THOROUGH).encode(errors="backslashreplace"))
-
-    @app.get("/health")
-    async def health() -> dict[str, Any]:
-        return {"status": "ok"}
 
     @app.get("/api/status")
     async def status() -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
@@ -19,10 +18,13 @@ if TYPE_CHECKING:
 
 
 class NewestModel:
-    """An ASGI application: that of ``warmstart serve``, loaded when somebody first asks for it, anew after each training."""
+    """The routes of ``warmstart serve``, behind the guard of the page of labels.
+
+    They are made when they are first asked for, and anew after each training.
+    """
 
     def __init__(self, training: Training, rules: AccessRules) -> None:
-        self.training, self.rules = training, replace(rules, rate=None)  # the application around it has counted the request
+        self.training, self.rules = training, rules
         self._loader = ThreadPoolExecutor(1, "model")  # requests that wait for a model hold no thread that stores answers
         self._opened: TrainedModel | None = None
         self._server: Server | None = None
@@ -36,7 +38,7 @@ class NewestModel:
         await app(scope, receive, send)
 
     def _newest(self) -> App | None:
-        from warmstart.serve.app import Server, make_app
+        from warmstart.serve.app import Server, models_api
         from warmstart.serve.served import ServedModel, ServedModels
 
         found = self.training.model
@@ -46,7 +48,7 @@ class NewestModel:
             opened = ServedModel.open(str(found.bundle), self.training.project.name, [load_task(str(found.task))])
             self.close()
             self._server, self._opened = Server(ServedModels([opened]), JOINED_TOKENS, WAIT_SECONDS, QUEUE), found
-            self._app = make_app(self._server, self.rules, labels="../")
+            self._app = models_api(self._server, self.rules, labels="../")
         return self._app
 
     def close(self) -> None:
