@@ -189,6 +189,17 @@ def test_what_replies_have_in_common_joins_nothing() -> None:
     assert len(set(independent_units(texts[:2], None).tolist())) == 1
 
 
+def test_long_texts_are_compared_in_parts_that_bound_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of 200 words with every tenth one replaced is found among long texts of the same words, also a feature at a time."""
+    draw, words = random.Random(0), [one + other for one in SYLLABLES for other in SYLLABLES]
+    texts = [" ".join(draw.choices(words, k=200)) for _ in range(60)]
+    copies = [" ".join("changed" if place % 10 == 0 else word for place, word in enumerate(one.split())) for one in texts[:5]]
+    found = independent_units([*texts, *copies], None)
+    assert (list(found[60:]), len({*found})) == (list(found[:5]), 60)
+    monkeypatch.setattr("warmstart.data.units.AT_ONCE", 1)
+    assert np.array_equal(independent_units([*texts, *copies], None), found)
+
+
 @pytest.mark.data
 def test_planted_copies_of_real_texts(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions, sentences and short mails: planted copies are found; of 500 honest texts at most 1% are joined, in the mean."""

@@ -34,6 +34,10 @@ MOST_READ = 2000
 """characters of a text that are compared"""
 NEIGHBOURS = 3
 """texts with the same pair of words, in their order, that each is compared with"""
+OFTEN = 3
+"""lists in which two texts longer than ``LONGEST_FILLED`` must be neighbours to be compared: copies are so in most of them"""
+AT_ONCE = 10_000_000
+"""features of candidates that are compared at once, which bounds the memory"""
 MOST_QUOTED = 5
 """texts with the same quote, which no text says itself; what more have is a form letter"""
 MOST_SIGNED = 0.2
@@ -194,8 +198,8 @@ class _Features:
         frequencies = np.bincount(columns, minlength=width)
         return cls(csr_array((np.ones(len(rows)), (rows, columns)), shape=(count, width)), np.log((count + 1) / frequencies))
 
-    def neighbours(self) -> tuple[np.ndarray, np.ndarray]:
-        """(M,), (M,) parts that are near each other in the list of those that have a feature."""
+    def neighbours(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(M,), (M,) parts that are near each other in lists of those that have a feature; (M,) in how many lists."""
         by_feature = self.table.tocsc()
         column, row = np.repeat(np.arange(self.table.shape[1]), np.diff(by_feature.indptr)), by_feature.indices.astype(np.int64)
         found = [
@@ -203,12 +207,18 @@ class _Features:
             for step in range(1, NEIGHBOURS + 1)
             for same in [column[step:] == column[:-step]]
         ]
-        return np.divmod(_different(np.concatenate(found)), self.table.shape[0])
+        found_once, times = np.unique(np.concatenate(found), return_counts=True)
+        return *np.divmod(found_once, self.table.shape[0]), times
 
     def common(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(M,), (M,) how many features are common to two parts, and the sum of their weights."""
-        both = self.table[one].multiply(self.table[other]).tocsr()
-        return np.diff(both.indptr), np.asarray(both @ self.weights)
+        count, shared = np.zeros(len(one), dtype=np.int64), np.zeros(len(one))
+        at_once = max(1, AT_ONCE // max(1, int(np.diff(self.table.indptr).max(initial=1))))
+        for start in range(0, len(one), at_once):
+            some = slice(start, start + at_once)
+            both = self.table[one[some]].multiply(self.table[other[some]]).tocsr()
+            count[some], shared[some] = np.diff(both.indptr), both @ self.weights
+        return count, shared
 
 
 def _different(numbers: np.ndarray) -> np.ndarray:
@@ -224,14 +234,16 @@ def _alike(parts: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
     inside = owners[1:] == owners[:-1]
     pairs = _Features.of(owners[1:][inside], (words[1:] * (len(number_of) + 1) + words[:-1])[inside], len(parts))
     single = _Features.of(owners, words, len(parts))
-    one, other = pairs.neighbours()
+    lengths = np.bincount(owners, minlength=len(parts))
+    one, other, times = pairs.neighbours()
+    compared = (times >= OFTEN) | (np.minimum(lengths[one], lengths[other]) <= LONGEST_FILLED)
+    one, other = one[compared], other[compared]
     count, shared = pairs.common(one, other)
     total = np.maximum(pairs.table @ pairs.weights, 1e-9)
     similar = shared / np.sqrt(total[one] * total[other])
     alike = (similar >= SHORT_ALIKE) | (count >= SEVERAL) & (similar >= SEVERAL_ALIKE)
     alike |= (count >= MANY) & (similar >= MANY_ALIKE)
     weight, (words_shared, told) = single.table @ single.weights, single.common(one, other)
-    lengths = np.bincount(owners, minlength=len(parts))
     filled = (words_shared >= TEMPLATE) & (np.maximum(lengths[one], lengths[other]) <= LONGEST_FILLED)
     filled &= told >= TEMPLATE_SHARE * np.maximum(weight[one], weight[other])
     spelled = (lengths[one] == lengths[other]) & (similar >= SIMILAR_FOR_TYPOS)
