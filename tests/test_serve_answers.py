@@ -28,6 +28,7 @@ from helpers.served import HELD_OUT, asked, asked_until_ready, client_of, cups_t
 from helpers.served import models as models
 from helpers.served import server as server
 from helpers.served_page import serving_app
+from helpers.workbook import workbook
 from warmstart.errors import DataError
 from warmstart.model.history import FindingRecord
 from warmstart.serve import answers
@@ -174,6 +175,26 @@ def fits(value: Any, schema: dict[str, Any], description: dict[str, Any]) -> Non
 
 def form(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
+
+
+def test_a_workbook_is_read_and_what_is_none_refused(server: Server) -> None:
+    """In words for the name it has at its sender, which reaches no disk here; never with the way of a terminal."""
+    for content, name, status, words in (
+        (workbook([["id", "text"], [1, "tea"]]), "a.xlsx", 200, "['id', 'text'], ['1', 'tea']"),
+        (b"PK\x03\x04", "../etc/passwd", 422, "../etc/passwd cannot be read as xlsx"),
+        (b"", "a.xlsx", 422, "save the sheet with the texts as csv"),
+        (
+            workbook([["a"], [1]], [["b"], [2]]),
+            "two.xlsx",
+            422,
+            "two.xlsx must have one sheet with rows, but has S1, S2; save the sheet",
+        ),
+        (b"", "a" * 256, 422, "name has"),
+    ):
+        answer = asked(server, f"/api/table?name={name}", content=content)
+        assert answer.status_code == status, answer.text
+        assert words in str(answer.json()), answer.text
+        assert "--sheet" not in answer.text
 
 
 def test_events_fit_their_description(server: Server, description: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from helpers.served_page import address as address
 from helpers.served_page import classify, opened_page, page_task, serving, submit
 from helpers.served_page import models as models
 from helpers.served_page import page as page
+from helpers.workbook import workbook
 from warmstart.inspection.attention_lab import softmax_weights
 from warmstart.runs.steps import TaskPlace
 from warmstart.serve.guard import AccessRules
@@ -88,7 +89,16 @@ def test_a_mail_is_one_text_and_a_file_is_read_in_the_browser(page: Any) -> None
     page.set_input_files("#classify-file", {"name": "list.txt", "mimeType": "text/plain", "buffer": b"tea\nmilk\n"})
     page.wait_for_selector("#classify-column", state="hidden")
     assert found() == ["tea", "milk"]
-    for name, content in (("mails.xlsx", b"PK\x03\x04\x14"), ("mails.doc", b"\xd0\xcf\x11\xe0\0\0"), ("a.csv", b"tea\0")):
+    rows = [["id", "Text"], [1, "Good tea"], [2, "It is cold"]]
+    page.set_input_files("#classify-file", {"name": "mails.xlsx", "mimeType": "text/csv", "buffer": workbook(rows)})
+    page.wait_for_selector("#classify-column")
+    assert found() == ["Good tea", "It is cold"]
+    page.set_input_files("#classify-file", {"name": "two.xlsx", "mimeType": "text/csv", "buffer": workbook(rows, rows)})
+    page.wait_for_selector(
+        "#classify .error:has-text('two.xlsx must have one sheet with rows, but has S1, S2; save the sheet with')"
+    )
+    page.wait_for_selector("#classify-column", state="hidden")
+    for name, content in (("mails.doc", b"\xd0\xcf\x11\xe0\0\0"), ("a.csv", b"tea\0")):
         page.set_input_files("#classify-file", {"name": name, "mimeType": "text/csv", "buffer": content})
         page.wait_for_selector(f"#classify .error:has-text('the file must hold text, but {name} does not; save it as csv')")
     assert page.locator("#classify-file").input_value() == ""

@@ -14,6 +14,7 @@
     POST /api/embed         vectors
     POST /api/explain       the importance of each word
     POST /api/tokens        how texts are split
+    POST /api/table         the cells of a workbook (.xlsx), which the page cannot read itself
     POST /api/reload        load a model again from its folder
 
 ``forms.py`` describes the answers. A request that is wrong gets a status from 400 to 422 and ``{"error": "…"}`` with the words of
@@ -38,7 +39,7 @@ from starlette.exceptions import HTTPException
 
 from warmstart.errors import WarmstartError
 from warmstart.serve import forms
-from warmstart.serve.answers import make_api
+from warmstart.serve.answers import Unicode, make_api
 from warmstart.serve.bodies import (
     Body,
     ExplainBody,
@@ -57,6 +58,7 @@ from warmstart.serve.replies import (
     explanation_of,
     guarantees_of,
     predictions_for,
+    rows_of_workbook,
     tokens_of,
     unread_of,
     vectors_of,
@@ -156,6 +158,7 @@ def models_api(server: Server, rules: AccessRules, labels: str = "") -> FastAPI:
     _add_busy(app)
     _add_facts(app, server)
     _add_predictions(app, server)
+    _add_tables(app)
     _add_generation(app, server)
     add_page(app, server.models, labels)
     return app
@@ -242,6 +245,16 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
         model = server.model(body.model, "explain")
         found = await server.alone("explain", model, body.text, lambda text: explanation_of(model, text, body.target), body.target)
         return {"model": model.name} | found
+
+
+def _add_tables(app: FastAPI) -> None:
+    reading = asyncio.Lock()  # a workbook may expand to much memory: one at a time
+    binary = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}}
+
+    @app.post("/api/table", response_model=forms.Cells, openapi_extra=binary)
+    async def table(request: Request, name: Annotated[Unicode, Query(max_length=255)]) -> dict[str, Any]:
+        async with reading:
+            return {"rows": await asyncio.to_thread(rows_of_workbook, await request.body(), name)}
 
 
 def _add_generation(app: FastAPI, server: Server) -> None:

@@ -221,6 +221,13 @@ class Guarantees(ModelAnswer):
     guarantees: list[Guarantee]
 
 
+class Cells(AnswerForm):
+    """``POST /api/table``."""
+
+    rows: list[list[str]]
+    """the names of the columns, then the rows"""
+
+
 class ServedModelFacts(AnswerForm):
     """What a model is and can do."""
 

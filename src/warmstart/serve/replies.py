@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from warmstart.data.source import Source
 from warmstart.data.text_key import is_blank
-from warmstart.errors import ModelError, suggest
+from warmstart.errors import DataError, ModelError, suggest
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.settings import GenerateConfig
@@ -124,6 +127,24 @@ def _followed(counts: NgramCounts, before: Sequence[int], log_probabilities: Ten
         "candidates": [followers[token] for token in probable.tolist()],
         "kl_divergence": found.kl_divergence,
     }
+
+
+def rows_of_workbook(data: bytes, name: str) -> list[list[str]]:
+    """The cells of the only sheet with rows, read as every command reads them; the names of the columns first.
+
+    Raises ``DataError`` if it is none, has several such sheets, or is too large.
+    """
+    from warmstart.data.tables import read_table
+
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "table.xlsx"  # its own name never reaches the disk
+        file.write_bytes(data)
+        try:
+            frame = read_table(Source(path=str(file)), file).frame
+        except DataError as error:
+            what = str(error).partition(";")[0].replace(str(file), name)
+            raise DataError(f"{what}; save the sheet with the texts as csv, and choose that") from None
+    return [frame.columns, *([cell or "" for cell in row] for row in frame.rows())]
 
 
 def vectors_of(model: ServedModel, texts: Sequence[str]) -> list[list[float]]:

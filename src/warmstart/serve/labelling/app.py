@@ -77,7 +77,7 @@ class PersonBody(Fields):
 class JoinBody(PersonBody):
     """``POST /api/join``."""
 
-    browser: Annotated[str, Field(max_length=100)] = ""
+    browser: Annotated[Unicode, Field(max_length=100)] = ""
     """tells two people of one name apart: the second is asked (``taken``)"""
     same: bool = False
     """whether they are one person, in two browsers"""

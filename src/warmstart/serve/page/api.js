@@ -27,7 +27,14 @@ export async function post(path, body, signal) {
   return checked(answer);
 }
 
-// The same, asked again every second as long as the server says that it is not ready yet (503); say(words) tells why.
+// The rows of a workbook, which the server reads as every command does.
+export async function rowsOfWorkbook(name, body) {
+  const headers = { "content-type": "application/octet-stream" };
+  const answer = await fetch(here(`/api/table?name=${encodeURIComponent(name)}`), { method: "POST", headers, body });
+  return (await (await checked(answer)).json()).rows;
+}
+
+// The same as post, asked again every second as long as the server says that it is not ready yet (503); say(words) tells why.
 export async function postWhenReady(path, body, say) {
   for (;;) {
     try {

@@ -1,5 +1,6 @@
 // The texts of a form: those of its box, a text per line or all of it as one, or a column of a table, which is read in the browser.
 
+import { rowsOfWorkbook } from "./api.js";
 import { inputOf, linesOf, make, run } from "./elements.js";
 
 const NAMES = ["text", "sentence", "content", "message", "body", "comment", "review", "question"]; // of columns with texts
@@ -59,14 +60,10 @@ export function textsOf(form, option) {
     column.value = named < 0 ? order[0] : named;
   }
 
-  async function open() {
-    const [chosen] = file.files;
-    if (!chosen) return;
+  async function open(chosen) {
     const bytes = await chosen.arrayBuffer();
-    if (/\.xls[xm]?$/i.test(chosen.name) || !isText(new Uint8Array(bytes))) {
-      show(null);
-      throw new Error(`the file must hold text, but ${chosen.name} does not; save it as csv, and choose that`);
-    }
+    if (/\.xls[xm]$/i.test(chosen.name)) return show(await rowsOfWorkbook(chosen.name, bytes), chosen.name);
+    if (!isText(new Uint8Array(bytes))) throw new Error(`the file must hold text, but ${chosen.name} does not; save it as csv, and choose that`);
     const [first, second] = new Uint8Array(bytes);
     let text;
     try {
@@ -89,7 +86,14 @@ export function textsOf(form, option) {
 
   area.addEventListener("input", (event) => event.inputType === "insertFromPaste" && put(area.value));
   kind.addEventListener("change", () => (chosen = true));
-  file.addEventListener("change", () => run(form.closest("section"), open));
+  file.addEventListener("change", () => run(form.closest("section"), async () => {
+    try {
+      if (file.files.length) await open(file.files[0]);
+    } catch (problem) {
+      show(null);
+      throw problem;
+    }
+  }));
   remove.addEventListener("click", () => show(null));
   fit();
   return { read, fit, put };

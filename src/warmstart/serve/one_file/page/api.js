@@ -46,6 +46,10 @@ export async function post(path, body) {
 
 export const postWhenReady = post;
 
+export async function rowsOfWorkbook(name) {
+  throw new Error(`this page reads text and csv; save ${name} as csv, and choose that`);
+}
+
 // Calls tell(answer) for the predictions of a few inputs at a time, in order.
 export async function predict(model, inputs, settings, signal, tell) {
   const predictor = await ready;
