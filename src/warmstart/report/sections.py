@@ -12,10 +12,9 @@ from warmstart.config import Config
 from warmstart.data.audit import Audit
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import parameter_counts
-from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
+from warmstart.report.drawings import class_balance_chart, comparison_chart, text_lengths_chart
 from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.score_charts import comparison_chart
 from warmstart.runs.run import provenance
 from warmstart.runs.verdict import Verdict
 from warmstart.stats.comparison import MethodTable
