@@ -38,10 +38,9 @@ from warmstart.report.drawings import (
     text_lengths_chart,
     tuning_chart,
 )
-from warmstart.report.headline import HEADLINE_WORDS, headline, paragraphs_once
 from warmstart.report.notebook import fragment
 from warmstart.report.page import drawable, write_report
-from warmstart.report.parts import Figure, Report, Section, Table
+from warmstart.report.parts import HEADLINE_WORDS, Figure, Report, Section, Table, headline, paragraphs_once
 from warmstart.report.study_charts import pairs_chart, probe_chart
 from warmstart.report.templates import COMMON_STYLE, icon
 from warmstart.report.theme import BLUE, COLOURS, DARK, GREEN, INK, QUIET, SPARE, WHITE, colours, in_dark

@@ -16,8 +16,7 @@ from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, curve_rows
 from warmstart.inspection.confidence import THRESHOLD_HEADER, ConfidenceResult
 from warmstart.report.drawings import MOST_CLASSES, class_scores_chart, confusions, reliability_chart, risk_chart, tuning_chart
-from warmstart.report.headline import headline
-from warmstart.report.parts import Figure, Report, Section, Table
+from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import (
     audit_section,
     scores_section,
