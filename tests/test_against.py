@@ -18,7 +18,7 @@ from warmstart.commands.settings import EvaluateConfig, PredictConfig
 from warmstart.data.text_key import TextHashes, joint_overlap, key_of
 from warmstart.errors import DataError
 from warmstart.model.bundle import Calibration
-from warmstart.report.headline import headline
+from warmstart.report.parts import headline
 from warmstart.report.result import StudyResult
 from warmstart.stack.files import save_stack
 from warmstart.stack.fitted import FittedBaseline

@@ -42,8 +42,8 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.estimators import TextClassifier
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
+from warmstart.report.drawings import class_scores_chart, confusions
 from warmstart.report.parts import Figure, Table
-from warmstart.report.score_charts import class_scores_chart, confusions
 from warmstart.runs.made_of import input_hashes
 from warmstart.system import console
 from warmstart.tasks.load import load_task, read_sources

@@ -32,9 +32,8 @@ from warmstart.data.audit import audit
 from warmstart.experiment.curve import CurveResult
 from warmstart.generation.trace import Step, Trace
 from warmstart.notebook import Shown
-from warmstart.report.headline import HEADLINE_WORDS
 from warmstart.report.page import write_report
-from warmstart.report.parts import Report, Table
+from warmstart.report.parts import HEADLINE_WORDS, Report, Table
 from warmstart.report.result import StudyResult, Summary
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.splits import THIS_SPLIT

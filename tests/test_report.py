@@ -24,19 +24,26 @@ from hypothesis import strategies as st
 import warmstart
 from warmstart.report import charts, drawing, theme
 from warmstart.report.categories import number_categories
-from warmstart.report.confidence_charts import reliability_chart, risk_chart
-from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
 from warmstart.report.drawing import svg
-from warmstart.report.headline import HEADLINE_WORDS, headline, paragraphs_once
+from warmstart.report.drawings import (
+    class_balance_chart,
+    class_scores_chart,
+    comparison_chart,
+    confusion_chart,
+    label_counts_chart,
+    loss_chart,
+    reliability_chart,
+    restarts_chart,
+    risk_chart,
+    text_lengths_chart,
+    tuning_chart,
+)
 from warmstart.report.notebook import fragment
 from warmstart.report.page import drawable, write_report
-from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.race_charts import restarts_chart
-from warmstart.report.score_charts import class_scores_chart, comparison_chart, confusion_chart, label_counts_chart, tuning_chart
+from warmstart.report.parts import HEADLINE_WORDS, Figure, Report, Section, Table, headline, paragraphs_once
 from warmstart.report.study_charts import pairs_chart, probe_chart
 from warmstart.report.templates import COMMON_STYLE, icon
 from warmstart.report.theme import BLUE, COLOURS, DARK, GREEN, INK, QUIET, SPARE, WHITE, colours, in_dark
-from warmstart.report.training_charts import loss_chart
 from warmstart.stats.formatting import merged_notes
 
 ROOT = Path(warmstart.__file__).parent
@@ -208,7 +215,7 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
 LITTLE_MEMORY = """
 import resource, sys
 from pathlib import Path
-from warmstart.report.data_charts import text_lengths_chart
+from warmstart.report.drawings import text_lengths_chart
 from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))

@@ -27,8 +27,7 @@ from warmstart.experiment.estimate import SweepEstimate
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.report import page
-from warmstart.report.headline import paragraphs_once
-from warmstart.report.parts import Report
+from warmstart.report.parts import Report, paragraphs_once
 from warmstart.runs.state import RunState
 from warmstart.tokenizer.tokenizer import Tokenizer
 

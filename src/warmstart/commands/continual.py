@@ -26,11 +26,9 @@ from warmstart.interop.load import load_model
 from warmstart.model.files import save
 from warmstart.model.history import ContinualRecord, TaskRecord
 from warmstart.notebook import Shown
-from warmstart.report.after_saving import model_is_saved
-from warmstart.report.headline import headline
-from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.score_charts import stages_chart
-from warmstart.report.sections import write_run_page
+from warmstart.report.drawings import stages_chart
+from warmstart.report.parts import Figure, Report, Section, Table, headline
+from warmstart.report.sections import model_is_saved, write_run_page
 from warmstart.runs.run import Run, provenance
 from warmstart.stats.changes import Change, changes_of
 from warmstart.stats.comparison import MethodResult, PairedComparison, compare_pairs, detectable_points

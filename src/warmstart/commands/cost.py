@@ -32,8 +32,7 @@ from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.notebook import Shown
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.registry import OBJECTIVES
-from warmstart.report.headline import headline
-from warmstart.report.parts import Report, Section, Table
+from warmstart.report.parts import Report, Section, Table, headline
 from warmstart.stats.formatting import file_size
 from warmstart.system.console import console, print_table
 from warmstart.tokenizer.load import load_tokenizer

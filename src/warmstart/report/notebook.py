@@ -18,11 +18,10 @@ from warmstart.generation.trace import Trace
 from warmstart.model.bundle import Bundle
 from warmstart.report.categories import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, svg
-from warmstart.report.headline import headline, paragraphs_once
+from warmstart.report.drawings import confusions
 from warmstart.report.page import FORBIDDEN, drawable
-from warmstart.report.parts import Report, Section, Table
+from warmstart.report.parts import Report, Section, Table, headline, paragraphs_once
 from warmstart.report.result import StudyResult
-from warmstart.report.score_charts import confusions
 from warmstart.report.sections import as_sentence, scores_section, size_section
 from warmstart.report.templates import page_template
 from warmstart.stack.stack import Stack

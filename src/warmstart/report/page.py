@@ -18,8 +18,7 @@ from typing import Any
 
 from warmstart.report.categories import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, javascript_bundle, svg
-from warmstart.report.headline import paragraphs_once
-from warmstart.report.parts import Report
+from warmstart.report.parts import Report, paragraphs_once
 from warmstart.report.templates import page_template, verdict_html
 from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.runs.record import end_record

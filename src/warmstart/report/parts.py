@@ -1,10 +1,13 @@
-"""What a report is made of: sentences, tables and charts in sections. It knows neither what is reported nor how it is shown."""
+"""What a report is made of: sentences, tables and charts in sections. It knows neither what is reported nor how it is shown.
+
+The headline of a page is a finding in fewer than twenty words; the complete sentence stands below it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from warmstart.report.charts import Chart
 from warmstart.runs.steps import NextStep
@@ -14,6 +17,13 @@ NUMBER = re.compile(
     r"(< )?[-+−]?[\d.,]+( to [-+−]?[\d.,]+)?(\s?(%|s|ms|min|points|bytes|[kKMGT]i?B))?(\s\(.*\))?|-|–|nan|too few seeds|one run"
 )
 """a cell that is right-aligned: a number, with its unit or interval, or the ends of an interval, or why there is none"""
+HEADLINE_WORDS = 19
+_FEWEST_WORDS = 6
+"""a shorter beginning, such as "With 100 labels", says nothing"""
+_LONGEST_NAME = 40
+"""characters of a word"""
+_SENTENCES = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
+_BRACKETS = re.compile(r"\s*\([^()]*\)")
 
 
 @dataclass(frozen=True)
@@ -83,3 +93,40 @@ class Report:
     def figures(self) -> list[Figure]:
         """All figures, in the page's order."""
         return [item for section in self.sections for item in section.items if isinstance(item, Figure)]
+
+
+def headline(finding: str) -> str:
+    """The first sentence without what stands in brackets; of a longer one, as many clauses from its start as fit.
+
+    ``"LoRA is better than TF-IDF by 3.1 points (95% interval 1.0 to 5.2). …"`` -> ``"LoRA is better than TF-IDF by 3.1 points."``
+    """
+    sentence = _BRACKETS.sub("", _SENTENCES.split(finding)[0])
+    at_colons, at_commas = (_shortened(sentence, ends) for ends in (r"(?<=[;:])\s+", r"(?<=[;:,])\s+"))
+    sentence = at_colons if _FEWEST_WORDS <= len(at_colons.split()) <= HEADLINE_WORDS else at_commas
+    return _bounded(f"{sentence.rstrip(' .;:,')}." if sentence[-1:] not in "!?" else sentence)
+
+
+def _bounded(sentence: str) -> str:
+    """The sentence, with an ellipsis in names that are too long, and at the end of a single clause that is."""
+    words = [word if len(word) <= _LONGEST_NAME else f"{word[:20]}…{word[-12:]}" for word in sentence.split()]
+    return " ".join(words if len(words) <= HEADLINE_WORDS else [*words[: HEADLINE_WORDS - 1], "…"])
+
+
+def _shortened(sentence: str, ends: str) -> str:
+    """As many clauses from the start as a headline holds, at least one."""
+    clauses = re.split(ends, sentence)
+    while len(clauses) > 1 and len(" ".join(clauses).split()) > HEADLINE_WORDS:
+        clauses.pop()
+    return " ".join(clauses)
+
+
+def paragraphs_once(report: Report) -> Report:
+    """The same report, each of whose paragraphs stands where it comes first, without the sentence that is the headline."""
+    seen = {report.sentence, "", *(report.verdict.sentences if report.verdict else ())}
+    sections = []
+    for section in report.sections:
+        told = (text.removeprefix(report.sentence).strip() for text in section.text)
+        kept = [text for text in dict.fromkeys(told) if text not in seen]
+        seen.update(kept)
+        sections.append(replace(section, text=kept))
+    return replace(report, sections=sections)

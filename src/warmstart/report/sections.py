@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,12 @@ import yaml
 
 from warmstart.config import Config
 from warmstart.data.audit import Audit
+from warmstart.errors import ReportError
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import parameter_counts
-from warmstart.report.data_charts import class_balance_chart, text_lengths_chart
+from warmstart.report.drawings import class_balance_chart, comparison_chart, text_lengths_chart
 from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.score_charts import comparison_chart
 from warmstart.runs.run import provenance
 from warmstart.runs.verdict import Verdict
 from warmstart.stats.comparison import MethodTable
@@ -71,3 +72,18 @@ def footer() -> str:
     """Where the figures come from."""
     origin = provenance()
     return f"Measured on {origin.machine}, {origin.date}, with warmstart {origin.warmstart}."
+
+
+@contextmanager
+def model_is_saved(folder: Path) -> Iterator[None]:
+    """Raises ``ReportError`` that names the saved model in place of any other error in the context."""
+    try:
+        yield
+    except AssertionError:
+        raise  # a fault of ours, which shows its traceback
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ReportError(
+            f"the model is complete in {folder} and can be used, but its report cannot be written: {reason[:300]}; "
+            "once that is mended, the same command writes the report"
+        ) from error

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from warmstart.config import Config
-from warmstart.report.headline import headline
-from warmstart.report.parts import Report, Section
+from warmstart.report.parts import Report, Section, headline
 from warmstart.report.result import StudyResult
 from warmstart.report.sections import write_run_page
 from warmstart.runs.steps import NextStep, command, terminal_lines

@@ -27,7 +27,7 @@ from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.inspection.confidence import ConfidenceResult
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
-from warmstart.report.after_saving import model_is_saved
+from warmstart.report.sections import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
 from warmstart.runs.verdict import verdict_lines

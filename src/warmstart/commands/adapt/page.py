@@ -15,10 +15,8 @@ from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, curve_rows
 from warmstart.inspection.confidence import THRESHOLD_HEADER, ConfidenceResult
-from warmstart.report.confidence_charts import reliability_chart, risk_chart
-from warmstart.report.headline import headline
-from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.score_charts import MOST_CLASSES, class_scores_chart, confusions, tuning_chart
+from warmstart.report.drawings import MOST_CLASSES, class_scores_chart, confusions, reliability_chart, risk_chart, tuning_chart
+from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import (
     audit_section,
     scores_section,

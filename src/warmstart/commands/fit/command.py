@@ -22,7 +22,7 @@ from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.inputs import bundle_at
 from warmstart.interop.encoders import encoders_at_hand
 from warmstart.model.files import remove_model
-from warmstart.report.after_saving import model_is_saved
+from warmstart.report.sections import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.steps import TaskPlace
 from warmstart.stack.files import save_model

@@ -10,8 +10,8 @@ from warmstart.config import Config
 from warmstart.data.budget import FOLDS
 from warmstart.experiment.choose import LEARNABLE
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult
+from warmstart.report.drawings import comparison_chart
 from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.score_charts import comparison_chart
 from warmstart.report.sections import audit_section, verdict_report, write_run_page
 from warmstart.runs.steps import TaskPlace
 from warmstart.runs.verdict import ACCURACY, metric_words

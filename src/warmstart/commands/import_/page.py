@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from warmstart.commands.import_.result import ENCODERS_HEADER, EncodersResult
-from warmstart.report.headline import headline
-from warmstart.report.parts import Report, Section, Table
+from warmstart.report.parts import Report, Section, Table, headline
 
 
 def encoders_view(encoders: EncodersResult) -> Report:

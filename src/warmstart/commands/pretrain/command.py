@@ -34,7 +34,7 @@ from warmstart.model.files import save
 from warmstart.model.history import DomainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.registry import OBJECTIVES
-from warmstart.report.after_saving import model_is_saved
+from warmstart.report.sections import model_is_saved
 from warmstart.runs.run import Run
 from warmstart.runs.steps import own_text
 from warmstart.runs.verdict import verdict_lines

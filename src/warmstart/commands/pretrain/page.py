@@ -13,9 +13,9 @@ from warmstart.commands.pretrain.result import (
     domain_sentences,
 )
 from warmstart.commands.settings import PretrainConfig
+from warmstart.report.drawings import loss_chart
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.sections import size_section, verdict_report, write_run_page
-from warmstart.report.training_charts import loss_chart
 
 
 def write_pretrain_page(result: PretrainResult, config: PretrainConfig, folder: Path) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 from warmstart.commands.fit.page import fit_view
 from warmstart.commands.pretrain.page import pretraining_sections
 from warmstart.commands.quickstart.result import QuickstartResult
+from warmstart.report.drawings import label_counts_chart
 from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.score_charts import label_counts_chart
 from warmstart.report.sections import size_section, verdict_report
 
 

@@ -18,7 +18,7 @@ from warmstart.experiment.estimate import SweepEstimate
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.store import write_runs_table
 from warmstart.experiment.sweep import estimate_only
-from warmstart.report.after_saving import model_is_saved
+from warmstart.report.sections import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.verdict import verdict_lines
 from warmstart.system.console import console, print_table, progress_line

@@ -12,10 +12,8 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
-from warmstart.report.headline import headline
-from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.race_charts import learning_curve, restarts_chart, trade_off_chart
-from warmstart.report.score_charts import comparison_chart
+from warmstart.report.drawings import comparison_chart, learning_curve, restarts_chart, trade_off_chart
+from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import audit_section, verdict_report, write_run_page
 from warmstart.stats.comparison import USEFUL, detectable_points
 from warmstart.stats.formatting import (

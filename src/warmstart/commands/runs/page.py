@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from warmstart.commands.runs.result import RunsResult, end_of_run
-from warmstart.report.headline import headline
-from warmstart.report.parts import Report, Section, Table
+from warmstart.report.parts import Report, Section, Table, headline
 from warmstart.runs.state import RunState
 
 
