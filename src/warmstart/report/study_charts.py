@@ -433,7 +433,7 @@ def curves_chart(curves: Mapping[str, np.ndarray], axes: tuple[str, str]) -> Cha
     """Curves of points (points, 2) by name: the closed form is drawn as a line, the others as points."""
     values = [{"line": name, "x": float(x), "y": float(y)} for name, points in curves.items() for x, y in points]
     base = chart_of(values).encode(
-        x=alt.X("x:Q", title=axes[0], axis=alt.Axis(grid=False)),
+        x=alt.X("x:Q", title=axes[0], axis=alt.Axis(grid=False, tickCount=10)),
         y=alt.Y("y:Q", title=axes[1], scale=alt.Scale(domain=[0, 1])),
         color=coloured("line", list(curves)),
         tooltip=["line:N", alt.Tooltip("x:Q", format=".3f"), alt.Tooltip("y:Q", format=".4f")],
