@@ -100,6 +100,7 @@ def probe_chart(
     names = distinct(name for _, name, _ in baselines)
     dashes = [_DASHES[i % len(_DASHES)] for i in range(len(names))]
     dash = alt.StrokeDash("baseline:N", title=None, scale=alt.Scale(domain=names, range=dashes), legend=alt.Legend(labelLimit=280))
+    dash = dash.sort(["", *names])  # numbered from 1, models from 0: Vega-Lite makes one legend of two with the same numbers
     rules = base.transform_filter("isValid(datum.baseline)").mark_rule(opacity=0.7).encode(y=y, strokeDash=dash)
     panel = alt.layer(rules, intervals, lines, dots).properties(width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
     return (
