@@ -68,12 +68,24 @@ CATEGORIES: dict[str, Callable[[Sequence[str]], charts.Chart]] = {
     "probes": lambda names: probe_chart(
         [(task, model, layer, 0.5, 0.4, 0.6) for task in names for model in names for layer in ("embedding", "1")],
         ("embedding", "1"),
-        [(task, name, 0.3) for task, name in zip(names, names, strict=True)],
+        [(task, f"without {name}", 0.3) for task, name in zip(names, names, strict=True)],
     ),
     "reliability": lambda names: reliability_chart({name: [(0.1, 0.2, 3), (0.5, 0.6, 4)] for name in names}),
     "risk": lambda names: risk_chart({name: (np.linspace(0, 1, 5), np.linspace(0, 1, 5)) for name in names}),
 }
 """every chart with categories, as a function of their names"""
+
+
+def test_models_and_baselines_have_legends_of_their_own() -> None:
+    """Vega-Lite makes one legend of two whose names have the same numbers, and would call two models by two baselines."""
+    points = [("a task", model, "1", 0.5, 0.4, 0.6) for model in ("one", "other")]
+    chart = probe_chart(points, ("1",), [("a task", name, 0.3) for name in ("bag", "most frequent")])
+    text = json.dumps(number_categories(chart.to_dict()))
+    (dashes,) = {*re.findall(r'"strokeDash": \{.*?"domain": (\[.*?\])', text)}
+    (colours,) = {*re.findall(r'"color": \{.*?"domain": (\[.*?\])', text)}
+    assert dashes != colours
+
+
 CHARTS: dict[str, Callable[[], charts.Chart]] = {
     "loss": lambda: loss_chart([*LOG, *HELD]),
     "comparison": lambda: comparison_chart(

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.figures import repeats
 from warmstart.stats.agreement import krippendorff_alpha, krippendorff_interval
-from warmstart.stats.multiple_testing import max_statistic_threshold
+from warmstart.stats.multiple_testing import above_zero, max_statistic_threshold
 from warmstart.stats.permutation import p_of_no_signal
 from warmstart.stats.proportions import paired_proportions, unseen_label_share
 from warmstart.stats.ratios import ClusteredRatio
@@ -44,6 +44,15 @@ def test_differences_of_paired_proportions_hold_the_truth() -> None:
         claimed.append(paired_proportions(list(one), list(alike)).sign != 0)
     assert 0.94 <= report("paired proportions, coverage", float(np.mean(held))) <= 0.97
     assert report("paired proportions, false claims", float(np.mean(claimed))) <= 0.05
+
+
+def test_of_ten_equal_figures_few_are_above_zero() -> None:
+    """Ten means of noise with intervals by resampling: in at most 5% of 500 experiments any is said to be above zero."""
+    chance, claimed = draws(14), []
+    for _ in range(500):
+        found = [cluster_bootstrap(chance.normal(size=100), np.arange(100), 500) for _ in range(10)]
+        claimed.append(any(above_zero(found)))
+    assert report("any of ten equal figures above zero", float(np.mean(claimed))) < 0.05
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.9])

@@ -29,6 +29,7 @@ from warmstart.inspection.probes import (
 )
 from warmstart.model.bundle import Bundle
 from warmstart.stats.intervals import Estimate
+from warmstart.stats.multiple_testing import above_zero
 from warmstart.stats.resampling import cluster_bootstrap
 from warmstart.training.progress import counting
 
@@ -259,6 +260,18 @@ class TaskProbes:
     def best_random(self) -> ProbeScores | None:
         """The same on random weights, if there are any."""
         return best_layer(self.random) if self.random else None
+
+
+def learned_by(probes: Sequence[TaskProbes]) -> dict[str, list[str]]:
+    """Model -> the tasks that its best layer tells better than random weights (or, without these, than the bag of embeddings).
+
+    Significantly so over sentences, corrected for all tasks and models (Holm 1979).
+    """
+    learned = {one.model: list[str]() for one in probes}
+    better = above_zero([one.best.difference(one.best_random or one.bag) for one in probes])
+    for one in (one for one, above in zip(probes, better, strict=True) if above):
+        learned[one.model].append(one.task.name)
+    return learned
 
 
 def probe_models(

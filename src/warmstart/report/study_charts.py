@@ -100,6 +100,7 @@ def probe_chart(
     names = distinct(name for _, name, _ in baselines)
     dashes = [_DASHES[i % len(_DASHES)] for i in range(len(names))]
     dash = alt.StrokeDash("baseline:N", title=None, scale=alt.Scale(domain=names, range=dashes), legend=alt.Legend(labelLimit=280))
+    dash = dash.sort(["", *names])  # numbered from 1, models from 0: Vega-Lite makes one legend of two with the same numbers
     rules = base.transform_filter("isValid(datum.baseline)").mark_rule(opacity=0.7).encode(y=y, strokeDash=dash)
     panel = alt.layer(rules, intervals, lines, dots).properties(width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
     return (
@@ -433,7 +434,7 @@ def curves_chart(curves: Mapping[str, np.ndarray], axes: tuple[str, str]) -> Cha
     """Curves of points (points, 2) by name: the closed form is drawn as a line, the others as points."""
     values = [{"line": name, "x": float(x), "y": float(y)} for name, points in curves.items() for x, y in points]
     base = chart_of(values).encode(
-        x=alt.X("x:Q", title=axes[0], axis=alt.Axis(grid=False)),
+        x=alt.X("x:Q", title=axes[0], axis=alt.Axis(grid=False, tickCount=10)),
         y=alt.Y("y:Q", title=axes[1], scale=alt.Scale(domain=[0, 1])),
         color=coloured("line", list(curves)),
         tooltip=["line:N", alt.Tooltip("x:Q", format=".3f"), alt.Tooltip("y:Q", format=".4f")],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 
-from warmstart.stats.intervals import percentiles
+from warmstart.stats.intervals import Estimate, percentiles
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -23,6 +25,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
         corrected[int(index)] = highest
     return corrected
+
+
+def above_zero(estimates: Sequence[Estimate]) -> list[bool]:
+    """Which figures are significantly above zero, corrected for their number: in at most 5% of such tables any that is none.
+
+    The error of each is that of a normal distribution with its 95% interval; p-values are two-sided and corrected (Holm 1979).
+    Simulation: tests/test_stats_simulations.py: ``test_of_ten_equal_figures_few_are_above_zero``.
+
+    >>> above_zero([Estimate(0.1, 0.05, 0.15), Estimate(0.1, 0.01, 0.19), Estimate(0.0, 0.0, 0.0)])
+    [True, False, False]
+    """
+    errors = [(one.high - one.low) / (2 * NormalDist().inv_cdf(0.975)) for one in estimates]
+    scaled = [
+        one.value / error if error else math.inf * one.value if one.value else 0.0
+        for one, error in zip(estimates, errors, strict=True)
+    ]
+    p = holm([2 * NormalDist().cdf(-abs(one)) for one in scaled])
+    return [one > 0 and chance < 0.05 for one, chance in zip(scaled, p, strict=True)]
 
 
 def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:

@@ -131,7 +131,10 @@ def experiment_section(experiment: Experiment) -> Section:
 
     figures, name = list[Figure](), experiment.name.capitalize()
     if experiment.curves:
-        caption = f"{name}: the closed form as a line, what was measured as points."
+        drawn = (
+            "the closed form as a line, what was measured as points" if "closed form" in experiment.curves else "the draws, sorted"
+        )
+        caption = f"{name}: {drawn}."
         chart = curves_chart(experiment.curves, AXES[experiment.name])
         figures.append(Figure(experiment.name.replace(" ", "-"), caption, chart))
     return Section(name, (QUESTIONS[experiment.name], finding(experiment)), (*figures, Table(CHECK_HEADER, check_rows(experiment))))

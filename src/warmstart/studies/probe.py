@@ -119,11 +119,10 @@ def probe_result(probes: Sequence[TaskProbes], step: Any = None) -> StudyResult:
 
 def learned_finding(probes: Sequence[TaskProbes]) -> str:
     """Which properties a model tells significantly better than its control: random weights, or the words alone."""
+    from warmstart.inspection.probing import learned_by
+
     control = "an untrained network" if probes[0].random else "the words alone"
-    tasks, learned = len({one.task.name for one in probes}), {one.model: list[str]() for one in probes}
-    for one in probes:
-        if one.best.difference(one.best_random or one.bag).low > 0:
-            learned[one.model].append(one.task.name)
+    tasks, learned = len({one.task.name for one in probes}), learned_by(probes)
     if len(learned) > 1:
         counts = ", ".join(f"{model} {len(names)}" for model, names in learned.items())
         return f"Learned, of {tasks} {'property' if tasks == 1 else 'properties'}: {counts} ({control} would tell them less well)."
