@@ -366,7 +366,11 @@ class LabelSession:
             return {"labels": labels, "of": labels, "sentence": f"{done}; the goal, {goal}, is proven"}
         more = accuracy.needed.get(target, math.inf)
         if more > left:
-            return {"labels": labels, "of": None, "sentence": f"{done}; today's accuracy would not prove the goal, {goal}"}
+            return {
+                "labels": labels,
+                "of": None,
+                "sentence": f"{done}; the model that learns along is not good enough to prove the goal, {goal}",
+            }
         return {
             "labels": labels,
             "of": labels + more,
