@@ -230,7 +230,7 @@ def test_texts_of_none_of_the_labels_are_said_to_be(page: Any) -> None:
     answer = {"model": "cups", "predictions": [one | {"unknown": True}, one | {"unknown": False}], "unread": [0, 0]}
     page.route("**/api/predict", lambda route: route.fulfill(json=answer))
     shown = classify(page, "\u05e9\u05dc\u05d5\u05dd\ntea").all_inner_texts()
-    assert ["like those of none of the labels" in text for text in shown] == [True, False]
+    assert ["Unlike the texts that the model learned from" in text for text in shown] == [True, False]
     assert page.locator("#classify-summary").inner_text() == f"{LABELS[0]}: 2 · like those of none of the labels: 1"
 
 

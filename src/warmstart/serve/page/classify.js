@@ -148,7 +148,7 @@ function item(one, option) {
   if (!pairs.length) bars.append(make("strong", { textContent: nameOf(one) }), make("span"), make("span"));
   const found = make("li", {}, text, bars);
   if (one.unknown) {
-    found.append(make("p", { className: "quiet", textContent: "This text is like those of none of the labels: the model was taught nothing about such texts." }));
+    found.append(make("p", { className: "quiet", textContent: "Unlike the texts that the model learned from: check it." }));
   }
   if (one.unread) {
     const unit = option.dataset.task === "tagging" ? "word" : "token";
