@@ -34,7 +34,7 @@ FIRST_SCREENS: dict[str, list[str]] = {
     "race": ["Use", "Next"],
     "adapt": ["Use", "Where it fails", "Next"],
     "quickstart": ["Use", "Where it fails"],
-    "pretrain": ["tiles"],
+    "pretrain": ["Now", "Next", "Mind"],
     "lab": ["tiles", "next"],
     "attention": ["tiles", "next"],
 }
