@@ -371,7 +371,6 @@ def test_a_result_is_a_document(place: Path, capsys: pytest.CaptureFixture[str])
     """With the command, where it wrote, and what it found."""
     adapt = ["adapt", "lm", "task", "--seeds", "1", "--epochs", "1", "--no-scratch", "--no-baselines", "--out", "runs/a"]
     for words, keys in (
-        (["init", "mails.csv"], {"name", "type", "labels", "texts"}),
         (["audit", "task"], {"findings", "splits"}),
         (adapt, {"labels"}),
         (["evaluate", "topics", "task"], {"accuracy"}),

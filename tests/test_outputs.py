@@ -25,11 +25,10 @@ FILES = {
     "predict": "predict MODEL --file table.csv --out",
     "trace page": "generate WRITER the --max-new-tokens 2 --trace 2 --trace-html",
     "trace JSON": "generate WRITER the --max-new-tokens 2 --trace 2 --trace-json",
-    "init": "init table.csv --force --out",
     "page": "export MODEL --to page --out",
 }
 """commands that write one file"""
-ENDINGS = {"predict": ".csv", "trace page": ".html", "trace JSON": ".json", "init": ".yaml", "page": ".html"}
+ENDINGS = {"predict": ".csv", "trace page": ".html", "trace JSON": ".json", "page": ".html"}
 FOLDERS = {
     "export": "export WRITER --out",
     "import": "import exported --out",
@@ -83,7 +82,7 @@ def test_what_the_user_has_stays_as_it_is(name: str, home: Path, capsys: pytest.
             (home / link).symlink_to(home / target)
     places = ["table.csv", "link.csv", "link.html", "thesis", "thesis/notes.md", "mine.txt", "mine.csv", "mine.html", "mine.json"]
     places += ["MODEL", "MODEL/bundle.json", "run", "run/run.json", ".", "-", "table.csv/inside"]
-    if name in ("predict", "trace page", "trace JSON", "init", "page", "export", "evaluate"):
+    if name in ("predict", "trace page", "trace JSON", "page", "export", "evaluate"):
         places += [f"{folder}/new{ENDINGS.get(name, '')}" for folder in ("MODEL", "run", "MODEL/deep/er")]
     before = contents(home)
     for place in places:
@@ -106,9 +105,6 @@ def test_what_warmstart_wrote_is_written_again_until_somebody_changes_it(name: s
     assert main(words) == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     file.write_text(changed := file.read_text() + "\n# changed by hand\n")
-    if name == "init":
-        changed = "mine: without it no manifest"
-        file.write_text(changed)
     assert main(words) == 2
     assert file.read_text() == changed
 

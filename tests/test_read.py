@@ -309,7 +309,7 @@ def test_a_mail_is_its_subject_and_body(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("command", ["init", "fit"])
+@pytest.mark.parametrize("command", ["pretrain", "fit"])
 def test_other_documents_name_the_tool_that_converts_them(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, instead of being taken for text in the wrong encoding."""
     for name, message in (
@@ -363,7 +363,7 @@ def test_a_saved_dataset_names_the_way_to_a_table(tmp_path: Path, capsys: pytest
     (tmp_path / "several").mkdir()
     (tmp_path / "several" / "dataset_dict.json").write_text(json.dumps({"splits": ["train"]}))
     for name in ("one", "several"):
-        for command in ("init", "fit"):
+        for command in ("pretrain", "fit"):
             assert main([command, str(tmp_path / name), "--out", str(tmp_path / "out")]) == 2
             assert '[split].to_parquet(split + ".parquet")' in " ".join(capsys.readouterr().err.split())
         refused(DataError, "is a folder of the datasets library", texts_of, tmp_path / name)

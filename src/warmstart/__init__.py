@@ -57,7 +57,7 @@ _HOMES = {
     "write_texts": "data.tables",
 }
 """Where each public name lives; those of commands are in their table."""
-_TYPED = ("init", "predict", "generate", "serve", "label", "audit", "runs", "recipe")
+_TYPED = ("predict", "generate", "serve", "label", "audit", "runs", "recipe")
 """commands for terminals alone: programs call what they call"""
 
 

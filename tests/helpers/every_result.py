@@ -90,7 +90,7 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "import --list": lambda: run("import", out=None, list=True),
         "runs": lambda: run("runs", folder=str(place)),
         "runs --follow": lambda: RunState(place / "pretrain", "pretrain"),
-        "init": lambda: ws.load_task(cats),
+        "a task": lambda: ws.load_task(cats),
         "import": lambda: ws.load(str(place / "adapt" / "bundle")),
     }
 

@@ -61,12 +61,6 @@ COMMANDS = Registry(
             "from a table of texts and labels to a model, in three minutes",
             goes_on=True,
         ),
-        "init": Command(
-            "commands.init",
-            "commands.settings:InitConfig",
-            "write_manifest",
-            "write a task.yaml from any table, and guess what it needs",
-        ),
         "pretrain": Command(
             "commands.pretrain.command",
             "commands.settings:PretrainConfig",

@@ -21,25 +21,6 @@ NOTHING = "none"
 """the value of ``held_out`` that holds out nothing; there are no held-out metrics then"""
 
 
-class InitConfig(LabelledTableFlags):
-    """Write a task.yaml from a table; it asks in a terminal, and elsewhere says what it guesses."""
-
-    table: Positional[str]
-    """csv, tsv, ndjson, jsonl, parquet (also .gz, .xz), CoNLL, lines of fastText, or a folder with a folder of texts per label"""
-    out: Effectless[str] = "task.yaml"
-    """the manifest to write"""
-    test: str | None = None
-    """test texts: a file, or the fraction or number of texts to hold out; default: a file beside the table, or 0.2"""
-    validation: str | None = None
-    """validation texts, likewise, or none; default: a file beside the table, or 0.1 of many texts, or none"""
-    unlabelled: str | None = None
-    """more text like that of the task, without labels: a file or a folder"""
-    ask: bool = True
-    """ask, if this is a terminal"""
-    force: bool = False
-    """replace the manifest if there is one"""
-
-
 class PretrainConfig(TableFlags):
     """Train a backbone on unlabelled text, from scratch or from a saved model, and save it as a bundle."""
 

@@ -188,9 +188,9 @@ def attention_step(model: str, texts: Iterable[Any]) -> NextStep | None:
     return study_step("attention", "What each head attends to", model, text) if text else None
 
 
-def learning_step(task_type: str, manifest: str | Path, *, pairs: bool = False) -> NextStep:
+def learning_step(task_type: str, manifest: str | Path) -> NextStep:
     """What learns from a manifest: ``fit`` from labels of single texts, else a race, on an encoder or a network of its own."""
-    if task_type in ("classification", "multilabel") and not pairs:
+    if task_type in ("classification", "multilabel"):
         return NextStep("fit", "Make the best model of your labels", command("fit", manifest))
     from warmstart.interop.encoders import ENCODERS, installed
 

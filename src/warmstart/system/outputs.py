@@ -7,7 +7,7 @@ that was edited since, or that any other program wrote, is the user's. Where the
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,13 +30,11 @@ def written_here(file: Path) -> bool:
     return known is not None and file_sha256(file) in _hashes(known)
 
 
-def free_output(
-    path: str | Path, inputs: Iterable[Path] = (), flag: str = "--out", replaces: Callable[[Path], bool] = written_here
-) -> Path:
+def free_output(path: str | Path, inputs: Iterable[Path] = (), flag: str = "--out") -> Path:
     """The path of a file that may be written; a device or a pipe always may.
 
     Raises ``ConfigError`` if it is one of the inputs or lies in a folder that is one, in a model or in a run, if it is a folder, or
-    if it exists and is none that a user can spare, as ``replaces`` says; ``StorageError`` if no file can be made there.
+    if it exists and is not what warmstart wrote there; ``StorageError`` if no file can be made there.
     """
     place = Path(path)
     if str(path) == STANDARD_OUTPUT:
@@ -51,7 +49,7 @@ def free_output(
         return place
     if read := next((one for one in inputs if _reads(one, place)), None):
         raise ConfigError(f"{flag} must not name what is read, but {place} is read as {read}; name another file")
-    if not replaces(place):
+    if not written_here(place):
         raise ConfigError(
             f"{flag} must name a new file, or one that warmstart wrote and nobody changed, but {place} is neither; name another "
             "file, or remove it yourself"
