@@ -61,7 +61,14 @@ def test_it_says_what_an_adaptation_found(tokenizer: Tokenizer, tmp_path: Path, 
     """Labels, intervals beside baselines, findings of the audit, the command, and too few seeds as a limit."""
     save(language_bundle(tokenizer), tmp_path / "lm")
     task = str(write_task(tmp_path / "classification", "classification"))
-    given = {"model": str(tmp_path / "lm"), "task": task, "out": str(tmp_path / "run"), "seeds": 2, "tune": tune(epochs=1)}
+    given = {
+        "model": str(tmp_path / "lm"),
+        "task": task,
+        "out": str(tmp_path / "run"),
+        "seeds": 2,
+        "details": True,
+        "tune": tune(epochs=1),
+    }
     outcome = adapt(AdaptConfig.build(given))
     text = (tmp_path / "run" / "bundle" / "README.md").read_text(encoding="utf-8")
     said = ["`cats`", "from scratch", "TF-IDF", "majority", "`classification`: 48 for train", "fewer than 3 seeds"]

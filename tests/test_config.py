@@ -166,7 +166,7 @@ def fields_of(settings: type[Config]) -> set[tuple[str, bool]]:
 
 def test_a_setting_changes_the_result_unless_its_field_says_otherwise() -> None:
     """Only where a result is written, how it is computed and what else is asked, in every command and in groups of settings."""
-    places = {"compile", "out", "cache", "resume", "tensorboard", "jobs", "threads", "backend"}
+    places = {"compile", "out", "cache", "resume", "tensorboard", "jobs", "threads", "backend", "details"}
     for name, command in COMMANDS.items():
         settings = command.load_settings()
         assert not [(name, field) for field, marked in fields_of(settings) if marked != (field in places)]
