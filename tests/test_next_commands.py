@@ -102,7 +102,6 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "named columns": ("fit 'my tickets.csv' --minutes 0.05 --text-column subject+body", ["serve", "predict", "label"]),
     "a file of texts": ("fit all.csv --minutes 0.05 --unlabelled 'my pool.txt'", ["serve", "predict", "label"]),
     "nothing to label": ("fit all.csv --minutes 0.05", ["serve", "predict"]),
-    "a manifest": ("init all.csv --no-ask", ["audit", "fit"]),
     "tokens": ("tokenize 'my pool.txt' --out tokens --tokenizer.vocab-size 300", ["pretrain"]),
     "a model that writes": (
         "pretrain 'my pool.txt' --out runs/new --objective causal --steps 4 --tokenizer.vocab-size 300 --width 16 --depth 1 "
