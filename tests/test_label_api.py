@@ -13,13 +13,13 @@ import pytest
 from helpers.labelling import TextsInOrder, news
 from helpers.mutants import LABELS, bases
 from helpers.served import client_of, cups_task
-from warmstart.labelling.exporting import as_bytes
-from warmstart.labelling.records import IMPORTED
+from warmstart.app.exporting import as_bytes
+from warmstart.app.guard import AccessRules
+from warmstart.app.guidelines import guidelines_html
+from warmstart.app.label_routes import make_label_app
+from warmstart.app.records import IMPORTED
 from warmstart.model.files import save
 from warmstart.runs.verdict import Verdict, write_verdict
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.labelling.app import make_label_app
-from warmstart.serve.labelling.guidelines import guidelines_html
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 

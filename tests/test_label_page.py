@@ -12,10 +12,10 @@ import pytest
 from helpers.browser import IN_A_BROWSER, readable, watched_page
 from helpers.labelling import TextsInOrder, news
 from helpers.served_page import Running, serving_app
-from warmstart.labelling.project import Project
-from warmstart.labelling.session import FITTED
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.labelling.app import make_label_app
+from warmstart.app.guard import AccessRules
+from warmstart.app.label_routes import make_label_app
+from warmstart.app.project import Project
+from warmstart.app.session import FITTED
 
 pytestmark = IN_A_BROWSER
 WAIT = 180_000

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.labelling import news
+from warmstart.app.database import BACKUP, COPY_AFTER, DATABASE
+from warmstart.app.project import Project
+from warmstart.app.records import DISAGREEMENT, MOST_TEXT_BYTES, Value
 from warmstart.errors import ConfigError, DataError, StorageError
-from warmstart.labelling.database import BACKUP, COPY_AFTER, DATABASE
-from warmstart.labelling.project import Project
-from warmstart.labelling.records import DISAGREEMENT, MOST_TEXT_BYTES, Value
 from warmstart.system.locks import LOCK
 from warmstart.system.processes import isolated_children
 
@@ -33,7 +33,7 @@ EVENTS_IN_IT = re.compile('^INSERT INTO "events"', re.MULTILINE)
 TEXTS = ("one two", 'a\tb\n"c", d\r\n', "three \u2028 \U0001f600 four", "five", "six")
 ANSWERING = """
 import sys
-from warmstart.labelling.project import Project
+from warmstart.app.project import Project
 project = Project.open(sys.argv[1])
 for number in range(1000000):
     draw = project.draw(text=number % 5, person="anna", queue="new", component="random", probability=0.2, remaining=5)
@@ -270,7 +270,7 @@ def test_a_folder_is_open_once(project: Project) -> None:
     """In this process, and in another."""
     with pytest.raises(StorageError, match="is open elsewhere"):
         Project.open(project.folder)
-    code = f"from warmstart.labelling.project import Project; Project.open({str(project.folder)!r})"
+    code = f"from warmstart.app.project import Project; Project.open({str(project.folder)!r})"
     with isolated_children():
         child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "is in use by process" in child.stderr

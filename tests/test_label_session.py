@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from helpers.labelling import news
+from warmstart.app import learning
+from warmstart.app import session as session_module
+from warmstart.app import vectors as pooled
+from warmstart.app.accuracy import Outcomes
+from warmstart.app.choosing import Mixture
+from warmstart.app.project import Project
+from warmstart.app.session import FITTED, LabelSession
 from warmstart.errors import ConfigError
-from warmstart.labelling import learning
-from warmstart.labelling import session as session_module
-from warmstart.labelling import vectors as pooled
-from warmstart.labelling.accuracy import Outcomes
-from warmstart.labelling.project import Project
-from warmstart.labelling.selection import Mixture
-from warmstart.labelling.session import FITTED, LabelSession
 from warmstart.runs.verdict import Verdict, write_verdict
 
 WORDS = {"animals": "cat dog horse mouse cow sheep", "tools": "hammer saw drill wrench plane file"}

@@ -30,6 +30,7 @@ from torch.utils._pytree import tree_leaves
 import warmstart
 from helpers.models import make_language_model
 from helpers.training import job
+from warmstart.app.kernel_caches import CACHE_VARIABLES, KERNELS, bound_kernel_caches
 from warmstart.commands import COMMANDS
 from warmstart.config import ThreadsConfig
 from warmstart.objectives.config import ObjectiveConfig
@@ -37,7 +38,6 @@ from warmstart.objectives.registry import OBJECTIVES
 from warmstart.runs import run
 from warmstart.runs.run import Run
 from warmstart.seeding import rng
-from warmstart.serve.kernel_caches import CACHE_VARIABLES, KERNELS, bound_kernel_caches
 from warmstart.system import cores, device, products
 from warmstart.system.machine import describe_machine
 from warmstart.system.processes import isolated_children, run_python

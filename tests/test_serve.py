@@ -20,6 +20,11 @@ from helpers.mutants import LABELS
 from helpers.served import asked, asked_until_ready, client_of, cups_task, events_of, server_of
 from helpers.served import models as models
 from helpers.served import server as server
+from warmstart.app.corpus import Corpus
+from warmstart.app.guard import AccessRules
+from warmstart.app.models import ServedModel, open_models
+from warmstart.app.replies import write_on
+from warmstart.app.routes import Server, make_app
 from warmstart.errors import ConfigError
 from warmstart.estimators import TextEncoder
 from warmstart.generation.generate import generate
@@ -27,11 +32,6 @@ from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.model.files import save
 from warmstart.model.inference import embed
-from warmstart.serve.app import Server, make_app
-from warmstart.serve.corpus import Corpus
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.replies import write_on
-from warmstart.serve.served import ServedModel, open_models
 from warmstart.tasks.predict import raw_predictions
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # sockets of the event loop with itself
@@ -85,7 +85,7 @@ def test_predictions_pass_a_long_generation(server: Server, monkeypatch: pytest.
     def write_and_note(model: Any, prompt: str, config: Any, top: int, on_token: Callable[[dict[str, Any]], None]) -> Any:
         return write_on(model, prompt, config, top, lambda token: (begun.set(), on_token(token)))
 
-    monkeypatch.setattr("warmstart.serve.app.write_on", write_and_note)
+    monkeypatch.setattr("warmstart.app.routes.write_on", write_and_note)
 
     async def ask() -> tuple[Any, Any, bool]:
         async with client_of(make_app(server, AccessRules())) as client:

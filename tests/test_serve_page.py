@@ -18,10 +18,10 @@ from helpers.served_page import classify, opened_page, page_task, serving, submi
 from helpers.served_page import models as models
 from helpers.served_page import page as page
 from helpers.workbook import workbook
+from warmstart.app.guard import AccessRules
+from warmstart.app.models import ServedModel, ServedModels
 from warmstart.inspection.attention_lab import softmax_weights
 from warmstart.runs.steps import TaskPlace
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.served import ServedModel, ServedModels
 
 pytestmark = IN_A_BROWSER
 
@@ -195,7 +195,7 @@ def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any
     The box for texts is seen without scrolling, on a phone, too.
     """
     found = fit_result().verdict(Path("runs/mails"), TaskPlace("mails.csv"))
-    monkeypatch.setattr("warmstart.serve.served.read_verdict", lambda path: found)
+    monkeypatch.setattr("warmstart.app.models.read_verdict", lambda path: found)
     assert ServedModels(models).verdict is None
     with serving(server_of(*models[:1])) as address, opened_page(browser, address) as page:
         assert page.locator("h1").all_inner_texts() == [found.headline]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from warmstart.labelling.project import Project
-from warmstart.labelling.session import LabelSession
-from warmstart.labelling.training import Training
+from warmstart.app.project import Project
+from warmstart.app.session import LabelSession
+from warmstart.app.training import Training
 
 
 def news(folder: Path, texts: Sequence[str], labels: Sequence[str] = ("sport", "politics", "science"), **settings: Any) -> Project:

@@ -26,15 +26,15 @@ from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
 from helpers.restarts import adapt_record
 from helpers.served import server_of
+from warmstart.app.connections import limited_protocol
+from warmstart.app.corpus import Corpus
+from warmstart.app.guard import AccessRules
+from warmstart.app.models import ServedModel
+from warmstart.app.routes import Server, make_app
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.model.history import FindingRecord
-from warmstart.serve.app import Server, make_app
-from warmstart.serve.connections import limited_protocol
-from warmstart.serve.corpus import Corpus
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")

@@ -1,6 +1,6 @@
 """``label``: people give labels in the browser, a model learns along and chooses texts, and an estimate says when it is enough.
 
-The project, its files and their import and export are in ``labelling``; the page is in ``serve/labelling``.
+The project, its files and their import and export and its page are in ``app``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from tyro.conf import Positional, arg
 
+from warmstart.app.access import AccessSettings, missing_extra
 from warmstart.config import Advanced, Effectless
 from warmstart.data.files import open_text
 from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError, StorageError
-from warmstart.serve.access import AccessSettings, missing_extra
 from warmstart.system.console import console
 from warmstart.system.limits import YAML_BYTES
 from warmstart.system.locks import LOCK, holder_of
@@ -28,10 +28,10 @@ LISTED_LABELS = 20
 """new labels that an import names"""
 
 if TYPE_CHECKING:
+    from warmstart.app.importing import ImportSummary
+    from warmstart.app.pool import PoolTexts
+    from warmstart.app.project import Project
     from warmstart.data.task import Task
-    from warmstart.labelling.importing import ImportSummary
-    from warmstart.labelling.project import Project
-    from warmstart.labelling.reading import PoolTexts
 
 
 class LabelConfig(AccessSettings, LabelledTableFlags):
@@ -89,7 +89,7 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
 
 def label(config: LabelConfig) -> None:
     """The ``label`` command: open or make the project; read labels into it or write them, and end; else serve until it is ended."""
-    from warmstart.labelling.selection import Mixture
+    from warmstart.app.choosing import Mixture
 
     Mixture.of(_shares(config.mixture))
     encoder = None
@@ -103,22 +103,22 @@ def label(config: LabelConfig) -> None:
         raise ConfigError("--add takes the new texts of files into a project; name the files, or leave --add out")
     if config.export is None and not config.imports:
         try:
-            from warmstart.labelling.session import LabelSession
-            from warmstart.labelling.training import after_labelling
-            from warmstart.serve.labelling.app import make_label_app
-            from warmstart.serve.running import listen, run
+            from warmstart.app.label_routes import make_label_app
+            from warmstart.app.running import listen, run
+            from warmstart.app.session import LabelSession
+            from warmstart.app.training import after_labelling
         except ImportError as error:
             raise missing_extra("label", error) from None
     with _project(config) as project:
         if config.imports:
-            from warmstart.labelling.importing import import_files
+            from warmstart.app.importing import import_files
 
             console.print(import_sentence(import_files(project, config.imports, _held_out(project), config.reading)))
         console.print(project_sentence(project))
         if config.export is not None:
             _export(project, config)
         elif config.imports:
-            from warmstart.labelling.training import after_labelling
+            from warmstart.app.training import after_labelling
 
             console.print(*after_labelling(project), sep="\n")
         if config.export is not None or config.imports:
@@ -137,10 +137,10 @@ def label(config: LabelConfig) -> None:
 
 def _project(config: LabelConfig) -> Project:
     """The project of the folder, with all that the settings add; made if there is none."""
-    from warmstart.labelling.database import BACKUP, DATABASE
-    from warmstart.labelling.importing import take_rows
-    from warmstart.labelling.project import Project
-    from warmstart.labelling.reading import read_pool, task_answers, task_to_label
+    from warmstart.app.database import BACKUP, DATABASE
+    from warmstart.app.importing import take_rows
+    from warmstart.app.pool import read_pool, task_answers, task_to_label
+    from warmstart.app.project import Project
 
     there = any((Path(config.out) / name).exists() for name in (DATABASE, BACKUP))
     if there and config.export and (server := holder_of(Path(config.out) / LOCK)):
@@ -181,8 +181,8 @@ def _project(config: LabelConfig) -> Project:
 
 def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Project:
     """A new project."""
+    from warmstart.app.project import Project
     from warmstart.data.annotations import OUTSIDE_NAME
-    from warmstart.labelling.project import Project
 
     if not config.pool and not texts:
         also = ", which may be those of --import" if config.imports else ""
@@ -248,8 +248,8 @@ def _installed_vectors(config: LabelConfig, project: Project) -> dict[str, str]:
 
 def _held_out(project: Project) -> list[str]:
     """The test and validation texts of the project's task, which nobody may label here."""
+    from warmstart.app.pool import task_to_label
     from warmstart.data.text_key import plain_text
-    from warmstart.labelling.reading import task_to_label
 
     if not project.task:
         return []
@@ -273,7 +273,7 @@ def _check_settings(project: Project, config: LabelConfig, task: Task | None) ->
 
 def _compare_pools(project: Project, texts: Sequence[str], *, add: bool) -> None:
     """Raise ``ConfigError`` if files hold other texts than the project, unless the new ones are to be added."""
-    from warmstart.labelling.records import IMPORTED
+    from warmstart.app.records import IMPORTED
 
     imported = {draw.text for draw in project.draws() if draw.queue == IMPORTED}
     new = {*texts}.difference(project.texts)
@@ -312,7 +312,7 @@ def _shares(mixture: Sequence[str]) -> dict[str, float]:
 
 
 def _export(project: Project, config: LabelConfig) -> None:
-    from warmstart.labelling.exporting import export, formula_texts
+    from warmstart.app.exporting import export, formula_texts
     from warmstart.runs.steps import learning_step, terminal_lines
 
     form = config.form or ("ndjson" if project.type == "tagging" else "csv")

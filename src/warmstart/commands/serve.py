@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 from tyro.conf import Positional
 
+from warmstart.app.access import AccessSettings, missing_extra
+from warmstart.app.batches import JOINED_TOKENS, QUEUE, WAIT_SECONDS
+from warmstart.app.kernel_caches import bound_kernel_caches
 from warmstart.config import Advanced, Effectless, InFile
 from warmstart.errors import ConfigError
-from warmstart.serve.access import AccessSettings, missing_extra
-from warmstart.serve.computing import JOINED_TOKENS, QUEUE, WAIT_SECONDS
-from warmstart.serve.kernel_caches import bound_kernel_caches
 from warmstart.system.console import console
 
 
@@ -39,14 +39,14 @@ def serve(config: ServeConfig) -> None:
     rules = config.rules()
     bound_kernel_caches()
     try:
-        from warmstart.serve.app import Server, make_app
-        from warmstart.serve.running import listen, run
+        from warmstart.app.routes import Server, make_app
+        from warmstart.app.running import listen, run
     except ImportError as error:
         raise missing_extra("serve", error) from None
     import torch
 
-    from warmstart.serve.corpus import Corpus
-    from warmstart.serve.served import open_models
+    from warmstart.app.corpus import Corpus
+    from warmstart.app.models import open_models
     from warmstart.system.device import free_threads
     from warmstart.tasks.load import load_task
 

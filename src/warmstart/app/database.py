@@ -1,0 +1,274 @@
+"""One SQLite file with the tables of a labelling project. Rows are added; one that counts no longer stays, and says so.
+
+- A row is on the disk when the call that writes it returns (WAL, ``synchronous=FULL``): a killed process loses none.
+- A damaged file is refused, and never written to. A copy is made now and then, to go on from.
+- A file of the version before is converted when it is opened, and kept under another name.
+
+What the rows mean is in ``project.py``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from warmstart.app.events import EVENTS_FORMAT, rows_of_events
+from warmstart.errors import ConfigError, DataError, StorageError
+from warmstart.system.locks import LOCK, hold, release
+from warmstart.system.storage import atomic_file, make_folder
+
+DATABASE, BACKUP = "project.sqlite", "project.backup.sqlite"
+"""in the folder of a project: its database, and the last copy of it"""
+DATABASE_FORMAT = 2
+"""version of the tables; SQLite keeps it as ``user_version``"""
+APPLICATION = 0x5741524D
+"""says in the file's header that it is ours"""
+COPY_AFTER = 50
+"""answers after which a copy is made; as many again for every 16 MiB of the file"""
+TABLES = """
+create table setting (name text primary key, value text not null) strict;
+create table label (id integer primary key, name text not null, key text not null, stands_for integer references label) strict;
+create table change (
+    id integer primary key, at text not null, person text not null, label integer not null references label, name text not null,
+    stands_for integer references label
+) strict;
+create table text (id integer primary key, text text not null) strict;
+create table person (name text primary key, browser text not null) strict;
+create table draw (
+    id integer primary key, text integer not null references text, person text not null references person, at text not null,
+    queue text not null, component text not null, probability real, remaining integer not null, predicted integer,
+    confidence real, mean_confidence real, version integer not null, random_share real, named integer not null
+) strict;
+create table answer (
+    id integer primary key, draw integer not null references draw, value any, seconds real not null, comment text not null,
+    at text not null, undone integer not null
+) strict;
+"""
+TableRows = Mapping[str, Iterable[tuple[Any, ...]]]
+"""table -> its rows"""
+
+
+class DamagedError(Exception):
+    """The file is not what was written."""
+
+
+class Database:
+    """The tables of one project; methods may be called from several threads."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection, notice: str) -> None:
+        self.folder, self.notice = folder, notice
+        self.lock = threading.RLock()
+        self._connection, self._since_copy, self._changed, self._closed = connection, 0, False, False
+
+    @classmethod
+    def create(cls, folder: Path, rows: TableRows) -> Self:
+        """A new database, in place as a whole. Raises ``ConfigError`` if the folder has one."""
+        if (folder / DATABASE).exists() or (folder / BACKUP).exists():
+            raise ConfigError(f"a new project needs a folder without one, but {folder} has one; open it, or choose another folder")
+        make_folder(folder)
+        hold(folder / LOCK, f"the project in {folder}")
+        with storing(folder):
+            _write(folder / DATABASE, rows)
+        made = cls.open(folder)
+        made.copy()
+        return made
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """The database of a folder, locked until ``close``.
+
+        Raises ``DataError`` if there is none, if it is damaged or has another format; ``StorageError`` if it is open elsewhere.
+        """
+        if not ((folder / DATABASE).exists() or (folder / BACKUP).exists()):
+            raise DataError(f"{folder} must hold a project ({DATABASE}), but holds none; check the folder, or make a new project")
+        hold(folder / LOCK, f"the project in {folder}")
+        try:
+            notice = _converted(folder) if _checked(folder) == EVENTS_FORMAT else ""
+            return cls(folder, _opened(folder), notice)
+        except DamagedError as error:
+            release(folder / LOCK)
+            raise damaged(folder, error) from None
+        except DataError:  # a project that is open in this process holds the lock, too
+            release(folder / LOCK)
+            raise
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """All rows of a table, in the order in which they were added."""
+        return self._connection.execute(f"select * from {table} order by rowid").fetchall()
+
+    def insert(self, table: str, *row: Any) -> None:
+        """Write a row; it is on the disk when this returns (inside ``at_once``: when that ends)."""
+        self.execute(f"insert into {table} values ({', '.join('?' * len(row))})", *row)
+        self._since_copy += table == "answer"
+
+    def execute(self, statement: str, *values: Any) -> None:
+        """Change rows, in the same way."""
+        with self.lock, storing(self.folder):
+            self._connection.execute(statement, values)
+            self._changed = True
+
+    @contextmanager
+    def at_once(self, undone: Callable[[], None]) -> Iterator[None]:
+        """All that is written inside is written at the end, or nothing of it if it raises; then ``undone`` is called."""
+        with self.lock:
+            if self._connection.in_transaction:
+                yield
+                return
+            self.execute("begin immediate")
+            try:
+                yield
+                self.execute("commit")
+            except BaseException:
+                with suppress(sqlite3.Error):  # a full disk may have ended it already
+                    self._connection.execute("rollback")
+                undone()
+                raise
+
+    def copy_if_due(self) -> None:
+        """Make a copy if there are enough answers since the last one."""
+        with self.lock:
+            size = (self.folder / DATABASE).stat().st_size
+            if self._since_copy >= COPY_AFTER * (1 + (size >> 24)) and not self._connection.in_transaction:
+                self.copy()
+
+    def copy(self) -> None:
+        """Write the copy, atomically."""
+        with self.lock, storing(self.folder):
+            _copy(self._connection, self.folder / BACKUP)
+            self._since_copy, self._changed = 0, False
+
+    def close(self) -> None:
+        """Make a copy if anything was written since the last one, and unlock the folder; again does nothing."""
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if self._changed:
+                    self.copy()
+            finally:
+                self._connection.close()
+                release(self.folder / LOCK)
+
+
+def damaged(folder: Path, what: object) -> DataError:
+    """What to say of a damaged database, and what to do."""
+    file, copy = folder / DATABASE, folder / BACKUP
+    cure = "put a copy of your own in its place"
+    if copy.exists():
+        when = datetime.fromtimestamp(copy.stat().st_mtime, UTC)
+        cure = (
+            f"to go on from the copy of {when:%d %B %Y, %H:%M} UTC, move {DATABASE} and {DATABASE}-wal (where they are there) "
+            f"into another folder, and rename {BACKUP} to {DATABASE}"
+        )
+    return DataError(f"{file} is damaged ({what}), and is left as it is; {cure}")
+
+
+def _connect(file: Path, *, writes: bool = True) -> sqlite3.Connection:
+    place = file.absolute().as_uri() + ("" if writes else "?mode=ro")
+    return sqlite3.connect(place, isolation_level=None, check_same_thread=False, timeout=0, uri=True)
+
+
+def _write(file: Path, rows: TableRows) -> None:
+    """A new file with the tables, in place as a whole."""
+    with atomic_file(file) as aside, closing(_connect(aside)) as connection:
+        connection.executescript(f"pragma application_id={APPLICATION}; pragma user_version={DATABASE_FORMAT}; {TABLES}")
+        connection.execute("begin")
+        for table, some in rows.items():
+            for row in some:
+                connection.execute(f"insert into {table} values ({', '.join('?' * len(row))})", row)
+        connection.execute("commit")
+
+
+def _copy(connection: sqlite3.Connection, file: Path) -> None:
+    with atomic_file(file) as aside, closing(_connect(aside)) as target:
+        connection.backup(target)
+        target.execute("pragma journal_mode=delete")
+
+
+def _checked(folder: Path) -> int:
+    """The format of a sound database, which is only read. Raises ``DamagedError`` if it is not whole, ``DataError`` if not ours."""
+    file = folder / DATABASE
+    if not file.exists():
+        raise DamagedError("it is missing")
+    with _opening(file), closing(_connect(file, writes=False)) as connection:
+        (found,) = connection.execute("pragma quick_check(1)").fetchone()
+        if found != "ok":
+            raise DamagedError(" ".join(found.split()))
+        (application,), (version,) = (
+            connection.execute(f"pragma {name}").fetchone() for name in ("application_id", "user_version")
+        )
+        if application != APPLICATION:
+            raise DataError(f"{file} must be a project of `warmstart label`, but is another SQLite file; name another folder")
+        if version not in (DATABASE_FORMAT, EVENTS_FORMAT):
+            raise DataError(
+                f"{file} has format {version}, but this warmstart reads format {DATABASE_FORMAT}; use the version that wrote it"
+            )
+        if connection.execute("pragma foreign_key_check").fetchone():
+            raise DamagedError("a row names one that is not there")
+    return int(version)
+
+
+def _opened(folder: Path) -> sqlite3.Connection:
+    """The database to write to, which nobody else can open meanwhile."""
+    connection = _connect(folder / DATABASE)
+    try:
+        with _opening(folder / DATABASE):
+            connection.execute("pragma locking_mode=exclusive")  # a second project in this process is refused too
+            for setting in ("journal_mode=wal", "synchronous=full", "foreign_keys=on"):
+                connection.execute(f"pragma {setting}")
+            connection.execute("begin immediate")
+            connection.execute("commit")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _converted(folder: Path) -> str:
+    """Write the tables in place of a database of events, which is kept; what there is to say about it."""
+    file, number = folder / DATABASE, 1
+    while (kept := folder / f"project.events-{number}.sqlite").exists():
+        number += 1
+    with _opening(file), closing(_connect(file, writes=False)) as old:
+        try:
+            rows = rows_of_events(old)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(str(error)) from None
+    with _opening(file), closing(_connect(file)) as old:
+        old.execute("pragma journal_mode=delete")  # what is still in its log comes into the file that is replaced
+        with storing(folder):
+            _copy(old, kept)
+    with storing(folder):
+        _write(file, rows)
+    return f"{file} was written by an earlier version and has been converted; the database as it was is kept as {kept.name}"
+
+
+@contextmanager
+def _opening(file: Path) -> Iterator[None]:
+    """What SQLite says of a file that it cannot open becomes ``StorageError``, or ``DamagedError``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise StorageError(f"{file} is open elsewhere; close it there, and run the command again") from None
+        if isinstance(error, sqlite3.OperationalError) and name != "SQLITE_ERROR":
+            raise StorageError(f"cannot open {file}: {error}; check the folder's permissions and the space on the disk") from None
+        raise DamagedError(str(error)) from None
+
+
+@contextmanager
+def storing(folder: Path) -> Iterator[None]:
+    """What SQLite says of a full or read-only disk becomes ``StorageError``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        cure = "free some space" if full else "check that you may write to this folder, and that its disk is sound"
+        raise StorageError(f"cannot write {folder / DATABASE}: {error}; {cure}") from None
