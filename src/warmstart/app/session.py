@@ -40,9 +40,9 @@ from warmstart.app.records import CORRECTION, DISAGREEMENT, IMPORTED, Draw, Valu
 from warmstart.app.training import Training
 from warmstart.app.vectors import NameVectors, pool_vectors
 from warmstart.seeding import rng
-from warmstart.stats.agreement import krippendorff_interval
 from warmstart.stats.extrapolation import round_labels
 from warmstart.stats.formatting import percent
+from warmstart.stats.scores import krippendorff_interval
 
 if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle

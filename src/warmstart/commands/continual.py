@@ -19,8 +19,7 @@ from warmstart.config import Config
 from warmstart.data.scorings import LedgerSummary, findings_by_task
 from warmstart.data.task import Task
 from warmstart.finetuning.config import ContinualConfig
-from warmstart.finetuning.continual import PretrainingLoss, learn_tasks
-from warmstart.finetuning.strategies import STRATEGIES
+from warmstart.finetuning.continual import STRATEGIES, PretrainingLoss, learn_tasks
 from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
 from warmstart.model.files import save

@@ -14,14 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from warmstart.data.encode import encode
+from warmstart.data.encode import READ_WHOLE, encode, window_starts
 from warmstart.data.label_cells import MISSING
 from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks, units_across
 from warmstart.data.spelled import SpelledLabel, spelled_label
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import label_key, text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
-from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
 from warmstart.heads.settings import CUT, WindowSettings
 from warmstart.notebook import Shown

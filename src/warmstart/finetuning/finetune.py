@@ -32,10 +32,10 @@ from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.training.config import TrainConfig
-from warmstart.training.early_stopping import EarlyStopping
+from warmstart.training.held_out import EarlyStopping
+from warmstart.training.log import shown
 from warmstart.training.loop import TrainingJob, TrainOutput, train
 from warmstart.training.optimizers import ParameterGroup
-from warmstart.training.tensorboard import shown
 
 DEFAULT_EPOCHS = 10
 MIN_STEPS = 60

@@ -25,8 +25,8 @@ from warmstart.backbone.backbone import EMBEDDING_MODULES, Backbone
 from warmstart.errors import ConfigError
 from warmstart.finetuning.losses import Contrast
 from warmstart.model.model import Model
+from warmstart.training.config import Schedule, constant
 from warmstart.training.optimizers import ParameterGroup
-from warmstart.training.schedules import Schedule, constant
 
 # When each part of a model begins to train. Parts are ordered by their level, counted from the bottom: 0 the embedding, 1 to L the
 # blocks, L + 1 the head.

@@ -33,7 +33,7 @@ from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_named_tasks
 from warmstart.tasks.scoring import score_test
-from warmstart.training.early_stopping import EarlyStopping
+from warmstart.training.held_out import EarlyStopping
 from warmstart.training.loop import EVALUATIONS, TrainingJob, TrainOutput, train
 from warmstart.types import Batch
 

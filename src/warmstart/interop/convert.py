@@ -27,8 +27,7 @@ from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.registry import make_head
 from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.interop.companions import read_companions, read_pooling
-from warmstart.interop.families import FAMILIES, OTHER_FAMILIES
-from warmstart.interop.family import ACTIVATIONS, Family
+from warmstart.interop.families import ACTIVATIONS, FAMILIES, OTHER_FAMILIES, Family
 from warmstart.interop.folder import as_float, read_json, read_tensors
 from warmstart.interop.settings import ADAPTER_CONFIG, CONFIG_FILE, MODULES_FILE, config_settings, unapplied, whole_files
 from warmstart.model.already_read import read_by

@@ -24,8 +24,7 @@ from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfi
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.companions import POOLED, pooling_files
 from warmstart.interop.convert import read_settings, to_tensors
-from warmstart.interop.families import FAMILIES
-from warmstart.interop.family import ACTIVATIONS, Family
+from warmstart.interop.families import ACTIVATIONS, FAMILIES, Family
 from warmstart.interop.folder import refuse_windows
 from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle

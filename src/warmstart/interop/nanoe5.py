@@ -27,8 +27,7 @@ from warmstart.errors import ModelError
 from warmstart.interop.convert import Foreign
 from warmstart.interop.framing import framed_pieces, with_prefix
 from warmstart.system.limits import refused_if_malformed
-from warmstart.tokenizer.charsmap import compiled_charsmap
-from warmstart.tokenizer.sentencepiece import LONGEST_PIECE, SentencePieceModel, sentencepiece_json
+from warmstart.tokenizer.sentencepiece import LONGEST_PIECE, SentencePieceModel, compiled_charsmap, sentencepiece_json
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 MODEL, PROMPT = "intfloat/multilingual-e5-small", "query: "

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from warmstart.errors import ModelError
-from warmstart.interop.family import Family
+from warmstart.interop.families import Family
 
 
 @dataclass(frozen=True)

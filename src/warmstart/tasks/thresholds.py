@@ -12,8 +12,7 @@ import numpy as np
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
-from warmstart.stats.scores import Scores
-from warmstart.stats.several_labels import SHARED_FOR_ALL, SHARED_TEXTS, label_thresholds
+from warmstart.stats.scores import SHARED_FOR_ALL, SHARED_TEXTS, Scores, label_thresholds
 from warmstart.tasks import task_type_of
 
 if TYPE_CHECKING:

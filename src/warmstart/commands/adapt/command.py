@@ -36,7 +36,7 @@ from warmstart.system.console import console, print_table, progress_line
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, read_spec
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
-from warmstart.training.tensorboard import events_folder
+from warmstart.training.log import events_folder
 
 
 def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:

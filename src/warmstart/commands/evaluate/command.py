@@ -38,8 +38,7 @@ from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import model_name, percent, percent_range
 from warmstart.stats.intervals import percentiles
-from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
-from warmstart.stats.several_labels import HALF, given_and_found, without_label
+from warmstart.stats.scores import HALF, ClassificationScores, NamedFigures, Scores, given_and_found, without_label
 from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_write

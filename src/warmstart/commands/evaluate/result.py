@@ -24,7 +24,7 @@ from warmstart.stats.formatting import (
     points_interval,
 )
 from warmstart.stats.multiple_testing import holm
-from warmstart.stats.power import detectable_proportion, texts_to_tell
+from warmstart.stats.noise import detectable_proportion, texts_to_tell
 from warmstart.stats.proportions import paired_proportions, wilson_interval
 
 if TYPE_CHECKING:
