@@ -54,7 +54,7 @@ REFERENCES = (
     "the columns about learning and forgetting are empty."
 )
 NAMES = {IN_TURN: "learning in turn", JOINT: "joint training", ALONE: "training alone"}
-"""of strategies, in a sentence"""
+"""names of the strategies in a sentence"""
 EXPLAINED = (
     "Right after learning: mean over tasks of the score when each had just been learned. Backward transfer: mean over all but the "
     "last task of (score at the end - score right after learning). Forgetting: mean over them of (best score before the end - "
@@ -116,13 +116,13 @@ class ContinualResult(Shown, view="commands.continual:continual_view"):
     tasks: tuple[str, ...]
     """in the order learned"""
     runs: Mapping[str, tuple[ContinualRun, ...]]
-    """by strategy, one per seed"""
+    """runs of each strategy, one per seed"""
     ledgers: tuple[LedgerSummary, ...] = ()
-    """how often the test split of each task was scored"""
+    """number of scorings of the test split of each task"""
     labels: tuple[str, ...] = ()
-    """what the labels of each task were for, as sentences"""
+    """use of the labels of each task, as sentences"""
     one_split: bool = False
-    """whether the intervals hold for one split only, because seeds share too many training texts of a task"""
+    """True if the intervals hold for one split only, because seeds share too many training texts of a task"""
 
     HEADER: ClassVar = (
         "strategy", INTERVAL_OVER, "average at the end", "right after learning", "backward transfer", "forgetting", "seconds",

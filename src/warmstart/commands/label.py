@@ -23,7 +23,7 @@ from warmstart.system.limits import YAML_BYTES
 from warmstart.system.locks import LOCK, holder_of
 
 WORD_VECTORS = "words"
-"""as a model: none, but vectors made from the words of the pool"""
+"""name that stands for vectors made from the words of the pool, without a model"""
 LISTED_LABELS = 20
 """new labels that an import names"""
 
@@ -49,13 +49,13 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     """manifest of a task, or a table: its name, type and labels; its training texts are labelled already, its test texts are never
     shown, and rows of a table without a label are still to be labelled"""
     guidelines: str | None = None
-    """how to label: a file, or the words themselves"""
+    """guidelines for labelling: a file, or the words themselves"""
     price: float | None = Field(None, gt=0)
-    """of one label, in any currency, for what more labels would cost"""
+    """price of one label, in any currency, to say the cost of more labels"""
     target: float | None = Field(None, gt=0, lt=1)
     """accuracy to reach, such as 0.9; the page says when it is proven"""
     judge: str | None = None
-    """who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
+    """person who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
     suggest: Advanced[Literal["yes", "no"] | None] = None
     """whether the label that the model finds likely stands beside texts that are not drawn at random, to be accepted by Enter; only
     the others then tell the accuracy; default: as before, at first no"""
@@ -72,13 +72,13 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     export_test: Literal["fraction", "random"] = "fraction"
     """test split of the export: a fraction of all labelled texts, or those that were drawn at random"""
     form: Advanced[Literal["csv", "ndjson"] | None] = None
-    """of exported labels; default: csv, for tagging ndjson"""
+    """format of exported labels; default: csv, for tagging ndjson"""
     safe_csv: Advanced[bool] = False
     """write ' before cells of an exported csv that a spreadsheet would run as formulas"""
     add: bool = False
     """take new texts of POOL into a project that exists"""
     seed: Advanced[int] = 0
-    """of the draws"""
+    """seed of the draws"""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -47,14 +47,14 @@ class RecipeConfig(Config):
     jobs: Effectless[Advanced[int | None]] = Field(None, gt=0)
     """trials at once, in steps that are a race; default: as the recipe says"""
     backend: Effectless[Advanced[Annotated[str, AfterValidator(known_backend)] | None]] = None
-    """where the trials of these steps run, as in `warmstart race`; default: as the recipe says"""
+    """place where the trials of these steps run, as in `warmstart race`; default: as the recipe says"""
 
 
 class RecipeSpec(Config):
     """The file of a recipe."""
 
     title: str
-    """what the recipe shows"""
+    """one line about the recipe"""
     steps: dict[str, dict[str, Any]] = Field(min_length=1)
     """name -> command and its settings, in order"""
     lengths: dict[str, dict[str, Any]] = Field(default_factory=dict)

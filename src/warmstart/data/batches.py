@@ -19,9 +19,9 @@ from warmstart.types import Batch
 BUCKET = 50
 """number of batches that are shuffled together and then sorted by length"""
 BATCH_COST = 40
-"""as many tokens are read in the time that a batch takes besides, for a BERT of 22 million parameters on one core"""
+"""fixed cost of a batch in tokens read in the same time, for a BERT of 22 million parameters on one core"""
 TRAINING_COST = 100
-"""the same for a batch that trains, with its gradients"""
+"""fixed cost of a batch that trains, with its gradients"""
 
 
 def labelled_batches(

@@ -56,9 +56,9 @@ class LabelBudget:
     fold_seed: int | None = None
     """draws the folds; None: ``seed`` does"""
     share: float = 1.0
-    """of the texts that learn in each fold; the others are left out, as if there were so many fewer labels"""
+    """share of the texts that learn in each fold; the others are left out, as if there were so many fewer labels"""
     parts: int = FOLDS
-    """how many folds there are, at most"""
+    """largest number of folds"""
 
     def __len__(self) -> int:
         return len(self.train) + len(self.validation)

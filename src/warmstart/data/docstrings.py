@@ -104,7 +104,7 @@ class Docstring:
     module: str
     """dotted name of its module; a module is one file"""
     name: str
-    """what it documents: ``"Fraction.limit_denominator"``, or the last part of the module's name"""
+    """name of the documented object: ``"Fraction.limit_denominator"``, or the last part of the module's name"""
     text: str
     """the docstring without its indentation"""
 

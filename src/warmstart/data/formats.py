@@ -33,16 +33,16 @@ from warmstart.system.processes import run_python
 from warmstart.system.storage import read_inside
 
 STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
-"""with which an Arrow stream ends; without it rows may be missing"""
+"""end of an Arrow stream; without it rows may be missing"""
 _ARROW_FILE = b"ARROW1"
-"""with which Arrow's other format begins, that of random access"""
+"""first bytes of Arrow's format for random access"""
 _FASTTEXT = re.compile(r"((?:__label__\S+(?:\s+|$))*)(.*)")
 INFO = "dataset_info.json"
 """in which ``datasets`` says what the columns beside it hold"""
 _COPIES = 8
 """bytes of memory that reading a file needs for each byte of its texts, at most"""
 _READ_WITHIN_SECONDS = 120
-"""that a file may take"""
+"""seconds that a file may take"""
 _TOO_LARGE = 9
 """exit code of the process that reads a file, if its memory grows too much"""
 _WATCH = f"""
@@ -72,7 +72,7 @@ _WAYS = {
 }
 """program -> how its labels become a table"""
 _SPANS = 'write a label for each word, O for words in no span, as lists: {"text": ["Ada", "sang"], "label": ["PER", "O"]}'
-"""the same where labels belong to spans of a text"""
+"""advice where labels belong to spans of a text"""
 
 
 def parsed(data: bytes, source: Source, file: Path, form: Format) -> pl.DataFrame:

@@ -50,7 +50,7 @@ class GroupLeak:
     other: str
     groups: int
     texts: int
-    """of ``split``, in these groups"""
+    """texts of ``split`` in these groups"""
     example: str
     """one of the groups"""
 

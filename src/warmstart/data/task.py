@@ -93,7 +93,7 @@ class Task(Shown, view="report.notebook:task_view"):
     validation: Split
     test: Split
     metric: str = "accuracy"
-    """what a score means"""
+    """name of the score"""
     unlabelled: tuple[Source, ...] = ()
     """more text like that of the task"""
     type: str = "classification"

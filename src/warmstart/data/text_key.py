@@ -28,7 +28,7 @@ LATIN = dict(zip("ıɑɡ", "iag", strict=True))
 LOOK_ALIKE = str.maketrans(CYRILLIC | GREEK | LATIN)
 """letters that look like an unaccented Latin one, and that one: from the table of confusables in Unicode Technical Standard 39"""
 WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
-"""how the names of characters begin whose scripts put no space between words: each character counts as a word"""
+"""first words of the names of characters of scripts without spaces: each character counts as a word"""
 _TAG = re.compile(
     r"</?(?:a|abbr|b|big|blockquote|br|center|code|dd|div|dl|dt|em|font|h[1-6]|hr|i|img|li|ol|p|pre|s|small|span|strike|strong|sub|sup"
     r"|table|tbody|td|th|thead|tr|tt|u|ul)(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>]+))*\s*/?>",
@@ -106,7 +106,7 @@ def label_key(name: str) -> str:
 # A hash keeps no text, but whoever has a text, or guesses a short one, can tell whether it is among them (SECURITY.md).
 
 BYTES = 5
-"""of a hash"""
+"""bytes of a hash"""
 MOST = 20_000
 """hashes of a split; 130 KB as text"""
 NO_HASHES = "WARMSTART_NO_TEXT_HASHES"
@@ -139,9 +139,9 @@ class TextHashes(Config):
     """The texts of a split, or of several."""
 
     digest: str
-    """of all texts with their targets, in any order"""
+    """digest of all texts with their targets, in any order"""
     hashes: str
-    """those that are kept, ascending, in base64"""
+    """kept hashes, ascending, in base64"""
     part: float = 1.0
     """the fraction of all possible hashes that are kept if a text has them"""
 

@@ -38,11 +38,11 @@ class AnswersResult(Shown, view="commands.adapt.page:answers_view"):
     runs: Mapping[str, tuple[AnswerRun, ...]]
     """the runs of each trained method, one per seed"""
     held_out: AnswerPredictions
-    """of the best run to the calibration questions, which chose neither weights nor seed"""
+    """answers of the best run to the calibration questions, which chose neither weights nor seed"""
     threshold: Threshold
     """found on these"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
-    """how often the test split was scored"""
+    """number of scorings of the test split"""
 
     @property
     def best(self) -> AnswerRun:

@@ -30,7 +30,7 @@ class Averaged:
     """The seeds as one model."""
 
     name: str
-    """with the number of seeds"""
+    """name with the number of seeds"""
     model: Stack
     """without calibration"""
     choosing: Any

@@ -67,7 +67,7 @@ class Estimator:
     encoded: EncodedTask
     config: FineTuneConfig
     _steps: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """of each scheme the seconds of a step, and the parameters that train"""
+    """for each scheme the seconds of a step and the trained parameters"""
 
     def cost_within(self, scheme_name: str, budget: LabelBudget, choice: SelectionSettings) -> RunCost:
         """The cost of ``fine_tune_within``: of the models that choose, and of the last one at its greatest length."""

@@ -43,7 +43,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
 
 LEAST_TOKENS = 16
-"""of a row: products of fewer rows have other sums"""
+"""fewest tokens of a row: products of fewer rows have other sums"""
 
 
 class FeatureCache:
@@ -58,7 +58,7 @@ class FeatureCache:
         memory, and its digest"""
         self.texts_computed = 0
         self.seconds_read = 0.0
-        """of reading texts, since ``begin_count``"""
+        """seconds of reading texts since ``begin_count``"""
         self.seconds_saved = 0.0
         """since then: what the texts that were read before would have taken, each once"""
         self._counted: set[tuple[str, bytes]] = set()

@@ -58,7 +58,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
 
 KEPT_BYTES = 2**28
-"""of states, at most: 4,000 texts of 40 tokens at width 384"""
+"""most bytes of states: 4,000 texts of 40 tokens at width 384"""
 
 
 def frozen_blocks(model: Model) -> int:
@@ -221,7 +221,7 @@ class TrainingInputs:
     predict_validation: Callable[[], Any]
     """predictions for the validation split, by the present weights"""
     prepare: Callable[[Sequence[Batch]], Sequence[Batch]] | None = None
-    """what reads all batches of a step before the loss of each is computed"""
+    """function that reads all batches of a step before the loss of each is computed"""
 
     @classmethod
     def from_texts(cls, model: Model, encoded: EncodedTask, config: FineTuneConfig, seed: int) -> TrainingInputs:

@@ -65,9 +65,9 @@ class Contrast:
     """How much the comparison of texts counts."""
 
     weight: float
-    """of the contrastive loss; that of the head's own loss is 1"""
+    """weight of the contrastive loss; the head's own loss has 1"""
     temperature: float
-    """by which cosines are divided"""
+    """temperature that divides cosines"""
 
 
 class ContrastiveLoss:

@@ -51,7 +51,7 @@ def curve_rows(runs: Runs[R]) -> list[tuple[str, int, float, int]]:
 
 
 LEAST_SECONDS = 60.0
-"""that a run of the control may always take"""
+"""seconds that a run of the control may always take"""
 
 
 @dataclass(frozen=True)

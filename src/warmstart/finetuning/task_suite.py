@@ -116,7 +116,7 @@ class TaskSuite:
     config: TasksConfig
     scoring: ScoringRun
     workplace: Path | None = None
-    """where the next training run keeps its checkpoints"""
+    """folder of the checkpoints of the next training run"""
 
     @classmethod
     def of(cls, bundle: Bundle, tasks: Sequence[Task], config: TasksConfig) -> TaskSuite:

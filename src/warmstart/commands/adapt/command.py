@@ -74,7 +74,7 @@ class _Ready:
     run: Run
     bundle: Bundle
     loaded: Task
-    """as it was read: with the texts that are dropped or set apart"""
+    """The task as it was read, with the texts that are dropped or set apart"""
     budgets: dict[int, LabelBudget]
     calibration_texts: Split | None
 

@@ -32,7 +32,7 @@ from warmstart.tasks.load import labelled_task, with_descriptions, with_metric
 
 FIT_FILE = "fit.json"
 SHARE_OF_TRIALS, LAST_SECONDS = 0.9, 20
-"""of the minutes, and less so many seconds: no method starts after that, since a process also starts and a model is saved"""
+"""last start of a method: a share of the minutes, and seconds before their end, since a process also starts and a model is saved"""
 
 
 LOOKED_AT, SPELLED = 200, 0.7
@@ -85,7 +85,7 @@ class FitOptions(TypedDict, total=False):
     minutes: float
     """about; default 3"""
     metric: Metric | None
-    """what the best method is best in; default: accuracy, of several labels micro_f1"""
+    """figure by which methods are compared; default: accuracy, of several labels micro_f1"""
 
 
 def fit(texts: Any, labels: Sequence[Any] | None = None, **options: Unpack[FitOptions]) -> FitResult:

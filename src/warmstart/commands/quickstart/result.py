@@ -28,7 +28,7 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
 
     pretraining: PretrainResult
     fit: FitResult
-    """with the fewest labels"""
+    """result with the fewest labels"""
     curves: Curves
     """the best method without pretraining, and the best on each backbone; the fewest labels choose them"""
 
