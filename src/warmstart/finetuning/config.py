@@ -22,7 +22,7 @@ class FineTuneConfig(WindowSettings):
     """How a model is fine-tuned on labelled texts."""
 
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
-    """parameters that train, and when: full, upper-half, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss,
+    """what trains, and when: full, upper-half, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss,
     contrast, dapt; a+b combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
     pooling: Advanced[PoolingName] = "mean"
