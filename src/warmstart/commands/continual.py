@@ -180,7 +180,7 @@ class ContinualResult(Shown, view="commands.continual:continual_view"):
 
     @property
     def findings(self) -> list[str]:
-        """What ``base`` forgets, what each other strategy brings, and what sharing brings each task; ``tested`` has the rest."""
+        """Findings: the forgetting of ``base``, the gain of each other strategy and of sharing; ``tested`` has the rest."""
         findings = [
             change.in_percent(f"With {_named(self.base)}, by the end, the score on {task}")
             for task, change in zip(self.tasks, self._forgotten(), strict=False)
@@ -264,7 +264,7 @@ class ContinualResult(Shown, view="commands.continual:continual_view"):
         return self.metric(strategy, name).over_both.within(METRICS[name], 1)
 
     def over_seeds(self, strategy: str, name: str) -> Interval:
-        """The same over seeds alone."""
+        """The intervals over seeds alone."""
         return self.metric(strategy, name).over_seeds.within(METRICS[name], 1)
 
     def table(self) -> list[tuple[str, ...]]:
@@ -312,7 +312,7 @@ def _points(size: float | None) -> str:
 
 
 def _detectable(size: float | None, write: Callable[[float], str]) -> str:
-    """The same of any figure; a dash where nothing can be detected, with one seed or without any spread."""
+    """The smallest detectable difference of a figure; a dash where nothing can be detected, with one seed or without any spread."""
     return "-" if size is None or math.isinf(size) else write(size)
 
 
@@ -332,7 +332,7 @@ def write_continual_page(result: ContinualResult, config: Config, folder: Path) 
 
 
 def continual_view(result: ContinualResult) -> Report:
-    """What a notebook shows: what was forgotten, what was tested, and every task after every stage."""
+    """The result in a notebook: forgetting, tests, and every task after every stage."""
     return Report(_title(result), headline(result.findings[0]), (), tuple(_sections(result)))
 
 

@@ -45,7 +45,7 @@ _INSERTED = "inserted adapters"
 
 @dataclass(frozen=True)
 class Cost(Shown, view="commands.cost:cost_view"):
-    """What a model costs."""
+    """The cost of a model."""
 
     parameters: dict[str, int]
     """parameters of each part; a weight that two parts share counts in the first"""

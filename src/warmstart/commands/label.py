@@ -215,7 +215,7 @@ def _table(config: LabelConfig) -> dict[str, Any]:
 
 
 def _settings(config: LabelConfig) -> dict[str, Any]:
-    """What the project keeps until another start changes it; None: as before."""
+    """The settings that the project keeps until another start changes them; None: as before."""
     vectors = config.vectors
     if vectors and (there := Path(vectors)).exists():
         vectors = str(there.resolve())  # a later start may be made elsewhere
@@ -347,7 +347,7 @@ def _export(project: Project, config: LabelConfig) -> None:
 
 
 def project_sentence(project: Project) -> str:
-    """What the project holds, and the settings with which it goes on."""
+    """The state of the project, and the settings with which it goes on."""
     kept = ", ".join(f"{name} {_words(value)}" for name, value in vars(project.settings).items() if value not in ("", None, {}))
     return (
         f"{project.folder}: {len(project.labelled()):,} of {len(project.texts):,} texts are labelled, with "
@@ -367,14 +367,14 @@ def _words(value: Any) -> str:
 
 
 def pool_sentences(found: PoolTexts) -> list[str]:
-    """What was left out of the files, each as a line."""
+    """Lines about texts that were left out of the files."""
     repeated = [f"{found.repeated:,} texts are repeated, and are taken once.\n"] if found.repeated else []
     left_out = [f"{found.left_out:,} texts are left out: they are like test or validation texts of the task.\n"]
     return [*repeated, *(left_out if found.left_out else [])]
 
 
 def import_sentence(summary: ImportSummary) -> str:
-    """What was imported."""
+    """The summary of an import."""
     people = len(summary.people)
     parts = [
         f"{summary.answers:,} answers of {people} {'person' if people == 1 else 'people'} are imported",

@@ -166,7 +166,7 @@ def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tupl
 
 
 def _steps_of(folder: Path) -> dict[str, Any]:
-    """What run.json says of the steps of a recipe: what each is made of, and whether it is done."""
+    """The steps of a recipe in run.json: the inputs of each, and whether it is done."""
     record = read_record_of(folder)
     if not record and (folder / RUN_FILE).exists():
         raise ConfigError(f"{folder / RUN_FILE} must say which steps are done, but cannot be read; choose another --out")

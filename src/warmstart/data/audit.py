@@ -164,7 +164,7 @@ class Audit(Shown, view="report.notebook:audit_view"):
         return rows
 
     def findings(self) -> list[Finding]:
-        """What a user should know, the most severe first; empty if nothing is wrong."""
+        """The findings for a user, the most severe first; empty if nothing is wrong."""
         findings = [*self._across_splits(), *(finding for split in self.splits for finding in self._in_split(split))]
         return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 

@@ -38,7 +38,7 @@ def labelled_batches(
 def bucketed_batches(
     encoded: Encoded, make: Callable[[np.ndarray], Batch], size: tuple[int, int], seed: int
 ) -> Callable[[int], list[Batch]]:
-    """The same; ``make(indices)`` makes the batch of the examples at these indices."""
+    """The batches; ``make(indices)`` makes the one of the examples at these indices."""
     batch, accumulate = size
     chosen = length_buckets(encoded.lengths, batch, seed)
 

@@ -1,4 +1,4 @@
-"""What the columns of a table hold: where their names stand, and which has the texts and which may have the labels.
+"""The content of a table's columns: where their names stand, which has the texts, and which may have the labels.
 
 Names that are known count, but less than what the cells hold: a column of numbers is no text, whatever it is called. Of columns
 that may hold labels the likeliest is the one that the texts tell most about, not a split, a language, a date, or who wrote.

@@ -301,7 +301,7 @@ _GIVEAWAY = _stems(" ".join((*AREAS, *AREAS.values())))
 
 
 def _key(text: str) -> str:
-    """What near copies have in common: the letters."""
+    """The key of near copies: the letters."""
     return re.sub(r"[\W_\d]+", " ", text.lower()).strip()
 
 

@@ -257,7 +257,7 @@ _USUAL = [
 
 
 def _likely(start: bytes, line: bytes) -> str:
-    """What to do: the encoding in which the bytes read well, with the words by which a person can tell."""
+    """Advice: the encoding in which the bytes read well, with the words by which a person can tell."""
     import charset_normalizer
 
     name = _utf16(start) if b"\0" in start else ""

@@ -117,7 +117,7 @@ def with_decimal_comma(cells: Sequence[str]) -> bool:
 
 
 def other_separator(cells: Iterable[Any], separator: str) -> str | None:
-    """What seems to stand between labels, if ``separator`` never does: it parts a twentieth of the cells into names that recur.
+    """The likely separator of labels, if ``separator`` never does: it parts a twentieth of the cells into names that recur.
 
     A line end, a bar or a semicolon need not part into names that recur; if these stand alone in other cells, one cell is enough.
     """

@@ -96,7 +96,7 @@ def count_documents(source: Source) -> Iterator[tuple[str, int]]:
 
 
 def count_span(source: Source, file: Path, span: tuple[int, int]) -> Iterator[tuple[str, int]]:
-    """The same of a part of a plain text file, from one byte to another, between which documents are whole (``span_ends``)."""
+    """The documents of a part of a plain text file, from one byte to another, between which documents are whole (``span_ends``)."""
     with open_text(file, source.encoding, span) as lines:
         yield from _plain_text(_text_lines(source, lines), source.document)
 
@@ -276,7 +276,7 @@ def open_prose(source: Source, file: Path, form: Format) -> Iterator[TextIO]:
 
 
 class _Words(HTMLParser):
-    """What of a page is read: its text, a line for each block."""
+    """The text of a page, a line for each block."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -53,13 +53,13 @@ class TableFlags(Config):
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Those of these settings that were given, as a ``Source`` has them."""
+        """The settings that were given, as a ``Source`` has them."""
         given = {"text" if name == "text_column" else name: getattr(self, name) for name in TableFlags.model_fields}
         return {name: value == "yes" if name == "header" else value for name, value in given.items() if value is not None}
 
 
 class LabelledTableFlags(TableFlags):
-    """The same for a table of texts and labels, of which the columns are guessed."""
+    """Flags for a table of texts and labels, of which the columns are guessed."""
 
     label_column: str | None = None
     """the column of a table that holds the labels, or several that say of one label each whether it holds: angry+urgent; default: a

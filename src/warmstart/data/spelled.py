@@ -52,7 +52,7 @@ class SpelledLabel:
 
 
 def spelled_label(split: Split, names: Sequence[str]) -> SpelledLabel | None:
-    """What spells the labels of texts, one or several each; None if nothing does."""
+    """The words that spell the labels of texts, one or several each; None without any."""
     if len(names) < 2:
         return None
     split = split.take(np.random.default_rng(0).permutation(len(split))[:MOST_SCORED])

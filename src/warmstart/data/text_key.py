@@ -76,7 +76,7 @@ def text_words(text: str) -> list[str]:
 
 
 def text_key(text: str) -> str:
-    """What texts that count as the same have in common; a text without letters and digits keeps its signs.
+    """The key of texts that count as the same; a text without letters and digits keeps its signs.
 
     >>> text_key("The  e-mail: 10 30") == text_key("the email 10:30")
     True
@@ -86,7 +86,7 @@ def text_key(text: str) -> str:
 
 
 def label_key(name: str) -> str:
-    """What the spellings of one label have in common: they differ in case, spaces, punctuation, form of characters or decimals.
+    """The key of the spellings of one label, which differ in case, spaces, punctuation, form of characters or decimals.
 
     Signs that tell names apart count, and zeros before a number: ``A-`` and ``A``, ``C``, ``C++`` and ``C#``, ``7`` and ``007``.
     """
@@ -116,7 +116,7 @@ Key = str | list[str]
 
 
 def key_of(text: Any) -> Key:
-    """What a text has in common with those that count as the same; a list for a text of several parts."""
+    """The key of a text, alike for texts that count as the same; a list for a text of several parts."""
     return text_key(text) if isinstance(text, str) else [*map(text_key, text)]
 
 

@@ -50,7 +50,7 @@ class FineTuneConfig(WindowSettings):
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
 
     def at_learning_rate(self, rate: float) -> Self:
-        """The same settings at another learning rate of AdamW; that of Muon, if it is used, is scaled by the same factor."""
+        """These settings at another learning rate of AdamW; that of Muon, if it is used, is scaled by the same factor."""
         scale = rate / self.train.learning_rate if self.train.optimizer == "muon" else 1.0
         rates = {"learning_rate": rate, "muon_learning_rate": self.train.muon_learning_rate * scale}
         return self.model_copy(update={"train": self.train.model_copy(update=rates)})

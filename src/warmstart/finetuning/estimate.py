@@ -1,4 +1,4 @@
-"""What one fine-tuning run will cost: the time of one measured step, and the parameters that train.
+"""The cost of one fine-tuning run: the time of one measured step, and the parameters that train.
 
 Steps use a few training texts and a copy of the model; nothing of it is kept.
 """
@@ -38,7 +38,7 @@ WEIGHT_BYTES = 4
 
 @dataclass(frozen=True)
 class RunCost:
-    """What one run is expected to take."""
+    """The expected cost of one run."""
 
     seconds: float
     once: float

@@ -102,7 +102,7 @@ def check_scheme(bundle: Bundle, task: Task, config: FineTuneConfig) -> None:
 
 @dataclass(frozen=True)
 class FineTuning:
-    """What one run needs beside its model."""
+    """Data and settings of one run."""
 
     encoded: EncodedTask
     config: FineTuneConfig

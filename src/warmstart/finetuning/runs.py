@@ -12,7 +12,7 @@ PRETRAINED, SCRATCH = "pretrained", "from scratch"
 
 
 class ComparedRun(Protocol):
-    """What the run of any compared method has."""
+    """The part of a run that all compared methods have."""
 
     @property
     def seed(self) -> int:
@@ -71,7 +71,7 @@ class ControlBudget:
 
     @property
     def sentence(self) -> str:
-        """What that means for the comparison."""
+        """The consequence for the comparison, as a sentence."""
         return (
             f"The control from scratch had time for {self.note}, so the gain over it is an upper bound; with --scratch-time 0 "
             "it takes all of them."

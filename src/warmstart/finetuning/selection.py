@@ -88,7 +88,7 @@ Curve = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """What chooses, and among which learning rates."""
+    """The texts that choose, and the learning rates to choose from."""
 
     selection: SelectionName = "holdout"
     rates: tuple[float, ...] = ()
@@ -172,7 +172,7 @@ def best_rate(tried: Mapping[float, float], default_rate: float) -> float:
 
 @dataclass(frozen=True)
 class _Tried:
-    """What one learning rate gives on the texts that choose."""
+    """The scores of one learning rate on the texts that choose."""
 
     choosing: Any
     score: float
@@ -236,7 +236,7 @@ class _Selection:
         )
 
     def _rates(self) -> tuple[float, ...]:
-        """Those to try."""
+        """The learning rates to try."""
         if self.choice.selection != "none":
             return self.choice.rates or (self.config.train.learning_rate,)
         return (self.config.train.learning_rate,) if self.choice.choose else ()

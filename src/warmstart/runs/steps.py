@@ -86,7 +86,7 @@ def command(*words: str | Path) -> str:
 
 
 def terminal_lines(steps: Iterable[NextStep]) -> list[str]:
-    """What a terminal shows of steps: each command on its own line, so that it can be copied."""
+    """The lines of steps for a terminal: each command on its own line, so that it can be copied."""
     commands = [step.command for step in steps]
     return ["Next", *(f"  {line}" for line in commands)] if commands else []
 
@@ -189,7 +189,7 @@ def attention_step(model: str, texts: Iterable[Any]) -> NextStep | None:
 
 
 def learning_step(task_type: str, manifest: str | Path) -> NextStep:
-    """What learns from a manifest: ``fit`` from labels of single texts, else a race, on an encoder or a network of its own."""
+    """Learns from a manifest: ``fit`` from labels of single texts, else a race, on an encoder or a network of its own."""
     if task_type in ("classification", "multilabel"):
         return NextStep("fit", "Make the best model of your labels", command("fit", manifest))
     from warmstart.interop.encoders import ENCODERS, installed

@@ -67,7 +67,7 @@ class Mistake(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do with a model, in the order of the first screen."""
+    """Advice about a model, in the order of the first screen."""
 
     about: str
     """the task and its labels: ``"sst: negative or positive?"``"""

@@ -136,7 +136,7 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
 
     @property
     def loss_caption(self) -> str:
-        """What the chart of losses shows."""
+        """The caption of the chart of losses."""
         return "Loss in nats per predicted token, on training and on held-out text."
 
     def text_table(self) -> list[tuple[str, ...]]:
@@ -171,7 +171,7 @@ CORPORA_HEADER = ("text", "passages", "kept", "words kept", "like a test or vali
 
 
 def domain_sentences(domain: DomainText) -> list[str]:
-    """What was read for a task, and what was left out, as complete sentences."""
+    """Sentences about the text that was read for a task, and the text left out."""
     often = "" if domain.pool_times == 1 else f", each read {domain.pool_times} times in a pass"
     sentences = [
         f"The task's own text is {domain.pool_texts:,} texts of {domain.pool_words:,} words{often}; {domain.held_out:,} of them "
