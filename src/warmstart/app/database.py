@@ -2,7 +2,7 @@
 
 - A row is on the disk when the call that writes it returns (WAL, ``synchronous=FULL``): a killed process loses none.
 - A damaged file is refused, and never written to. A copy is made now and then, to go on from.
-- A file of the version before is converted when it is opened, and kept under another name.
+- A file of another format is refused, and never written to either.
 
 What the rows mean is in ``project.py``.
 """
@@ -17,15 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from warmstart.app.events import EVENTS_FORMAT, rows_of_events
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.system.locks import LOCK, hold, release
 from warmstart.system.storage import atomic_file, make_folder
 
 DATABASE, BACKUP = "project.sqlite", "project.backup.sqlite"
 """in the folder of a project: its database, and the last copy of it"""
-DATABASE_FORMAT = 2
-"""version of the tables; SQLite keeps it as ``user_version``"""
+DATABASE_FORMAT, EVENTS_FORMAT = 2, 1
+"""version of the tables, and of one list of all that happened, which was before; SQLite keeps it as ``user_version``"""
 APPLICATION = 0x5741524D
 """says in the file's header that it is ours"""
 COPY_AFTER = 50
@@ -60,8 +59,8 @@ class DamagedError(Exception):
 class Database:
     """The tables of one project; methods may be called from several threads."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection, notice: str) -> None:
-        self.folder, self.notice = folder, notice
+    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
+        self.folder = folder
         self.lock = threading.RLock()
         self._connection, self._since_copy, self._changed, self._closed = connection, 0, False, False
 
@@ -88,8 +87,8 @@ class Database:
             raise DataError(f"{folder} must hold a project ({DATABASE}), but holds none; check the folder, or make a new project")
         hold(folder / LOCK, f"the project in {folder}")
         try:
-            notice = _converted(folder) if _checked(folder) == EVENTS_FORMAT else ""
-            return cls(folder, _opened(folder), notice)
+            _check(folder)
+            return cls(folder, _opened(folder))
         except DamagedError as error:
             release(folder / LOCK)
             raise damaged(folder, error) from None
@@ -191,8 +190,8 @@ def _copy(connection: sqlite3.Connection, file: Path) -> None:
         target.execute("pragma journal_mode=delete")
 
 
-def _checked(folder: Path) -> int:
-    """The format of a sound database, which is only read. Raises ``DamagedError`` if it is not whole, ``DataError`` if not ours."""
+def _check(folder: Path) -> None:
+    """Read a database and no more. Raises ``DamagedError`` if it is not whole, ``DataError`` if it is not one of this version."""
     file = folder / DATABASE
     if not file.exists():
         raise DamagedError("it is missing")
@@ -205,13 +204,18 @@ def _checked(folder: Path) -> int:
         )
         if application != APPLICATION:
             raise DataError(f"{file} must be a project of `warmstart label`, but is another SQLite file; name another folder")
-        if version not in (DATABASE_FORMAT, EVENTS_FORMAT):
+        if version == EVENTS_FORMAT:
+            raise DataError(
+                f"{file} must have the tables of this version, but was written before them, and is left as it is; the last commit "
+                f"that opens it is 5cb677ad: there run `warmstart label --out {folder} --export labels`, and here "
+                f"`warmstart label --import labels/train.csv --out {folder}-2`"
+            )
+        if version != DATABASE_FORMAT:
             raise DataError(
                 f"{file} has format {version}, but this warmstart reads format {DATABASE_FORMAT}; use the version that wrote it"
             )
         if connection.execute("pragma foreign_key_check").fetchone():
             raise DamagedError("a row names one that is not there")
-    return int(version)
 
 
 def _opened(folder: Path) -> sqlite3.Connection:
@@ -228,25 +232,6 @@ def _opened(folder: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _converted(folder: Path) -> str:
-    """Write the tables in place of a database of events, which is kept; what there is to say about it."""
-    file, number = folder / DATABASE, 1
-    while (kept := folder / f"project.events-{number}.sqlite").exists():
-        number += 1
-    with _opening(file), closing(_connect(file, writes=False)) as old:
-        try:
-            rows = rows_of_events(old)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedError(str(error)) from None
-    with _opening(file), closing(_connect(file)) as old:
-        old.execute("pragma journal_mode=delete")  # what is still in its log comes into the file that is replaced
-        with storing(folder):
-            _copy(old, kept)
-    with storing(folder):
-        _write(file, rows)
-    return f"{file} was written by an earlier version and has been converted; the database as it was is kept as {kept.name}"
 
 
 @contextmanager

@@ -111,7 +111,7 @@ class Project:
 
     @classmethod
     def open(cls, folder: str | Path) -> Project:
-        """The project of a folder. ``notice`` says if an earlier version wrote it.
+        """The project of a folder.
 
         Raises ``DataError`` if there is none, it has another format, or it is damaged; ``StorageError`` if another process has it
         open.
@@ -129,11 +129,6 @@ class Project:
     def folder(self) -> Path:
         """Where it lies."""
         return self._database.folder
-
-    @property
-    def notice(self) -> str:
-        """What happened when it was opened that its owner should know; mostly empty."""
-        return self._database.notice
 
     @property
     def unchanged(self) -> AbstractContextManager[bool]:

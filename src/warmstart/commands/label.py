@@ -170,8 +170,6 @@ def _project(config: LabelConfig) -> Project:
             for name, value in project.change_settings(**_settings(config)).items():
                 console.print(changed_sentence(name, value, getattr(before, name)))
         take_rows(project, rows)
-        if project.notice:
-            console.print(project.notice)
     except BaseException:
         if project is not None:
             project.close()
