@@ -18,9 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.labelling import news
-from warmstart.app.database import BACKUP, COPY_AFTER, DATABASE
 from warmstart.app.project import Project
-from warmstart.app.records import DISAGREEMENT, MOST_TEXT_BYTES, Value
+from warmstart.app.tables import BACKUP, COPY_AFTER, DATABASE, DISAGREEMENT, MOST_TEXT_BYTES, Value
 from warmstart.errors import ConfigError, DataError, StorageError
 from warmstart.system.locks import LOCK
 from warmstart.system.processes import isolated_children

@@ -19,8 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from warmstart.app.database import Database, TableRows, damaged
-from warmstart.app.records import (
+from warmstart.app.tables import (
     CORRECTION,
     DISAGREEMENT,
     IMPORTED,
@@ -29,6 +28,7 @@ from warmstart.app.records import (
     OUTSIDE,
     OUTSIDE_LABEL,
     AboutProject,
+    Database,
     Draw,
     GivenAnswer,
     KnownOfDraw,
@@ -36,10 +36,12 @@ from warmstart.app.records import (
     LabelName,
     ProjectSettings,
     ProjectType,
+    TableRows,
     Value,
     check_label_name,
     check_price,
     check_texts,
+    damaged,
     free_key,
     is_unicode,
     now,
