@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from tyro.conf import Positional, arg
 
-from warmstart.app.access import AccessSettings, missing_extra
+from warmstart.app.guard import AccessSettings, missing_extra
 from warmstart.config import Advanced, Effectless
 from warmstart.data.files import open_text
 from warmstart.data.source import LabelledTableFlags
@@ -28,7 +28,7 @@ LISTED_LABELS = 20
 """new labels that an import names"""
 
 if TYPE_CHECKING:
-    from warmstart.app.importing import ImportSummary
+    from warmstart.app.exchange import ImportSummary
     from warmstart.app.pool import PoolTexts
     from warmstart.app.project import Project
     from warmstart.data.task import Task
@@ -111,7 +111,7 @@ def label(config: LabelConfig) -> None:
             raise missing_extra("label", error) from None
     with _project(config) as project:
         if config.imports:
-            from warmstart.app.importing import import_files
+            from warmstart.app.exchange import import_files
 
             console.print(import_sentence(import_files(project, config.imports, _held_out(project), config.reading)))
         console.print(project_sentence(project))
@@ -137,10 +137,10 @@ def label(config: LabelConfig) -> None:
 
 def _project(config: LabelConfig) -> Project:
     """The project of the folder, with all that the settings add; made if there is none."""
-    from warmstart.app.database import BACKUP, DATABASE
-    from warmstart.app.importing import take_rows
+    from warmstart.app.exchange import take_rows
     from warmstart.app.pool import read_pool, task_answers, task_to_label
     from warmstart.app.project import Project
+    from warmstart.app.tables import BACKUP, DATABASE
 
     there = any((Path(config.out) / name).exists() for name in (DATABASE, BACKUP))
     if there and config.export and (server := holder_of(Path(config.out) / LOCK)):
@@ -170,8 +170,6 @@ def _project(config: LabelConfig) -> Project:
             for name, value in project.change_settings(**_settings(config)).items():
                 console.print(changed_sentence(name, value, getattr(before, name)))
         take_rows(project, rows)
-        if project.notice:
-            console.print(project.notice)
     except BaseException:
         if project is not None:
             project.close()
@@ -273,7 +271,7 @@ def _check_settings(project: Project, config: LabelConfig, task: Task | None) ->
 
 def _compare_pools(project: Project, texts: Sequence[str], *, add: bool) -> None:
     """Raise ``ConfigError`` if files hold other texts than the project, unless the new ones are to be added."""
-    from warmstart.app.records import IMPORTED
+    from warmstart.app.tables import IMPORTED
 
     imported = {draw.text for draw in project.draws() if draw.queue == IMPORTED}
     new = {*texts}.difference(project.texts)
@@ -312,7 +310,7 @@ def _shares(mixture: Sequence[str]) -> dict[str, float]:
 
 
 def _export(project: Project, config: LabelConfig) -> None:
-    from warmstart.app.exporting import export, formula_texts
+    from warmstart.app.exchange import export, formula_texts
     from warmstart.runs.steps import learning_step, terminal_lines
 
     form = config.form or ("ndjson" if project.type == "tagging" else "csv")
