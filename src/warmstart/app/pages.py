@@ -5,6 +5,9 @@ The files lie in ``page/``. They are read once, when the server starts, and only
 
 from __future__ import annotations
 
+import asyncio
+from threading import Event
+
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
@@ -19,16 +22,23 @@ PANELS = {
     "learn": ("Learn", ()),
 }
 """id of a panel -> its title, and the abilities of which a model needs one; none: it needs no model"""
+_PATIENCE = 2
+"""seconds"""
 INSIDE = ("learn",)
 """those that explain the network itself, which are folded"""
 
 
-def add_page(app: FastAPI, models: ServedModels, labels: str = "") -> None:
-    """Routes of the page and its files; ``labels`` is the address of the page on which people label."""
+def add_page(app: FastAPI, models: ServedModels, labels: str, looked: Event) -> None:
+    """Routes of the page and its files; ``labels`` is the address of the page on which people label.
+
+    A page that is asked for before the server has ``looked`` for training texts waits for it a little.
+    """
     template = page_template("page.html.jinja", PAGE)
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
+        if not looked.is_set():
+            await asyncio.to_thread(looked.wait, _PATIENCE)
         described = [one.describe() for one in models]
         panels = {
             panel: (title, fitting)

@@ -94,13 +94,11 @@ class _LeftError(Exception):
 class Server:
     """Models, and the threads that compute with them."""
 
-    def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int) -> None:
+    def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int, own_texts: bool = False) -> None:
         self.models = models
         self.computer = Computer(batch_tokens, wait_seconds, queue)
         self.training_texts = BackgroundReader(self.computer)
-        for model in models:
-            if "nearest" in model.abilities:
-                self.training_texts.start(model)
+        self.training_texts.start_all(models, own=own_texts)
         self.generating = ThreadPoolExecutor(STREAMS, thread_name_prefix="generation")
         self.streams = 0
 
@@ -160,7 +158,7 @@ def models_api(server: Server, rules: AccessRules, labels: str = "") -> FastAPI:
     _add_predictions(app, server)
     _add_tables(app)
     _add_generation(app, server)
-    add_page(app, server.models, labels)
+    add_page(app, server.models, labels, server.training_texts.looked)
     return app
 
 
