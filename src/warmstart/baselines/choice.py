@@ -43,9 +43,9 @@ class BaselineRun:
     tried: dict[float, float]
     """setting -> the task's metric on ``budget.choosing``; empty if nothing was chosen"""
     note: str
-    """what the baseline does or chose, and what else it read"""
+    """description of the baseline for reports: its rule or its setting, and the texts without labels that it read"""
     reading: Reading
-    """how inputs became rows"""
+    """the mapping from inputs to rows"""
     model: Callable[[], Predict]
     """the model that predicts the test split, fitted once it is asked for"""
 

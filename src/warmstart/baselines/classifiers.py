@@ -128,7 +128,7 @@ EM_SMOOTHING = (0.1, 0.03, 0.01)
 class has said"""
 EM_STEPS = 15
 POOL_WEIGHT = 0.1
-"""of a text without label; a labelled one has 1"""
+"""weight of a text without label; a labelled one has 1"""
 
 
 @for_labels
@@ -164,7 +164,7 @@ INTERPOLATION = 0.9
 NBSVM_MARGINS = (1.0, 0.1, 10.0)
 """values of C"""
 SVM_GRADIENT = 1e-2
-"""where liblinear stops: at 1e-4 a thousand classes take four times as long"""
+"""gradient at which liblinear stops: at 1e-4 a thousand classes take four times as long"""
 
 
 @for_labels
