@@ -40,14 +40,14 @@ PAIRS = (
 )
 """columns of the two texts of a pair"""
 _SPLIT_NAMES = {"test": ("test",), "validation": ("validation", "valid", "val", "dev")}
-"""what files of the other splits are called"""
+"""names of the files of the other splits"""
 MANY_TEXTS = 5000
 """from so many on a tenth is set apart as validation texts; with fewer, cross-validation on all of them chooses"""
 _TEXT_ENDINGS = (".txt", ".text", ".md", ".eml")
 _NUMBERS = 20
 """a column with more different numbers than these holds numbers, not classes"""
 _RECUR = 3
-"""so often recurs on average each of more whole numbers that are classes: codes, which are equally long"""
+"""average number of rows per value from which on many whole numbers are classes: codes, which are equally long"""
 _SAMPLE = 2000
 _SHOWN_LABELS, _SHOWN_CHARACTERS, _RIVALS = 20, 60, 2
 _UNLABELLED = {
@@ -67,15 +67,15 @@ class Guess:
     source: dict[str, Any]
     """settings of all sources that are not their defaults"""
     said: tuple[str, ...]
-    """what was guessed and what else a user should know, as sentences: an example, other columns that may hold labels"""
+    """sentences for the user on the guess: an example, other columns that may hold labels"""
     classes: tuple[str, ...] = ()
     """folders of texts, one per label"""
     splits: Mapping[str, Path] = field(default_factory=dict)
     """the files of test and validation texts, if there are any"""
     columns: tuple[str, ...] = ()
-    """of the table"""
+    """columns of the table"""
     rows: int = 0
-    """of the table; 0: not counted"""
+    """rows of the table; 0: not counted"""
     unlabelled: Path | None = None
     """a folder of texts without a label"""
 

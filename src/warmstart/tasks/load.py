@@ -60,7 +60,7 @@ class TaskSpec(Config):
     model_config = ConfigDict(coerce_numbers_to_str=True)  # YAML reads `labels: [0, 1]` as numbers
 
     name: str
-    """what reports call the task"""
+    """name in reports"""
     type: Annotated[str, AfterValidator(_known_type)] = "classification"
     """the task type: classification, multilabel, regression, tagging or answers"""
     train: tuple[Source, ...]
@@ -77,7 +77,7 @@ class TaskSpec(Config):
     label_descriptions: dict[str, str] = Field(default_factory=dict)
     """label name -> what it means in words, for methods that read the names of labels; default: the name itself"""
     metric: str | None = None
-    """what a score means; classification: accuracy, or macro_f1 if classes differ much in size and count equally"""
+    """the metric of scores; classification: accuracy, or macro_f1 if classes differ much in size and count equally"""
     limit: int | None = Field(default=None, gt=1)
     """use at most this many training examples, stratified"""
     source: dict[str, Any] = Field(default_factory=dict)

@@ -141,7 +141,7 @@ class Read(NamedTuple):
     values: Any
     """predictions in the form that the task type scores"""
     cut: Cut
-    """how many of the inputs the model cuts, which is known from the tokens that it has read"""
+    """sentence on the number of inputs that the model cuts, made from the tokens that it has read"""
     typicality: np.ndarray | None = None
     """(N,) as in ``Predictions``"""
 
@@ -205,9 +205,9 @@ class Unread(NamedTuple):
     """What of some inputs a model does not read."""
 
     sentence: str = ""
-    """how many are cut, and what to do; empty if none are; of a stack, what the first member says that cuts"""
+    """number of cut inputs and the remedy; empty if none are cut; of a stack, that of the first member that cuts"""
     tokens: tuple[int, ...] = ()
-    """of each input (words, where words are tagged); of a stack, where they are most"""
+    """number of tokens cut from each input (words, where words are tagged); of a stack, the largest of its members"""
 
 
 def unread(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Unread:

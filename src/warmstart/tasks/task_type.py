@@ -71,11 +71,11 @@ class TaskType(ABC):
     """One type of task. A new one is a subclass in a file of its own, and one row in ``TASK_TYPES``."""
 
     name: ClassVar[str]
-    """what manifests call it"""
+    """name in manifests"""
     head_config: ClassVar[type[TaskHeadConfig]]
     """the settings class of the head that it needs"""
     metrics: ClassVar[tuple[str, ...]]
-    """what a task can be scored by; the first is the default"""
+    """metrics that can score a task; the first is the default"""
     pooled: ClassVar[bool] = True
     """the head reads one pooled vector per text, so the features of a frozen backbone can be cached"""
     bounded: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class TaskType(ABC):
     several_labels: ClassVar[bool] = False
     """each example has any number of labels, each of which has a threshold"""
     constant_rule: ClassVar[str]
-    """what ``constant`` does, in words"""
+    """the rule of ``constant`` in words"""
 
     # ------------------------------------------------------------------------------------------------ examples
 

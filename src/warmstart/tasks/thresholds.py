@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from warmstart.stack.stack import Stack
 
 CHOOSING_PARTS = 5
-"""of the texts that choose thresholds, where they are scored too: those of each part are chosen by the others"""
+"""parts of the texts that choose thresholds where they are scored too: the thresholds of each part are chosen by the others"""
 
 
 def has_thresholds(task: Task) -> bool:

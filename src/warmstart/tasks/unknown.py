@@ -20,7 +20,7 @@ from warmstart.tasks.predict import Read, read
 
 NONE_OF_THESE = "none of these"
 UNKNOWN_SHARE = 0.05
-"""of the texts of known classes so many may be called unknown"""
+"""largest share of the texts of known classes that may be called unknown"""
 CHANGED = 2.33
 """standard deviations by which texts must be less typical than expected: texts that have not changed are, in 1 of 100 cases"""
 
