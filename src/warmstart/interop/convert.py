@@ -48,17 +48,17 @@ class Foreign:
     """A model as another program keeps it, in memory, under the names of the Hugging Face format."""
 
     config: dict[str, Any]
-    """as in ``config.json``"""
+    """settings under the keys of ``config.json``"""
     tensors: dict[str, Tensor]
     tokenizer: Tokenizer
     name: str = ""
-    """of the folder, the file or the model; it tells what the model has read"""
+    """name of the folder, the file or the model; it tells what the model has read"""
     pooled: Callable[[], tuple[str, bool, list[str]]] | None = None
-    """how the states of a text become one vector, whether its length is 1, what is left out; None: not made for embeddings"""
+    """pooling of a text's states, whether vectors are normalised, and dropped settings; None: not made for embeddings"""
     longest: int | None = None
     """the length at which other programs cut a text, if they are told one"""
     settings: tuple[str, ...] = ()
-    """those that are not applied, one phrase each"""
+    """settings that are not applied, one phrase each"""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ _WORDS = (
     "days of rain had left the river so high that nobody could cross it on foot, and the ferry lay on the other side "
     "without anyone to row it"
 )
-"""with a number before them, a text of 30 words"""
+"""29 words, which make a text of 30 with a number before them"""
 
 
 def encoder_speeds(*, measure: bool) -> dict[str, float]:

@@ -34,18 +34,18 @@ class Encoder:
     distribution: str
     version: str
     files: Mapping[str, str]
-    """what is read, relative to where packages are installed -> its SHA-256"""
+    """path of each file, relative to where packages are installed -> its SHA-256"""
     read: Callable[..., Imported]
     """takes the paths of these files, in this order"""
     parameters: int
     languages: str
     licence: str
     slow: bool = False
-    """it reads texts some ten times slower than the others: nothing takes it unless it is named"""
+    """reads texts some ten times slower than the others, so that it is taken only when named"""
     more: tuple[str, ...] = ()
     """other packages of the same version that hold parts of it"""
     extra: str | None = None
-    """what brings its package with all that the package requires; None: that is not needed, and takes minutes to install"""
+    """the extra that brings its package with all its requirements; None: these are not needed, and take minutes to install"""
     needs: str | None = None
     """the extra that reads its files, if they have a format of their own"""
 

@@ -22,7 +22,7 @@ from warmstart.system.storage import inside, read_inside
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 WRAPPERS = ("_orig_mod.", "module.", "_orig_mod.")
-"""what torch.compile and DataParallel put before every name, in either order"""
+"""prefixes that torch.compile and DataParallel put before every name, in either order"""
 
 
 def refuse_windows(head: HeadConfig) -> None:

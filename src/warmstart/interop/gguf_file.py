@@ -30,7 +30,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 _CONTROL, _USER = 3, 4
 """kinds of tokens"""
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""how a text is split into words"""
+"""pattern that splits a text into words"""
 
 
 def _split() -> Any:

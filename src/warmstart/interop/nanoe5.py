@@ -31,7 +31,7 @@ from warmstart.tokenizer.sentencepiece import LONGEST_PIECE, SentencePieceModel,
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 MODEL, PROMPT = "intfloat/multilingual-e5-small", "query: "
-"""what it holds; the words precede every text of a symmetric task, says its card"""
+"""the model in the package, and the words that precede every text of a symmetric task, says its card"""
 MAGIC, FILE_VERSION, BLOCK = b"E5S1", 1, 32
 _FLOAT, _FOUR_BITS = 0, 1
 """kinds of tensors"""

@@ -23,7 +23,7 @@ class Use:
     unless: tuple[Any, ...] = ()
     """values that say what we do anyway"""
     why: str = ""
-    """what another value would do"""
+    """the effect of another value"""
 
 
 APPLIED, HARMLESS, UNCLASSIFIED = Use("applied"), Use("harmless"), Use("left out", (None,), "unknown here")
@@ -146,7 +146,7 @@ FOREIGN_SETTINGS: Mapping[str, Mapping[str, Use]] = {
         _refused("vectors of tokens of length 1", "sentence_embedding", None), "module_input_name module_output_name"
     ),
 }  # fmt: skip
-"""By file and key; the last two are the files of modules."""
+"""Table of settings by file and key; the last two files are those of modules."""
 
 ADAPTER_CONFIG = "adapter_config.json"
 WHOLE_FILES: Mapping[str, Use] = {
