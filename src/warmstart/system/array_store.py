@@ -27,7 +27,7 @@ WAIT = 5.0
 """seconds to wait for another process that writes"""
 _DAY = 86_400
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-"""what SQLite answers if a file is not what was written; SQLITE_ERROR: there is another table"""
+"""SQLite's codes for a damaged file; SQLITE_ERROR: there is another table"""
 _SECONDS = struct.Struct("<d")
 _TABLE = """
 create table if not exists arrays (
@@ -44,7 +44,7 @@ class Kept(NamedTuple):
     values: np.ndarray
     """(N,) float32"""
     seconds: float
-    """that it took to compute"""
+    """seconds of computing them"""
 
 
 class ArrayStore:

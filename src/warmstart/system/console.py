@@ -56,7 +56,7 @@ class _Console(Console):
     latest: _Latest | None = None
     """shows the latest line while nothing is printed"""
     logs = False
-    """whether each step is printed meanwhile, since no terminal shows the latest"""
+    """True if each step is printed meanwhile, since no terminal shows the latest"""
 
     def print(self, *objects: Any, **options: Any) -> None:
         if self.latest and objects:

@@ -17,23 +17,23 @@ from warmstart.errors import WarmstartError
 from warmstart.system.trouble import is_memory
 
 MANIFEST_BYTES = 8 << 20
-"""of settings in JSON: bundle.json, stack.json, config.json, an index of shards"""
+"""most bytes of settings in JSON: bundle.json, stack.json, config.json, an index of shards"""
 MANIFEST_VALUES = 1 << 19
 """values, lists and groups in them"""
 TOKENIZER_BYTES = 48 << 20
-"""of a tokenizer or the vocabulary of a baseline"""
+"""most bytes of a tokenizer or the vocabulary of a baseline"""
 TOKENIZER_VALUES = 1 << 22
 """values in them; also the number of rows that a tokenizer may ask for"""
 HEADER_BYTES = 4 << 20
-"""of the header of a safetensors file, which names each tensor"""
+"""most bytes of the header of a safetensors file, which names each tensor"""
 POSITIONS = 1 << 24
 """numbers in a table of positions, which is computed and not in the weights: 131,072 tokens with heads of width 128"""
 YAML_BYTES = 1 << 20
-"""of a YAML file"""
+"""most bytes of a YAML file"""
 YAML_VALUES = 1 << 17
 """values in it, those that aliases repeat included"""
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
-"""what code raises that reads settings of the wrong form; RuntimeError also when memory ends"""
+"""errors of code that reads settings of the wrong form; RuntimeError also when memory ends"""
 
 
 @contextmanager

@@ -41,15 +41,15 @@ CURVE_FILE = "curve.json"
 STEPS_FOLDER = "steps"
 """there, until its end: its finished steps"""
 STANDARD_OUTPUT = "-"
-"""what a user names in place of a file"""
+"""the user's name for standard output, in place of a file"""
 FORMAT = 1
-"""of what people keep: bundles, stacks, pages, ledgers, shards of tokenized text; counted up when one is written otherwise"""
+"""version of saved files (bundles, stacks, pages, ledgers, shards of tokenized text), counted up when one changes"""
 SEAL = "digest"
 """key of the hash in sealed JSON"""
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<role>writing|old)-(?P<pid>\d+)(?:\.\d+)?(?:@(?P<host>.+))?")
 _AT_CURRENT_FOLDER, _EXCHANGE = -100, 2
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
-"""what a system or file system answers that cannot exchange two names"""
+"""errors of systems without atomic exchange"""
 _ON_WINDOWS = hasattr(os, "O_BINARY")
 _MORE_SPACE, _WRITABLE = "free some space or choose another folder", "choose a folder that you may write to"
 _CURES = {
@@ -62,7 +62,7 @@ _CURES = {
     errno.ENOTDIR: "choose a path of folders: a part of this one is a file",
     errno.EEXIST: "choose a path of folders: a part of this one is a file",
 }
-"""what to do about a file or folder that cannot be written, by the number of the error"""
+"""remedies for a file or folder that cannot be written, by the number of the error"""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ _CURES = {
     errno.ELOOP: "remove the symbolic link that leads to itself",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
-"""what to do about an error of the system, by its number"""
+"""remedies for an error of the system, by its number"""
 _MEMORY = (
     "close other programs, or choose a smaller --batch with a larger --accumulate, a smaller --max-length or a smaller model; "
     "`warmstart cost` estimates what a model needs"
