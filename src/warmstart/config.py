@@ -41,7 +41,7 @@ NAMES_FILES, NAMES_TASKS = "names files", "names tasks"
 FileInput = Annotated[T, NAMES_FILES]
 """the type of such a setting, in which a word that is no file may stand too: ``pool: FileInput[str] = "rest"``"""
 TaskInput = Annotated[T, NAMES_TASKS]
-"""the same for manifests of tasks, and whatever else ``load_task`` reads"""
+"""the type of a setting that names manifests of tasks, or anything else that ``load_task`` reads"""
 
 
 class Config(BaseModel):
@@ -136,7 +136,7 @@ _WANTED = {
     "tuple": "must be a list",
     "model": "must be a group of settings ('key: value')",
 }
-"""what must hold, by pydantic's name of the error, or by the type that was expected"""
+"""requirements by pydantic's name of the error, or by the type that was expected"""
 
 
 def what_must_hold(problem: Any) -> str:

@@ -22,9 +22,9 @@ _NO_DATA = ("readme", "license", "requirements", "changelog")
 _HELD_OUT = ("test", "dev", "valid")
 """in the names of tables from which nothing is learned"""
 _MOST_ENTRIES = 2000
-"""of one folder that are looked at"""
+"""most entries of one folder that are looked at"""
 _MOST_BYTES = 1 << 20
-"""of a text, a line, or the description of a saved model"""
+"""most bytes of a text, a line, or the description of a saved model"""
 _MOST_TABLE_BYTES = 20 << 20
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 IGNORE = -100
 """A target that does not count in the loss (torch's convention)."""
 SelectionName = Literal["cross-validation", "holdout", "none"]
-"""how settings are chosen: by folds of the texts that learn, by texts set apart, or not at all"""
+"""procedure that chooses settings: folds of the texts that learn, texts set apart, or none"""
 
 
 @dataclass(frozen=True)
