@@ -77,17 +77,17 @@ def run_baseline(
     learner = _Learner(baseline, budget, reading, equal=equal or task.metric == "macro_f1")
     several = () if task.single_label else baseline.multilabel_candidates
     candidates = several or baseline.candidates or NOTHING_TO_CHOOSE
-    found = {one: learner.choose(one) for one in candidates} if setting is None else {}
+    fits = {value: learner.choose(value) for value in candidates} if setting is None else {}
     tried = dict[float, float]()
-    if len(found) > 1:
-        tried = {one: scores_left_out(task, budget.choosing, made).score(task.metric) for one, (made, _) in found.items()}
-    best = max(candidates, key=lambda one: tried.get(one, 0.0)) if setting is None else setting
+    if len(fits) > 1:
+        tried = {value: scores_left_out(task, budget.choosing, guesses).score(task.metric) for value, (guesses, _) in fits.items()}
+    best = max(candidates, key=lambda value: tried.get(value, 0.0)) if setting is None else setting
     note = _note(baseline, budget, best if tried else None)
     if baseline.reads_pool:
         limited = len(kept) < len(pool)
         note += f"; read {len(kept):,} {f'of {len(pool):,} ' if limited else ''}text{'s' * (len(pool) != 1)} without labels"
         note += f", no more because {baseline.limited_because}" * limited
-    choosing, last = found.get(best, (np.empty(0), None))
+    choosing, last = fits.get(best, (np.empty(0), None))
 
     @cache
     def model() -> Predict:

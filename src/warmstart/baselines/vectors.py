@@ -49,10 +49,10 @@ def with_names(readable: Readable) -> Reading:
     reading = standardised(readable)
     rows, meanings = reading.rows, readable.task.label_meanings
     assert isinstance(rows, VectorRows), "what is standardised has the scale of each dimension"
-    said, names = np.flatnonzero([*map(bool, meanings)]), np.zeros((len(meanings), len(rows.scale)))
-    if len(said) > 1:
-        vectors = of_unit_length(np.asarray(rows.vectors([meanings[i] for i in said]), dtype=np.float64))
-        names[said] = of_unit_length((vectors - vectors.mean(axis=0)) / rows.scale)
+    described, names = np.flatnonzero([*map(bool, meanings)]), np.zeros((len(meanings), len(rows.scale)))
+    if len(described) > 1:
+        vectors = of_unit_length(np.asarray(rows.vectors([meanings[i] for i in described]), dtype=np.float64))
+        names[described] = of_unit_length((vectors - vectors.mean(axis=0)) / rows.scale)
     return Reading(rows, rows(readable.pool) if readable.pool else None, rows, names)
 
 
