@@ -44,10 +44,10 @@ def refused_if_malformed(
     caught: tuple[type[Exception], ...] = (*MALFORMED, *also)
     try:
         yield
-    except caught as found:
-        if is_memory(found):
+    except caught as problem:
+        if is_memory(problem):
             raise
-        raise error(f"{what}, but does not ({type(found).__name__}: {found}); {cure}") from found
+        raise error(f"{what}, but does not ({type(problem).__name__}: {problem}); {cure}") from problem
 
 
 def parse_json(data: bytes, values: int = MANIFEST_VALUES, *, once: bool = False) -> Any:
@@ -64,11 +64,11 @@ def parse_json(data: bytes, values: int = MANIFEST_VALUES, *, once: bool = False
 
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise ValueError(f"each name must stand once in a group, but {twice!r} stands twice")
-    return found
+    return values
 
 
 def check_tensor_header(start: bytes) -> None:

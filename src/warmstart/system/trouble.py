@@ -54,5 +54,5 @@ def on_one_line(message: str) -> str:
 
 def is_memory(error: BaseException) -> bool:
     """Whether memory ran out, in Python, in torch on the processor or on a GPU."""
-    told = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed", "invalid buffer size")
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(one in str(error) for one in told))
+    signs = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed", "invalid buffer size")
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs))
