@@ -37,7 +37,7 @@ from warmstart.serve.guard import AccessRules
 from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
+uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'app'")
 DEADLINE = 120
 """seconds in which a process must have done what it was asked"""
 
