@@ -20,10 +20,8 @@ from helpers.mutants import LABELS
 from helpers.served import asked, asked_until_ready, client_of, cups_task, events_of, server_of
 from helpers.served import models as models
 from helpers.served import server as server
-from warmstart.app.access import TOKEN_VARIABLE
-from warmstart.app.corpus import Corpus
-from warmstart.app.guard import AccessRules
-from warmstart.app.models import ServedModel, open_models
+from warmstart.app.guard import TOKEN_VARIABLE, AccessRules
+from warmstart.app.models import Corpus, ServedModel, open_models
 from warmstart.app.replies import write_on
 from warmstart.app.routes import Server, make_app
 from warmstart.commands.serve import ServeConfig

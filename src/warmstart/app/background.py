@@ -58,10 +58,11 @@ class BackgroundReader:
     def _look(self, models: ServedModels) -> None:
         try:
             for model in models:
-                wanted = model.task is None and model.reads_texts
-                if wanted and (task := task_of_run(model.path)) and model.fits(task) and models.get(model.name) is model:
-                    models.put(found := replace(model, task=task))
-                    self.start(found)
+                task = task_of_run(model.path) if model.task is None and model.reads_texts else None
+                loaded_again = models.get(model.name) is not model
+                if task and model.fits(task) and not loaded_again:
+                    models.put(reader := replace(model, task=task))
+                    self.start(reader)
         finally:
             self.looked.set()
 

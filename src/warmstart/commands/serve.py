@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.app.access import AccessSettings, missing_extra
-from warmstart.app.batches import JOINED_TOKENS, QUEUE, WAIT_SECONDS
-from warmstart.app.kernel_caches import bound_kernel_caches
+from warmstart.app.batches import JOINED_TOKENS, QUEUE, WAIT_SECONDS, bound_kernel_caches
+from warmstart.app.guard import AccessSettings, missing_extra
 from warmstart.config import Advanced, Effectless, InFile
 from warmstart.errors import ConfigError
 from warmstart.system.console import console
@@ -46,8 +45,7 @@ def serve(config: ServeConfig) -> None:
         raise missing_extra("serve", error) from None
     import torch
 
-    from warmstart.app.corpus import Corpus
-    from warmstart.app.models import open_models
+    from warmstart.app.models import Corpus, open_models
     from warmstart.system.device import free_threads
     from warmstart.tasks.load import load_task
 

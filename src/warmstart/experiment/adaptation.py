@@ -28,7 +28,6 @@ from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
 from warmstart.experiment.trial import Method, Trial
 from warmstart.finetuning.calibration import calibrate
-from warmstart.finetuning.control import ControlBudget, most_seconds, share_within
 from warmstart.finetuning.ensemble import (
     Averaged,
     average_probabilities,
@@ -37,7 +36,7 @@ from warmstart.finetuning.ensemble import (
 from warmstart.finetuning.estimate import cost_sentence
 from warmstart.finetuning.finetune import check_patience, head_config_for, run_length
 from warmstart.finetuning.inputs import EncodedTask
-from warmstart.finetuning.runs import PRETRAINED, SCRATCH
+from warmstart.finetuning.runs import PRETRAINED, SCRATCH, ControlBudget, most_seconds, share_within
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.finetuning.selection import BudgetedRun, fine_tune_within
 from warmstart.model.bundle import Bundle
@@ -52,7 +51,7 @@ from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions
 from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, has_thresholds
-from warmstart.training.tensorboard import events_folder
+from warmstart.training.log import events_folder
 
 
 def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[int, LabelBudget]:

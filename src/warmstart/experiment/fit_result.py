@@ -33,8 +33,8 @@ from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import first_of, of_100, percent_value, sentence_case
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import unseen_label_share
+from warmstart.stats.scores import given_and_found, without_label
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1, worse_out_of_fold
-from warmstart.stats.several_labels import given_and_found, without_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import Any, overload
 
 from torch import Tensor
 
+from warmstart.generation.decoding import sampling_probabilities
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NextTokenCounts, NgramCounts
-from warmstart.generation.sampling import sampling_probabilities
 from warmstart.generation.settings import GenerateConfig
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown

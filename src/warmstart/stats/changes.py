@@ -11,7 +11,7 @@ import numpy as np
 from warmstart.stats.comparison import SIGNIFICANT, detection_text, too_few_seeds
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference
 from warmstart.stats.formatting import p_value, percent, percent_value, points_range, sources_of_chance
-from warmstart.stats.power import detectable_from_interval
+from warmstart.stats.noise import detectable_from_interval
 
 
 @dataclass(frozen=True)

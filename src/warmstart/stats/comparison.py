@@ -25,8 +25,7 @@ from warmstart.stats.formatting import (
     sources_of_chance,
 )
 from warmstart.stats.intervals import Interval, t_interval
-from warmstart.stats.noise import ROUNDING
-from warmstart.stats.power import POWER, detectable_from_interval
+from warmstart.stats.noise import POWER, ROUNDING, detectable_from_interval
 
 SIGNIFICANT = 0.05
 USEFUL = 0.5

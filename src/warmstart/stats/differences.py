@@ -16,8 +16,7 @@ import numpy as np
 
 from warmstart.stats.intervals import Interval, percentiles, t_interval, t_quantile
 from warmstart.stats.multiple_testing import holm
-from warmstart.stats.noise import ROUNDING, Noise, moderated_noise
-from warmstart.stats.power import possible_noise, rescaled, smallest_detectable
+from warmstart.stats.noise import ROUNDING, Noise, moderated_noise, possible_noise, rescaled, smallest_detectable
 from warmstart.stats.resampling import resample_indices
 
 

@@ -57,12 +57,12 @@ class _Console(Console):
     latest: _Latest | None = None
     """shows the latest line while nothing is printed"""
     logs = False
-    """whether each step is printed meanwhile, since no terminal shows the latest"""
+    """True if each step is printed meanwhile, since no terminal shows the latest"""
 
     def print(self, *objects: Any, **options: Any) -> None:
         if self.latest and objects:
             self.latest.show(objects[0])
-        super().print(*(harmless(one) if isinstance(one, str) else one for one in objects), **options)
+        super().print(*(harmless(part) if isinstance(part, str) else part for part in objects), **options)
 
     def step(self, line: str) -> None:
         """Print what took long, for a log, while all else is quiet."""
@@ -176,8 +176,8 @@ def _width(name: str, cells: Sequence[str]) -> int:
 def _columns_that_fit(widths: Sequence[int], width: int) -> int:
     """How many of the first columns fit; a column of sentences needs only as much as one can be read in."""
     needed = 0
-    for i, one in enumerate(widths):
-        needed += min(one, SENTENCE) + GAP * (i > 0)
+    for i, column in enumerate(widths):
+        needed += min(column, SENTENCE) + GAP * (i > 0)
         if needed > width and i > 1:
             return i
     return len(widths)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -23,20 +24,79 @@ from warmstart.errors import DivergedError
 from warmstart.seeding import seed_torch
 from warmstart.system.console import console
 from warmstart.system.stopping import agreed_exception, asked_to_stop
-from warmstart.training.allocator import keep_freed_memory
-from warmstart.training.arithmetic import Arithmetic
-from warmstart.training.checkpoint import Checkpoint
-from warmstart.training.compiled import compile_all, compiled
-from warmstart.training.config import TrainConfig
-from warmstart.training.distributed import world
+from warmstart.training.arithmetic import Arithmetic, compile_all, compiled, keep_freed_memory
+from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from warmstart.training.config import TrainConfig, learning_rate_factor
+from warmstart.training.distributed import Parallel, world
+from warmstart.training.held_out import Restorable
 from warmstart.training.log import MetricsLog
 from warmstart.training.optimizers import Optimizer, ParameterGroup
-from warmstart.training.parallel import Parallel
-from warmstart.training.prefetch import prefetched
 from warmstart.training.progress import ProgressBar
-from warmstart.training.schedules import learning_rate_factor
-from warmstart.training.state import below, last_checkpoint, restore, save_checkpoint, state_of
 from warmstart.types import Batch
+
+
+def state_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """The weights and the optimiser state, in rank 0; collective."""
+    own = world().tensors_of_all(optimizer.state_tensors(), next(model.parameters()).device)
+    weights = cast(Restorable, model).weights()
+    return {f"model/{name}": tensor for name, tensor in weights.items()} | {f"optimizer/{name}": one for name, one in own.items()}
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; collective."""
+    world().first_alone(lambda: write_checkpoint(folder, checkpoint))
+
+
+def last_checkpoint(folder: Path, identity: str, device: torch.device) -> Checkpoint | None:
+    """The newest undamaged checkpoint, as rank 0 finds it; of several processes its tensors are on ``device``. Collective."""
+    here = world()
+    found = here.together(lambda: read_checkpoint(folder, identity) if here.leads else None)
+    checkpoint = here.from_first(replace(found, tensors={}) if found else None)
+    if checkpoint is None:
+        return None
+    return replace(checkpoint, tensors=here.tensors_of_all(found.tensors if found else {}, device))
+
+
+def restore(model: nn.Module, optimizer: Optimizer, checkpoint: Checkpoint) -> None:
+    """Put the weights and the optimiser state of a checkpoint back."""
+    model.load_state_dict(below("model/", checkpoint), strict=False)
+    optimizer.load_state_tensors(below("optimizer/", checkpoint))
+
+
+def below(prefix: str, checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The tensors of a checkpoint whose names begin with ``prefix``, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in checkpoint.tensors.items() if name.startswith(prefix)}
+
+
+_Batches = Callable[[int], Sequence[Batch]]
+
+
+@contextmanager
+def prefetched(batches: _Batches, device: torch.device, steps: int | None) -> Iterator[_Batches]:
+    """``batches``, a pure function of the step's number; for a GPU those of the next step are made ahead, in pinned memory.
+
+    None is made for a step that a run of so many ``steps`` does not have. What making them raises is raised at their step.
+    """
+    if device.type != "cuda":
+        yield batches
+        return
+    with ThreadPoolExecutor(1, "batches") as thread:
+        yield _Prefetched(lambda step: [batch.pinned() for batch in batches(step)], thread, steps)
+
+
+class _Prefetched:
+    def __init__(self, make: _Batches, thread: ThreadPoolExecutor, steps: int | None) -> None:
+        self.make, self.thread, self.steps = make, thread, steps
+        self.ahead: tuple[int, Future[Sequence[Batch]]] | None = None
+
+    def __call__(self, step: int) -> Sequence[Batch]:
+        """The batches of a step."""
+        known, self.ahead = self.ahead, None
+        found = known[1].result() if known and known[0] == step else self.thread.submit(self.make, step).result()
+        if self.steps is None or step + 1 < self.steps:
+            self.ahead = step + 1, self.thread.submit(self.make, step + 1)
+        return found
+
 
 LOG_EVERY = 10
 """steps between two lines of ``metrics.jsonl``"""

@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from warmstart.training.config import TrainConfig
+from warmstart.training.config import Schedule, TrainConfig, constant
 from warmstart.training.distributed import world
-from warmstart.training.schedules import Schedule, constant
 
 
 @dataclass(frozen=True)
