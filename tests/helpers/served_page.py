@@ -132,10 +132,9 @@ class Running:
 
 @contextmanager
 def opened_page(browser: Any, address: str) -> Iterator[Any]:
-    """A page with nothing folded; nothing may fail, and nothing may be asked of another place."""
+    """A page; nothing may fail, and nothing may be asked of another place."""
     with watched_page(browser, address, errors="Content Security") as opened:
         opened.goto(address)
-        opened.evaluate("document.querySelector('#inside')?.setAttribute('open', '')")
         yield opened
 
 

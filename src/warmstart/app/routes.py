@@ -359,13 +359,10 @@ PANELS = {
     "classify": ("Classify", ("predict",)),
     "write": ("Write", ("generate",)),
     "checks": ("File checks", ("card",)),
-    "learn": ("Learn", ()),
 }
-"""id of a panel -> its title, and the abilities of which a model needs one; none: it needs no model"""
+"""id of a panel -> its title, and the abilities of which a model needs one"""
 LOOKING = 2.0
 """seconds that a page waits until the server has looked for training texts"""
-INSIDE = ("learn",)
-"""those that explain the network itself, which are folded"""
 
 
 def add_page(app: FastAPI, models: ServedModels, labels: str, looked: Event) -> None:
@@ -383,10 +380,9 @@ def add_page(app: FastAPI, models: ServedModels, labels: str, looked: Event) -> 
         panels = {
             panel: (title, fitting)
             for panel, (title, needed) in PANELS.items()
-            if (fitting := [one for one in described if set(needed) & set(one["abilities"])]) or not needed
+            if (fitting := [one for one in described if set(needed) & set(one["abilities"])])
         }
-        inside = [one for one in INSIDE if one in panels]
-        content = template.render(panels=panels, inside=inside, verdict=models.verdict, labels=labels)
+        content = template.render(panels=panels, verdict=models.verdict, labels=labels)
         return HTMLResponse(content.encode(errors="backslashreplace"))
 
     add_files(app, [COMMON_STYLE, VERDICT_STYLE, *PAGE.iterdir()])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -40,6 +41,7 @@ MISTAKE_CHARACTERS = 300
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
 CONSTANT = "always the most frequent label"
 """names the row of what learns nothing"""
+_FLAG = re.compile(r"; --[a-z][^.]*(?=\.$)")
 NAMED_LABELS = 3
 """labels that are named beside the task"""
 
@@ -114,12 +116,16 @@ def write_verdict(found: Verdict, folder: Path) -> None:
 
 
 def read_verdict(model: Path) -> Verdict | None:
-    """The verdict on the model in the folder of a run, or in the bundle of one; None if none can be read, or it is of another."""
+    """The verdict on the model in the folder of a run, or in the bundle of one; None if none can be read, or it is of another.
+
+    It is for a page, where nobody can give a flag: "The time was too short; --minutes gives more." ends at the semicolon.
+    """
     for folder in (model, model.parent) if model.name == "bundle" else (model,):
         file = folder / VERDICT_FILE
         try:
             if file.is_file() and file.stat().st_size <= MANIFEST_BYTES and (saved := json_or_none(file)):
-                found = verdict_of(saved)
+                told = {name: [_FLAG.sub("", one) for one in saved[name]] for name in ("use", "fails", "mind")}
+                found = verdict_of(saved | told)
                 return found if found.of_saved else None
         except (OSError, TypeError, ValueError, KeyError):
             return None
