@@ -23,7 +23,7 @@ CENTRAL_95 = (0.025, 0.975)
 _WIDEST = 0.4
 """an interval of a share that is wider says too little to be a number"""
 FEW_SEEDS = 3
-"""with fewer seeds, an interval over them is wide"""
+"""number of seeds below which an interval over them is wide"""
 ONE_SEED = "One seed says nothing about other seeds."
 NO_SEEDS = "No method that is ranked depends on a seed: they are compared over the test texts alone."
 
@@ -125,7 +125,7 @@ def percentiles(draws: np.ndarray, quantiles: Sequence[float] = CENTRAL_95, *, i
 
 
 def upper_prediction_bound(values: Sequence[float], error_rate: float) -> float:
-    """What one further draw stays below, except with probability ``error_rate`` (Student's t; K values, near normal)."""
+    """The bound that one further draw exceeds with probability ``error_rate`` (Student's t; K values, near normal)."""
     from scipy import stats
 
     drawn, count = np.array(values), len(values)
