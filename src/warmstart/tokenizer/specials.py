@@ -205,7 +205,7 @@ def _model_unk(model: dict[str, Any]) -> str | None:
 
 
 def _with_guard(backend: Backend, spec: dict[str, Any]) -> tuple[Backend, dict[str, Any]]:
-    """The same tokenizer, whose parsed JSON is ``spec``, with the guard as its last pre-tokenization step; and the JSON of that."""
+    """A tokenizer, whose parsed JSON is ``spec``, with the guard as its last pre-tokenization step; and the JSON of that."""
     names = [token["content"] for token in spec["added_tokens"] if token["special"]]
     last = guard(names, spec["model"]["type"])
     before = spec["pre_tokenizer"]
