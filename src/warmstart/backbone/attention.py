@@ -24,7 +24,7 @@ from warmstart.errors import ModelError
 from warmstart.system.products import Linear
 
 MAX_EXPLICIT_KEYS = 512
-"""up to about this many keys, and for more than one query, plain matrix products on a CPU beat torch's fused kernel"""
+"""number of keys up to which plain matrix products on a CPU beat torch's fused kernel, for more than one query"""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Decoded:
     ids: tuple[int, ...]
     """the new tokens, without the one that stopped it"""
     log_probabilities: tuple[float, ...]
-    """the model's own log-probability, in nats, of each new token and the one that stopped it, before temperature, top-k and top-p"""
+    """the model's own log-probability in nats of each new token and the one that stopped it, before temperature, top-k and top-p"""
     stopped: bool
     """True if it ended with a stop token; otherwise ``max_new_tokens`` were generated"""
 

@@ -90,7 +90,7 @@ def temperature_interval(
     if units < 2 or bool((probabilities.argmax(axis=1) == labels).all()):
         return None
     logits, calibrated = np.log(probabilities.clip(min=1e-30)), apply_temperature(probabilities, temperature)
-    mean = (calibrated * logits).sum(axis=1)
+    mean = (calibrated * logits).sum(axis=1)  # (N,)
     assumed = ((calibrated * logits**2).sum(axis=1) - mean**2).mean()
     slopes = np.bincount(owners, logits[np.arange(len(labels)), labels] - mean)  # of each unit's loss
     observed = (slopes**2).sum() / len(labels) * units / (units - 1)
@@ -106,7 +106,7 @@ def temperature_interval(
 def _loss_by_slope(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], float]:
     """The mean log loss of the logits times a slope, 1 / T; convex in the slope."""
     logits = np.log(probabilities.clip(min=1e-30))
-    picked = logits[np.arange(len(labels)), labels]
+    picked = logits[np.arange(len(labels)), labels]  # (N,)
 
     def loss(slope: float) -> float:
         scaled = slope * logits

@@ -29,9 +29,9 @@ from warmstart.stats.noise import POWER, ROUNDING, detectable_from_interval
 
 SIGNIFICANT = 0.05
 USEFUL = 0.5
-"""a detectable difference of a score between 0 and 1 is not worth printing from here on: it is half of the range"""
+"""detectable difference of a score between 0 and 1 that is not worth printing: half of the range"""
 SMALL = 0.02
-"""below this, what two methods differ by at most is worth saying"""
+"""bound below which the largest difference of two methods is worth saying"""
 MANY_SEEDS = 10
 """number of seeds for which a comparison without a decision says what it would find"""
 

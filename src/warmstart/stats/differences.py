@@ -34,7 +34,7 @@ class MethodScores:
     deterministic: bool = False
     """nothing depends on a seed, so that the one score is that of every seed"""
     collapsed: bool = False
-    """a run of some seed learned nothing, so that the variance over seeds is not that of other methods"""
+    """True if a run of some seed learned nothing, so that the variance over seeds is not that of other methods"""
 
     @classmethod
     def from_texts(

@@ -21,7 +21,7 @@ Z_95 = 1.96
 CENTRAL_95 = (0.025, 0.975)
 """the quantiles between which 95% lie"""
 _WIDEST = 0.4
-"""an interval of a share that is wider says too little to be a number"""
+"""width of an interval of a share above which it says too little to be a number"""
 FEW_SEEDS = 3
 """number of seeds below which an interval over them is wide"""
 ONE_SEED = "One seed says nothing about other seeds."
@@ -51,7 +51,7 @@ class Interval:
     spread: float
     """standard deviation of the values (n - 1)"""
     count: int
-    """values"""
+    """number of values"""
 
     def within(self, least: float, most: float) -> Interval:
         """The same interval, cut to the range of values that are possible."""

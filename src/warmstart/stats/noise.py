@@ -205,7 +205,7 @@ def _scaled_chi_square(degrees: float) -> tuple[np.ndarray, np.ndarray]:
 POWER = 0.8
 """the usual probability with which a difference should be detected (Cohen 1988)"""
 MOST_TEXTS = 10_000_000
-"""more test texts than this are called none that suffice"""
+"""number of test texts above which none is said to suffice"""
 _POWER_NODES = 64
 _ANGLES = 33
 

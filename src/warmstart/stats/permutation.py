@@ -35,7 +35,7 @@ def p_of_no_signal(
     (True, True)
     """
     one_hot = labels.astype(float) if labels.ndim == 2 else (labels[:, None] == np.unique(labels)).astype(float)
-    targets = one_hot - one_hot.mean(axis=0)
+    targets = one_hot - one_hot.mean(axis=0)  # (N, C)
     orders = np.stack([np.arange(len(labels)), *(chance.permutation(len(labels)) for _ in range(permutations))])
     smoothers, largest = [_left_out(kernel) for kernel in kernels], np.zeros(len(orders))
     if smoothers:
@@ -56,7 +56,7 @@ def _agreement(smoother: np.ndarray, targets: np.ndarray, orders: np.ndarray) ->
     """(P,) the agreement of the predictions with the labels, for each order (P, N) of them."""
     agreements = []
     for part in np.array_split(orders, -(-len(orders) // _BATCH)):
-        permuted = targets[part.T].reshape(len(targets), -1)
+        permuted = targets[part.T].reshape(len(targets), -1)  # (N, b C) for b orders
         agreements.append((permuted * (smoother @ permuted)).sum(axis=0).reshape(len(part), -1).sum(axis=1))
     return np.concatenate(agreements)
 

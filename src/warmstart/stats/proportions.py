@@ -151,13 +151,13 @@ def _difference(mean: float, half: float, gaps: np.ndarray) -> ProportionDiffere
 
 
 # --- Accuracy while labels come in: a lower end that holds at every moment, and an interval for a single look at the newest model
-# An ordinary 95% interval holds at one moment that was fixed before. Who looks after every text and stops once it pleases is
+# An ordinary 95% interval holds at one moment that was fixed before. A reader who looks after every text and stops at will is
 # misled more often than in 5% of cases. A confidence sequence holds at all moments together with 95% confidence, so that
 # looking, and stopping for any reason, is allowed.
 # Each value X_s has a mean m_s given all before it, which may change from value to value (a model that is being improved), and
 # is at least f_s, which is known before. What is covered is the running mean (m_1 + … + m_n) / n. For every stake b > 0
 #    product of (1 + b (X_s - f_s)) / (1 + b (m_s - f_s))
-# is a martingale: the winnings of one who bets that values are larger than their means (Waudby-Smith and Ramdas 2024). By
+# is a martingale: the winnings of a gambler who bets that values are larger than their means (Waudby-Smith and Ramdas 2024). By
 # Jensen's inequality the product of the 1 + b (m_s - f_s) is at most (1 + b mean(m - f))^n. So with the true running mean in
 # it, the mean over some stakes of
 #    product of (1 + b (X_s - f_s)) / (1 + b (mean(m) - mean(f)))^n
@@ -169,7 +169,7 @@ def _difference(mean: float, half: float, gaps: np.ndarray) -> ProportionDiffere
 
 
 _STAKES = 2.0 ** np.arange(-2, 6)
-"""all of them are tried at once: large ones are best for tens of values, small ones for thousands"""
+"""stakes, all tried at once: large ones are best for tens of values, small ones for thousands"""
 _FAR = 20
 """factor of the values so far: a number of values beyond it is not predicted"""
 _OVERLAP = 1.4
@@ -191,7 +191,7 @@ def proven_mean(values: np.ndarray, floors: np.ndarray, error: float = 0.05) -> 
 
     floor, won = float(floors.mean()), np.log1p(np.outer(_STAKES, values - floors)).sum(axis=1)
 
-    def beyond(mean: float) -> float:  # what is won, beyond what proves that the running mean is above this one
+    def beyond(mean: float) -> float:  # above 0, the winnings prove that the running mean is above this one
         return float(_log_mean_exp(won - len(values) * np.log1p(_STAKES * (mean - floor)))) + math.log(error)
 
     return float(brentq(beyond, floor, float(values.mean()))) if beyond(floor) > 0 else floor

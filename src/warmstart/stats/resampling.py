@@ -89,7 +89,7 @@ def resample_classification(
     for number, chosen in enumerate(resample_indices(len(labels), draws, groups)):
         counts = np.zeros(classes * classes)
         counts[kinds] = np.bincount(indices[chosen], minlength=len(kinds))
-        confusion = counts.reshape(classes, classes)
+        confusion = counts.reshape(classes, classes)  # (C, C): true by predicted
         both = confusion.sum(axis=0) + confusion.sum(axis=1)
         out[number] = resampled_macro_f1(np.diag(confusion), both, absent)
     return out

@@ -135,7 +135,7 @@ def classification_scores(labels: np.ndarray, probabilities: np.ndarray, names: 
     return ClassificationScores(values=values, per_class=rows, confusion=confusion, predicted=predicted)
 
 
-# ------------------------------------------------- From which probability a text gets a label, where it may have several
+# --------------------------------------------- The probability from which a text gets a label, where it may have several
 # Half is right if a wrong label costs as much as a missing one. F1 asks for less, and for rare labels much less, which then
 # would hardly ever be given. Letters: N texts, C labels, G thresholds that are tried.
 

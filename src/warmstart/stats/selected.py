@@ -154,7 +154,7 @@ def _selected(
     """
     groups = np.arange(figures.shape[1]) if units is None else np.unique(units, return_inverse=True)[1]
     sizes = np.bincount(groups).astype(float)
-    sums = np.zeros((len(sizes), *figures.shape[::2]))
+    sums = np.zeros((len(sizes), *figures.shape[::2]))  # (units, M, K)
     np.add.at(sums, groups, figures.swapaxes(0, 1))
     counts = rng(0, "optimism of a selection").multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), size=_RESAMPLES)
     resampled = score(np.einsum("rn,nmk->rmk", counts, sums, optimize=True) / (counts @ sizes)[:, None, None])

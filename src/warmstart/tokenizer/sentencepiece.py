@@ -23,7 +23,7 @@ from warmstart.tokenizer.pieces import WORD_MARK
 _BLOCK = 256
 """``base ^ byte`` stays within a block of so many units"""
 _END = 0
-"""in place of a byte: a key ends"""
+"""end of a key, in place of a byte"""
 
 
 def compiled_charsmap(table: Mapping[str, str]) -> bytes:
@@ -95,7 +95,7 @@ class SentencePieceModel:
     charsmap: bytes
     """compiled table of the normalisation; empty: none"""
     dummy_prefix: bool
-    """a space is put before the text"""
+    """True if a space is put before the text"""
     trim: bool
     """spaces at both ends are removed, runs of spaces become one"""
 

@@ -37,7 +37,7 @@ _KNOWN_SPELLINGS = {
 """the spellings of each special token in well-known tokenizers, our own first"""
 
 PREFIX = "prefix"
-"""in the frame of a post-processor: the tokens of words that precede every text, such as "query: "; no special token"""
+"""place in the frame of a post-processor: the tokens of words that precede every text, such as "query: "; no special token"""
 _LONGEST_PREFIX = 64
 """tokens"""
 _SENTINEL_SPELLINGS = ("[SENTINEL_{}]", "<extra_id_{}>")
