@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from warmstart.app.exporting import LEAST_TEST
+from warmstart.app.exchange import LEAST_TEST
 from warmstart.app.project import Project
-from warmstart.app.records import MOST_TEXT_BYTES, ProjectSettings
+from warmstart.app.tables import MOST_TEXT_BYTES, ProjectSettings
 from warmstart.cli import main
 from warmstart.system.locks import LOCK
 from warmstart.tasks.load import load_task

@@ -108,18 +108,16 @@ def test_a_mail_is_one_text_and_a_file_is_read_in_the_browser(page: Any) -> None
 
 
 def test_similar_training_texts_stand_beside_a_prediction(page: Any) -> None:
-    """On request, with labels and cosines, as text; a model without any says how to get them."""
+    """On request, with labels and cosines, as text; a model without any has no such tab, and nothing is said of it."""
     classify(page, "I want tea\nmilk").get_by_role("button", name="Similar training texts").first.press("Enter")
     page.wait_for_selector("table.nearest tbody tr")
     rows = rows_of(page, "table.nearest")
     assert (len(rows), rows[0]) == (5, ["I want tea", LABELS[0], "1.000"])
     assert {row[0] for row in rows} < {*page_task().train.texts}
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Similar training texts"
-    assert page.locator("#classify-hint").is_hidden()
     page.select_option("#classify-model", "number")
-    submit(page, "classify")
-    page.wait_for_selector("#classify-hint:not([hidden])")
-    assert "--texts TASK" in page.locator("#classify-hint").inner_text()
+    page.wait_for_selector("#tab-alike", state="hidden")
+    assert "--texts" not in page.content()
 
 
 def test_a_guarantee_is_chosen_by_a_slider(page: Any) -> None:

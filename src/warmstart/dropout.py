@@ -30,7 +30,7 @@ class BatchShare:
 
     rows: RowRange
     texts: RowRange
-    """the same in texts, of which each may have several rows"""
+    """range of the texts; each may have several rows"""
 
 
 _present: BatchShare | None = None

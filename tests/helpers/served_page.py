@@ -26,11 +26,10 @@ from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
 from helpers.restarts import adapt_record
 from helpers.served import server_of
-from warmstart.app.connections import limited_protocol
-from warmstart.app.corpus import Corpus
 from warmstart.app.guard import AccessRules
-from warmstart.app.models import ServedModel
+from warmstart.app.models import Corpus, ServedModel
 from warmstart.app.routes import Server, make_app
+from warmstart.app.running import limited_protocol
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save

@@ -33,11 +33,11 @@ from warmstart.stats.selected import needed_lead, selected_method, worse_out_of_
 TRANSFER = ("adapted", "frozen")
 """families that start from a pretrained backbone"""
 WITHOUT_PRETRAINING = ("baseline", "scratch")
-"""families that know nothing but the task"""
+"""methods that know nothing but the task"""
 MAJORITY_LABEL = "majority"
 """the baseline that learns nothing from the texts"""
 RECOMMENDED = "recommended"
-"""as ``--save`` names the recommended method"""
+"""the name by which ``--save`` takes the recommended method"""
 LEARNABLE = "Permutation test of whether anything can be learned from the labels, from words, characters and vectors"
 EQUAL_SECONDS = 1.0
 """below this, and up to twice the fewest, measured seconds do not make a method cheaper: the next time they would not"""
@@ -126,7 +126,7 @@ class Choice:
 
     methods: tuple[RankedMethod, ...]
     texts: int
-    """that choose, in each draw or for all seeds"""
+    """number of texts that choose, in each draw or for all seeds"""
     drawn: bool = False
     """every seed drew its own labelled texts"""
 
@@ -259,14 +259,14 @@ class TransferGain:
     """The test scores of the chosen method with a pretrained backbone less those of the strongest without pretraining."""
 
     transfer: tuple[RankedMethod, ...]
-    """what each draw chose; a single one if all seeds chose together"""
+    """the method that each draw chose; a single one if all seeds chose together"""
     rivals: tuple[RankedMethod, ...]
     """the strongest without pretraining, likewise"""
     difference: Difference
     drawn: bool
-    """whether each draw chose for itself"""
+    """True if each draw chose for itself"""
     splits: bool = False
-    """whether every seed drew its own split"""
+    """True if every seed drew its own split"""
 
     @property
     def p(self) -> float:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 FEW_TEXTS = 30
-"""with fewer texts that choose, the choice is uncertain"""
+"""number of choosing texts below which the choice is uncertain"""
 
 
 class DifferenceToChoice(NamedTuple):
@@ -67,7 +67,7 @@ class DifferenceToChoice(NamedTuple):
     p: float
     """corrected for the number of ``comparisons`` (Holm 1979)"""
     comparisons: int
-    """of which it is one; 1 for the one question, what transfer bought"""
+    """number of comparisons of its family; 1 for the gain from transfer, which is tested alone"""
 
     @property
     def significant(self) -> bool:
@@ -83,21 +83,21 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     labels: int
     """labelled texts of each run"""
     choosing: int
-    """those of them that choose, in folds or because they are set apart; without a number of labels, the validation texts"""
+    """labelled texts that choose, in folds or because they are set apart; without a number of labels, the validation texts"""
     ranking: Ranking
     audit: Audit
     constant_score: float
     """the test score of a constant prediction"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
-    """how often the test split was scored"""
+    """earlier scorings of the test split"""
     budget: str = ""
-    """what the labels of each seed are for, as a complete sentence"""
+    """use of the labels of each seed, as a complete sentence"""
     selection: SelectionName = "holdout"
-    """what chose the settings"""
+    """the procedure that chose the settings"""
     curve: CurveResult | None = None
     """the methods at several numbers of labels, of which ``labels`` is the largest"""
     trials: FinishedTrials | None = field(default=None, repr=False, compare=False)
-    """what it was made of; None if that is not at hand"""
+    """finished trials for refitting, or None"""
 
     @property
     def table(self) -> pl.DataFrame:

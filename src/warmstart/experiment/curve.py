@@ -49,7 +49,7 @@ class Worth(NamedTuple):
     """How many labels of a method without pretraining the pretrained method's are worth."""
 
     labels: int
-    """of the pretrained method"""
+    """labels of the pretrained method"""
     rival: Method
     needed: Estimate
     """labels with which the rival reaches the same score"""
@@ -61,16 +61,16 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
 
     task: Task
     rankings: Mapping[int, tuple[RankedMethod, ...]]
-    """by number of labels, rising; best mean first"""
+    """ranked methods by number of labels, rising; best mean first"""
     incomplete: tuple[int, ...]
     """numbers of labels for which the time was too short for every method and learning rate"""
     diverged: Mapping[Method, tuple[int, ...]]
-    """by method, the numbers of labels at which it diverged at every learning rate"""
+    """numbers of labels at which a method diverged at every learning rate"""
     goal: float | None
     """the score asked for"""
     audit: Audit
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
-    """how often the test split was scored"""
+    """earlier scorings of the test split"""
     drawn: bool = False
     """every seed drew its own labelled texts, which also chose"""
 

@@ -38,9 +38,9 @@ class SweepEstimate(Shown, view="commands.race.page:estimate_view"):
     """The expected cost of a sweep, refined as trials finish."""
 
     costs: Mapping[Place, RunCost]
-    """of one trial of every trained method"""
+    """expected cost of one trial of every trained method"""
     planned: Counter[Place]
-    """how many trials are still to run"""
+    """number of trials that are still to run"""
     once: float
     """seconds of reading the texts with the frozen backbones"""
     jobs: int

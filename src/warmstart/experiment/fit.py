@@ -58,9 +58,9 @@ from warmstart.tasks.thresholds import (
 )
 
 MOST_WRONG, CONFIDENCE = 0.05, 0.95
-"""of the answers that a fit gives without a person, so many may be wrong; and how sure that is"""
+"""largest share of wrong answers without a person, and the confidence level of that bound"""
 SHARE_OF_CURVE = 0.1
-"""of the time for trials: what more labels would bring is not said if it takes longer"""
+"""share of the time for trials that the curve may take; without it nothing is said of more labels"""
 FEW_ENOUGH = 500
 """labels: with more a fit takes tenths of seconds, and there are fewer folds"""
 FIRST_FOLD = 12
@@ -70,9 +70,9 @@ SOON, TOKENS_PER_WORD = 1e12, 1.4
 MANY_DIFFERENT, MANY_NAMED = 0.5, 0.9
 """a task with more labels per text has no classes; and one whose labels are all words without digits"""
 REPETITIONS = 5
-"""of the folds, each with others"""
+"""repetitions of the curve, each with other folds"""
 SHARES = (0.35, 0.5, 0.7, 1.0)
-"""of the labels that learn in each fold"""
+"""shares of the labels that learn in each fold"""
 ROUND_NUMBERS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """numbers of further labels that may be spoken of"""
 

@@ -21,7 +21,7 @@ class RankedMethod:
     runs: tuple[TrialResult, ...]
     """one per seed"""
     seeds: tuple[int, ...]
-    """of these trials"""
+    """the seeds of these trials"""
     place: int = 0
     """in the order of the sweep's methods, which breaks ties: measured seconds would break them differently every time"""
     deterministic: bool = False
@@ -151,7 +151,7 @@ class Ranking:
     diverged: tuple[Method, ...]
     """methods that diverged at every learning rate"""
     seeds: int
-    """that every method has run which depends on a seed; 0 if none does"""
+    """number of seeds that every method that depends on one has run; 0 if none does"""
     drawn: bool = False
     """every seed drew its own labelled texts, which also chose"""
     stopped: tuple[Method, ...] = ()

@@ -55,7 +55,7 @@ class Refit:
     difference: float
     """the largest one of its predictions for the test texts, before its own temperature, from those that were scored"""
     chosen: str = ""
-    """which labels chose the method beside those of its draw, as a complete sentence"""
+    """origin of the labels that chose the method beside those of its draw, as a complete sentence"""
 
     @property
     def sentence(self) -> str:
@@ -87,7 +87,7 @@ class FinishedTrials:
 
     sweep: Sweep
     runs: Mapping[int, SweepRuns]
-    """by number of labels"""
+    """finished trials by number of labels"""
     labels: int
     """the number of labels of the comparison"""
 

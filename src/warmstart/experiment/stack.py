@@ -71,7 +71,7 @@ class Share(NamedTuple):
     """its index"""
     weight: float
     temperature: float
-    """by which its logits are divided before the mean"""
+    """divisor of its logits before the mean"""
 
 
 def combine(members: Sequence[TrialPredictions], labels: np.ndarray) -> tuple[list[Share], TrialPredictions]:

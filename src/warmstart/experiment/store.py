@@ -35,7 +35,7 @@ from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, 
 from warmstart.tasks.load import load_task
 
 VERSION = {"baseline": 11, "frozen": 13, "adapted": 10, "scratch": 10, "stack": 14}
-"""of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
+"""version of the results of each family of methods, counted up when results change in meaning or form"""
 PREDICTIONS = "predictions"
 """key of the hash of a trial's predictions, which are in a file beside its result"""
 
@@ -61,13 +61,13 @@ class SweepContext(Config):
     held: Effectless[Any] = Field(None, exclude=True)
     """a ``HeldTask`` in place of the manifest"""
     reading: Effectless[LabelledTableFlags] = LabelledTableFlags()
-    """how a table is read"""
+    """settings for reading a table"""
     digest: str
     """identifies its texts and labels"""
     folder: Effectless[str]
-    """where results are kept"""
+    """folder of the results"""
     tune: FineTuneConfig
-    """how a model is fine-tuned"""
+    """settings of fine-tuning"""
     scoring: Effectless[ScoringRun] = ScoringRun(command="sweep")
     """the run that scores the test split"""
     pool: Effectless[str] = "rest"
@@ -79,11 +79,11 @@ class SweepContext(Config):
     drop_near_leaks: bool = False
     """without those that are nearly the same either"""
     threads: Effectless[int] = 0
-    """of each trial; 0: torch's default"""
+    """threads of each trial; 0: torch's default"""
     jobs: Effectless[int] = 1
     """trials at once"""
     backend: Effectless[str] = PROCESSES
-    """where trials run"""
+    """place of the trials: this machine's processes or a cluster"""
     equal_classes: bool = False
     """baselines are told nothing of how frequent classes are"""
     parts: int = FOLDS

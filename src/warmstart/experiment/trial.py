@@ -29,7 +29,7 @@ class Method(Config):
     """A baseline, or a backbone and how it is adapted."""
 
     name: str
-    """what tables call it; two methods may share a name"""
+    """name in tables; two methods may share one"""
     family: Literal["baseline", "frozen", "adapted", "scratch", "stack"]
     """needs no backbone; reads a pretrained one's vectors; adapts a pretrained one; trains a fresh one of the same shape; or
     combines two others"""
@@ -38,9 +38,9 @@ class Method(Config):
     backbone_digest: str = ""
     """identifies the bundle's bytes"""
     backbone_parameters: Effectless[int] = 0
-    """how many the backbone has"""
+    """number of parameters of the backbone"""
     scheme: str = ""
-    """how the backbone is adapted"""
+    """the way in which the backbone is adapted"""
     shared_backbone: Effectless[str] = ""
     """the backbone that all methods share, if this one's is that backbone after continued pretraining"""
     continued_pretraining_seconds: Effectless[float] = 0.0
@@ -48,7 +48,7 @@ class Method(Config):
     continued_pretraining_texts: Effectless[int] = 0
     """texts that it read then, without labels"""
     own_pretraining: Effectless[str] = ""
-    """how its backbone was pretrained on the task's own text, for people; empty: the backbone was given"""
+    """description of the pretraining on the task's own text, for people; empty: the backbone was given"""
 
     @property
     def id(self) -> str:
@@ -84,11 +84,11 @@ class Trial(Config):
     draw: int | None = None
     """the seed that draws the labels and the folds, where all seeds share those of one; None: its own"""
     learning_rates: tuple[float, ...] = ()
-    """those that the method chooses from; none if it trains no network"""
+    """learning rates that the method chooses from; none if it trains no network"""
     labels: int | None = None
     """labelled texts that are drawn: everything that anything looks at; None: all"""
     selection: SelectionName = "holdout"
-    """how settings are chosen within these labels"""
+    """the procedure that chooses settings within these labels"""
     competes: bool = True
     """its method is compared with others on the texts that choose, so that these are predicted even with ``none``"""
     resample: bool = False
@@ -154,15 +154,15 @@ class TrialResult:
     gain: tuple[float, float] | None = None
     """nats per text that chooses over the label frequencies, and the standard error (``loss_gain``); None without probabilities"""
     no_signal: float | None = None
-    """of a stack: the p-value against the hypothesis that its labels have nothing to do with their texts (``p_of_no_signal``)"""
+    """p-value against the hypothesis that a stack's labels have nothing to do with their texts (``p_of_no_signal``)"""
     members: tuple[tuple[str, float, float], ...] = ()
-    """of a stack: the id of each method in it, its weight, and its temperature"""
+    """id, weight and temperature of each method in a stack"""
     candidates: tuple[str, ...] = ()
-    """of a stack: the ids of the methods that it could choose from"""
+    """ids of the methods that a stack could choose from"""
     learning_rate: float = 0.0
     """the one that was chosen; 0 if the method has none"""
     steps: int = 0
-    """of the last fit; 0 if no network trains, or none learned from all texts yet"""
+    """steps of the last fit; 0 if no network trains, or none learned from all texts yet"""
     tried: tuple[tuple[float, float], ...] = ()
     """each learning rate that did not diverge, with its score on the texts that choose"""
     diverged_rates: tuple[float, ...] = ()
@@ -170,7 +170,7 @@ class TrialResult:
     search_seconds: float = 0.0
     """spent on choosing, beside the last fit"""
     budget: str = ""
-    """what the labels were for, as a complete sentence"""
+    """use of the labels, as a complete sentence"""
     trainable: int = 0
     """parameters that trained"""
     new: int = 0
@@ -178,15 +178,15 @@ class TrialResult:
     disk: int = 0
     """bytes to keep for this task beside the backbone: new weights and changed weights"""
     collapsed: bool = False
-    """it learned nothing"""
+    """True if the method learned nothing"""
     diverged: bool = False
-    """its loss became NaN or infinite at every learning rate: the figures are those of the constant prediction"""
+    """True if the loss became NaN or infinite at every learning rate: the figures are those of the constant prediction"""
     note: str = ""
     """settings that the method chose for itself"""
     setting: float | None = None
-    """of a baseline: the one that it chose, 0 if there is nothing to choose"""
+    """the setting that a baseline chose; 0 if there is nothing to choose"""
     seconds_saved: float = 0.0
-    """of the seconds, those that an earlier trial or run spent on reading the same texts with the same frozen backbone"""
+    """part of ``seconds`` that an earlier trial or run spent on reading the same texts with the same frozen backbone"""
     threads: int = 0
     """CPU threads of the trial"""
     jobs: int = 1

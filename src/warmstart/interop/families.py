@@ -56,7 +56,7 @@ class Family:
     must: Mapping[str, Any] = field(default_factory=dict)
     """keys that must have this value if present; other values are not supported"""
     stated: tuple[str, ...] = ()
-    """of these the ones that must be present"""
+    """keys of ``must`` that must be present"""
     left_out: tuple[str, ...] = ()
     """patterns of tensors that are copies, buffers, or parts of another head"""
     flipped: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 _CONTROL, _USER = 3, 4
 """kinds of tokens"""
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""how a text is split into words"""
+"""pattern that splits a text into words"""
 
 
 def _split() -> Any:
@@ -67,7 +67,7 @@ def _tokenizer(meta: Mapping[str, Any]) -> Tokenizer:
             "model's Hugging Face folder"
         )
     tokens = meta["tokenizer.ggml.tokens"]
-    merges = [(one, other) for one, _, other in (line.partition(" ") for line in meta["tokenizer.ggml.merges"])]
+    merges = [(left, right) for left, _, right in (line.partition(" ") for line in meta["tokenizer.ggml.merges"])]
     backend = Backend(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     if pre == "qwen2":
         backend.normalizer = normalizers.NFC()
@@ -139,10 +139,10 @@ def _whole_reader(library: Any) -> Any:
     class WholeReader(library.GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: int = 1, **order: Any) -> np.ndarray:
             """(count,) numbers."""
-            found = super()._get(offset, dtype, count, **order)
-            if len(found) != count:
-                raise ValueError(f"{count:,} numbers are announced at byte {offset:,}, and {len(found):,} are there")
-            return np.asarray(found)
+            numbers = super()._get(offset, dtype, count, **order)
+            if len(numbers) != count:
+                raise ValueError(f"{count:,} numbers are announced at byte {offset:,}, and {len(numbers):,} are there")
+            return np.asarray(numbers)
 
     return WholeReader
 
@@ -181,22 +181,22 @@ def _settings(family: str, own: Mapping[str, Any], stored: Mapping[str, Tensor],
 
 def _tensors(library: Any, reader: Any, file: Path, moved: Mapping[str, Any] | None) -> dict[str, Tensor]:
     """Every tensor under its name in the Hugging Face format; ``moved`` are the settings, if rows of heads were moved."""
-    found = {}
-    for one in reader.tensors:
+    tensors = {}
+    for tensor in reader.tensors:
         try:
             with np.errstate(all="ignore"):  # a damaged scale; what is not finite is refused when the model is saved
-                values = library.quants.dequantize(one.data, one.tensor_type)
+                values = library.quants.dequantize(tensor.data, tensor.tensor_type)
         except NotImplementedError:
             raise ModelError(
-                f"the weights of {file} must be of a kind that gguf can read, but {one.name} is {one.tensor_type.name}; use a file "
-                "with Q8_0 or Q4_0"
+                f"the weights of {file} must be of a kind that gguf can read, but {tensor.name} is {tensor.tensor_type.name}; use "
+                "a file with Q8_0 or Q4_0"
             ) from None
-        values = np.array(values, dtype=np.float32).reshape(one.shape[::-1].tolist())
-        if moved and (part := re.fullmatch(r"blk\.\d+\.attn_([qk])\.\w+", one.name)):
+        values = np.array(values, dtype=np.float32).reshape(tensor.shape[::-1].tolist())
+        if moved and (part := re.fullmatch(r"blk\.\d+\.attn_([qk])\.\w+", tensor.name)):
             heads = moved["attention.head_count"]
             values = rows_in_order(values, heads if part[1] == "q" else moved.get("attention.head_count_kv", heads))
-        found[_name(one.name)] = torch.from_numpy(np.ascontiguousarray(values))
-    return found
+        tensors[_name(tensor.name)] = torch.from_numpy(np.ascontiguousarray(values))
+    return tensors
 
 
 def rows_in_order(values: np.ndarray, heads: int) -> np.ndarray:

@@ -36,7 +36,7 @@ SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
 TERMINAL_STEPS = 4
 """next steps on a terminal"""
 MISTAKE_CHARACTERS = 300
-"""of a text"""
+"""most characters of a mistake"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
 CONSTANT = "always the most frequent label"
 """names the row of what learns nothing"""
@@ -67,7 +67,7 @@ class Mistake(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do with a model, in the order of the first screen."""
+    """Advice about a model, in the order of the first screen."""
 
     about: str
     """the task and its labels: ``"sst: negative or positive?"``"""
@@ -89,9 +89,9 @@ class Verdict:
     """sentences about labels"""
     steps: tuple[NextStep, ...] = ()
     mind: tuple[str, ...] = ()
-    """what makes the score doubtful: leaks, too few texts, imbalance"""
+    """doubts about the score: leaks, too few texts, imbalance"""
     of_saved: bool = True
-    """whether the saved model is the one that it names"""
+    """True if the saved model is the one that it names"""
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -34,9 +34,9 @@ def cores_used_by_others(seconds: float = 0.1) -> float:
 # ``device.py``'s.
 
 SPINS = "10000"
-"""how often a thread of libgomp looks before it sleeps, a tenth of a millisecond; its own default is 300,000"""
+"""number of looks of a thread of libgomp before it sleeps, a tenth of a millisecond; its own default is 300,000"""
 VARIABLES = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}
-"""by these the user decides"""
+"""variables by which the user decides"""
 
 
 def choose_waiting() -> None:

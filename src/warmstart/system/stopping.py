@@ -95,8 +95,8 @@ def has_ended(process: int, seen_at: float) -> bool:
     The number may belong to a younger process now. False if the system does not say.
     """
     try:
-        found = psutil.Process(process)
-        return found.status() == psutil.STATUS_ZOMBIE or found.create_time() > seen_at + 1
+        running = psutil.Process(process)
+        return running.status() == psutil.STATUS_ZOMBIE or running.create_time() > seen_at + 1
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:

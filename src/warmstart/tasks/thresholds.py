@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from warmstart.stack.stack import Stack
 
 CHOOSING_PARTS = 5
-"""of the texts that choose thresholds, where they are scored too: those of each part are chosen by the others"""
+"""parts of the texts that choose thresholds where they are scored too: the thresholds of each part are chosen by the others"""
 
 
 def has_thresholds(task: Task) -> bool:
@@ -50,11 +50,11 @@ def left_out_at_thresholds(task: Task, split: Split, predictions: Any) -> Any:
     """The same for the texts that choose the thresholds: of each text by the others, copies of it not among them."""
     if not has_thresholds(task) or not len(split):
         return predictions
-    found = np.zeros(predictions.shape)
+    assigned = np.zeros(predictions.shape)
     for units in np.array_split(rng(0, "texts that choose thresholds").permutation(np.unique(split.units)), CHOOSING_PARTS):
         held = np.isin(split.units, units)
-        found[held] = predictions[held] >= _thresholds(task, predictions[~held], split.labels[~held])
-    return found
+        assigned[held] = predictions[held] >= _thresholds(task, predictions[~held], split.labels[~held])
+    return assigned
 
 
 def scores_left_out(task: Task, split: Split, predictions: Any) -> Scores:

@@ -62,7 +62,7 @@ def known_texts(model: Bundle | Stack, texts: Sequence[Any]) -> Overlap:
 
 def unseen_only(models: Sequence[Bundle | Stack], split: Split) -> tuple[Split, str]:
     """The examples whose labels none of the models has seen, as far as is known; and a sentence if any are left out."""
-    seen = {number for one in models for number in known_texts(one, split.texts).places}
+    seen = {number for model in models for number in known_texts(model, split.texts).places}
     rest = split.take(np.array([number for number in range(len(split)) if number not in seen], dtype=np.int64))
     whose = "the model has" if len(models) == 1 else "a model has"
     return (
@@ -90,7 +90,7 @@ def _quoted(text: Any) -> str:
 def _task_records(model: Bundle | Stack) -> list[TaskRecord]:
     """Those of the model and of its networks."""
     networks = model.networks if isinstance(model, Stack) else ()
-    return recorded_tasks([*(record for one in networks for record in one.history), *model.history])
+    return recorded_tasks([*(record for network in networks for record in network.history), *model.history])
 
 
 # Names in questions, and which of them a text never mentions: a model that learned from it cannot know the answer.
@@ -114,7 +114,7 @@ def proper_names(question: str) -> list[str]:
 def unseen_names(questions: Sequence[str], documents: Iterable[str]) -> list[list[str]]:
     """For each question, the names in it that occur in no document."""
     names = [proper_names(question) for question in questions]
-    missing = {name for found in names for name in found}
+    missing = {name for group in names for name in group}
     for document in documents:
         missing -= {name for name in missing if name in document}
-    return [[name for name in found if name in missing] for found in names]
+    return [[name for name in group if name in missing] for group in names]

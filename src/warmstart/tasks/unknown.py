@@ -20,7 +20,7 @@ from warmstart.tasks.predict import Read, read
 
 NONE_OF_THESE = "none of these"
 UNKNOWN_SHARE = 0.05
-"""of the texts of known classes so many may be called unknown"""
+"""largest share of the texts of known classes that may be called unknown"""
 CHANGED = 2.33
 """standard deviations by which texts must be less typical than expected: texts that have not changed are, in 1 of 100 cases"""
 
@@ -59,7 +59,7 @@ def split_off_unknown(model: Bundle | Stack, task: Task) -> tuple[Task, Split]:
         return task, task.test.take(NO_TEXTS)
     kept = known[task.test.labels]
     test = task.test.take(np.flatnonzero(kept))
-    names = tuple(name for name, one in zip(task.labels, known, strict=True) if one)
+    names = tuple(name for name, knows in zip(task.labels, known, strict=True) if knows)
     alone = replace(task, labels=names, test=replace(test, labels=(np.cumsum(known) - 1)[test.labels]))
     return alone, task.test.take(np.flatnonzero(~kept))
 
@@ -68,17 +68,17 @@ def recognised_sentence(model: Bundle | Stack, known: Read, unknown: Split, name
     """How many of the ``unknown`` texts, with labels of these ``names``, a model recognises, and how many ``known`` it mistakes."""
     labels = sorted({names[number] for number in unknown.labels})
     listed = first_of(labels, 5)
-    found = f"{len(unknown):,} test texts have a label that the model does not know ({listed}), and are not in these scores"
+    notice = f"{len(unknown):,} test texts have a label that the model does not know ({listed}), and are not in these scores"
     marked = read(model, unknown.texts).typicality, known.typicality
-    shares = [wilson_interval(float((one <= UNKNOWN_SHARE).mean()), len(one)) for one in marked if one is not None]
+    shares = [wilson_interval(float((values <= UNKNOWN_SHARE).mean()), len(values)) for values in marked if values is not None]
     return (
-        f"{found}. It marks {percent_interval(*shares[0])} of them as unknown, and {percent_interval(*shares[1])} of the others, "
+        f"{notice}. It marks {percent_interval(*shares[0])} of them as unknown, and {percent_interval(*shares[1])} of the others, "
         f"where at most {of_100(UNKNOWN_SHARE)} of 100 should be."
     )
 
 
 def texts_compared(model: Bundle | Stack) -> int:
     """How many texts say how typical another is, by the model; 0: its predictions do not say that."""
-    members = [one.model for one in model.members] if isinstance(model, Stack) else []
-    known = [len(one.known.left_out) for one in members if isinstance(one, FittedBaseline) and one.known]
+    members = [member.model for member in model.members] if isinstance(model, Stack) else []
+    known = [len(member.known.left_out) for member in members if isinstance(member, FittedBaseline) and member.known]
     return known[0] if known else len(model.calibration.held_out) if model.calibration else 0
