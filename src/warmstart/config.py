@@ -140,7 +140,7 @@ _WANTED = {
 
 
 def what_must_hold(problem: Any) -> str:
-    """What must hold, after pydantic's error entry: ``must be at least 1``."""
+    """The requirement of pydantic's error entry: ``must be at least 1``."""
     template = _WANTED.get(problem["type"]) or _WANTED.get(problem["type"].split("_")[0])
     return template.format(**problem.get("ctx", {})) if template else problem["msg"].removeprefix("Value error, ")
 
@@ -209,7 +209,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _WrittenInt(int):
-    """A number that knows how it was written."""
+    """A whole number with the text that was written for it."""
 
     written = ""
 
@@ -218,7 +218,7 @@ class _WrittenInt(int):
 
 
 class _WrittenFloat(float):
-    """The same."""
+    """A float with the text that was written for it."""
 
     written = ""
 

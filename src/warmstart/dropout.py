@@ -26,7 +26,7 @@ class RowRange:
 
 @dataclass(frozen=True)
 class BatchShare:
-    """What of a batch one process computes."""
+    """The part of a batch that one process computes."""
 
     rows: RowRange
     texts: RowRange

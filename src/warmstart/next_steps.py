@@ -30,7 +30,7 @@ _MOST_TABLE_BYTES = 20 << 20
 
 @dataclass
 class Found:
-    """What lies in a folder and in the folders of it."""
+    """The contents of a folder and of the folders in it."""
 
     labelled: dict[str, list[str]] = field(default_factory=dict)
     """tables with a column that is named as labels are, and the columns of each"""
@@ -112,7 +112,7 @@ def _first_texts(contents: Found) -> tuple[str | None, str | None]:
 
 
 def look(folder: Path) -> Found:
-    """What lies in a folder, in its folders, and in those of ``runs``; what cannot be read is left out."""
+    """The contents of a folder, of its folders, and of those of ``runs``; what cannot be read is left out."""
     contents = Found()
     for entry in _entries(folder):
         if entry.is_file():

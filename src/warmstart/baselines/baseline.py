@@ -33,7 +33,7 @@ class NoWordsError(Exception):
 
 @dataclass(frozen=True)
 class Readable:
-    """What a baseline may read: no labels, no validation and no test texts."""
+    """Inputs and texts that a baseline may read: no labels, no validation and no test texts."""
 
     task: Task
     """for its type and the names of its labels"""
@@ -57,7 +57,7 @@ class Readable:
 
 @dataclass(frozen=True)
 class Reading:
-    """How inputs become rows."""
+    """A mapping from inputs to rows, with the rows of the pool."""
 
     rows: Callable[[Sequence[Any]], Any]
     """inputs -> their rows"""
@@ -71,7 +71,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a baseline learns from."""
+    """Rows and labels from which a baseline learns."""
 
     rows: Any
     """(N, ·)"""
@@ -92,7 +92,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Baseline:
-    """One baseline. A new one is a function in a file, and one row in ``BASELINES``."""
+    """A method without a network of its own. A new one is a function in a file, and one row in ``BASELINES``."""
 
     read: Callable[[Readable], Reading]
     """reads the texts; raises ``NoWordsError`` if there is nothing to read"""

@@ -20,7 +20,7 @@ from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelRead
 
 @dataclass(frozen=True)
 class ClassSample:
-    """What a classifier learns from: at least two classes, and all classes up to the last one occur."""
+    """Rows from which a classifier learns: at least two classes, and all classes up to the last one occur."""
 
     rows: Any
     """(N, ·)"""
@@ -169,7 +169,7 @@ SVM_GRADIENT = 1e-2
 
 @for_labels
 def nbsvm(sample: ClassSample, strength: float) -> LinearReadout:
-    """One for two classes, otherwise one for each class. The softmax of the margins ranks the classes; it is no probability."""
+    """A machine for two classes, else one for each class. The softmax of the margins ranks the classes; it is no probability."""
     classes = [1] if sample.labels.max() == 1 else range(sample.labels.max() + 1)
     models = [_one_against_rest(sample.rows, sample.labels == label, strength) for label in classes]
     weights, bias = np.stack([model[0] for model in models], axis=1), np.array([model[1] for model in models])

@@ -62,7 +62,7 @@ def means_and_regression(sample: Sample, _: float = 0.0) -> Readout:
 
 
 def means_and_regression_em(sample: Sample, pool_weight: float) -> Readout:
-    """The same, of means to which texts of the pool count, too, as ``pool_weight`` texts: as much in a class as they seem to be."""
+    """Class means, to which texts of the pool count as ``pool_weight`` texts by their probabilities, and logistic regression."""
     known = prototypes = _prototypes(sample)
     pool = of_unit_length(sample.rows[:0] if sample.pool is None else sample.pool)
     for _ in range(POOL_STEPS if len(pool) else 0):

@@ -39,7 +39,7 @@ LearningRate = Annotated[float, Field(gt=0)]
 
 
 def _several(labels: Any) -> Any:
-    """One number as a tuple of it, and None as an empty one."""
+    """A number as a tuple of it, and None as an empty one."""
     return () if labels is None else (labels,) if isinstance(labels, int) else labels
 
 
@@ -105,7 +105,7 @@ class AdaptConfig(LabelledTableFlags):
 
     @property
     def chosen_selection(self) -> SelectionName:
-        """What chooses the settings, by name."""
+        """The name of the procedure that chooses settings."""
         return selection_or_default(self.selection, self.labels)
 
 
@@ -170,27 +170,27 @@ class RaceConfig(LabelledTableFlags):
     """settings of --backbones pool: the backbone that is pretrained on the task's own text"""
 
     def completed(self) -> Self:
-        """The same with the backbones and schemes that nobody named. Raises ``ConfigError`` if no backbone is at hand."""
+        """The settings with default backbones and schemes where none are named. Raises ``ConfigError`` if there is no backbone."""
         from warmstart.baselines import BASELINES
         from warmstart.interop.encoders import encoders_at_hand
 
-        given = self.schemes != type(self).model_fields["schemes"].default
+        named = self.schemes != type(self).model_fields["schemes"].default
         if self.backbones or (self.methods and all(name in BASELINES for name in self.methods)):
-            schemes = self.schemes if given or len(self.labels) < 2 else ("lp-ft",)
+            schemes = self.schemes if named or len(self.labels) < 2 else ("lp-ft",)
             return self.model_copy(update={"schemes": schemes})
-        found = self.model_copy(update={"backbones": encoders_at_hand(), "scratch": False})
-        if given:
-            return found
+        cheap = self.model_copy(update={"backbones": encoders_at_hand(), "scratch": False})
+        if named:
+            return cheap
         console.print("Nothing is fine-tuned, so that it takes minutes; --schemes full lora, or others, fine-tunes.")
-        return found.model_copy(update={"schemes": ()})
+        return cheap.model_copy(update={"schemes": ()})
 
     @property
     def numbers_of_labels(self) -> tuple[int | None, ...]:
-        """How many labelled texts the trials get, increasing; None: all."""
+        """Numbers of labelled texts of the trials, increasing; None: all."""
         return self.labels or (None,)
 
     def selection_with(self, labels: int | None) -> SelectionName:
-        """How the settings of a trial with this number of labels are chosen.
+        """The procedure that chooses the settings of a trial with this number of labels.
 
         The same at every number of labels, so that points of the curve compare: that of the smallest.
         """

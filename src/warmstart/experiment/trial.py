@@ -57,7 +57,7 @@ class Method(Config):
 
     @property
     def id_over_tasks(self) -> str:
-        """The same for every task, although pretraining on the task's own text makes a backbone of its own for each."""
+        """An id that is the same for every task, although pretraining on the task's text makes a backbone of its own for each."""
         backbone = OWN_BACKBONE if self.own_pretraining else self.shared_backbone or self.backbone
         return "/".join(part for part in (self.family, self._own, backbone) if part)
 
@@ -67,7 +67,7 @@ class Method(Config):
 
     @property
     def combines(self) -> bool:
-        """Whether it is a weighted mean of other methods (``experiment/stack.py``)."""
+        """Whether the method is a weighted mean of others (``experiment/stack.py``)."""
         return self.family == "stack"
 
     @property
@@ -77,7 +77,7 @@ class Method(Config):
 
 
 class Trial(Config):
-    """One user with a number of labels: a method chooses its settings within them, is fitted, and predicts the test split once."""
+    """A user with a number of labels: a method chooses its settings within them, is fitted, and predicts the test split once."""
 
     method: Method
     seed: int
@@ -101,14 +101,14 @@ class Trial(Config):
 
     @property
     def same_for_every_seed(self) -> bool:
-        """Whether nothing in it depends on the seed: no network, and all texts of the task's own splits."""
+        """Whether nothing in the trial depends on the seed: no network, and all texts of the task's own splits."""
         return (
             self.method.family in ("baseline", "frozen") and not self.labels and not self.resample and self.selection == "holdout"
         )
 
     @property
     def chooses_rate(self) -> bool:
-        """Whether it only chooses the learning rate of all seeds: what was lucky on validation is not scored."""
+        """Whether the trial only chooses the learning rate of all seeds: what was lucky on validation is not scored."""
         return self.method.fine_tunes and self.labels is None and len(self.learning_rates) > 1
 
     def __str__(self) -> str:
@@ -210,5 +210,5 @@ class SweepRuns:
 
     def search_of(self, method: Method) -> TrialResult | None:
         """The trial that chose the learning rate of all seeds; None if there is none, or the time was too short."""
-        found = (self.results.get(trial) for trial in self.trials if trial.method == method and trial.chooses_rate)
-        return next((one for one in found if one), None)
+        results = (self.results.get(trial) for trial in self.trials if trial.method == method and trial.chooses_rate)
+        return next((result for result in results if result), None)

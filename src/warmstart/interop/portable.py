@@ -136,7 +136,7 @@ class WordCounts:
 
 
 def character_ngrams(word: str) -> list[str]:
-    """Those of a word with a space at either end. If it is no longer than some of them, it is one itself, once."""
+    """The n-grams of a word with a space at either end. If it is no longer than some of them, it is one itself, once."""
     sizes = [size for size in SHARED_LENGTHS if size < len(word)]
     whole = [word] * (len(sizes) < len(SHARED_LENGTHS))
     return [word[start : start + size] for size in sizes for start in range(len(word) - size + 1)] + whole

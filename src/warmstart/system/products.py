@@ -101,7 +101,7 @@ def outer(grad: Tensor, x: Tensor) -> Tensor:
 
 
 def product_library() -> Library:
-    """Which library multiplies float32 matrices in this process."""
+    """The library that multiplies float32 matrices in this process."""
     return _in_use or _faster_library()
 
 
@@ -162,7 +162,7 @@ def _dense(x: Tensor) -> Tensor:
 
 @cache
 def _faster_library() -> Library:
-    """As measured before on this processor with this version of torch, or now."""
+    """The faster library, as measured before on this processor with this version of torch, or now."""
     folder = cache_folder()
     file, key = folder / "products.json" if folder else None, f"{processor()}, torch {torch.__version__}"
     known: dict[str, Library] = {}

@@ -121,7 +121,7 @@ def atomic_file(path: Path, noun: str = "") -> Iterator[Path]:
 
 @contextmanager
 def _passed_on(device: Path) -> Iterator[Path]:
-    """The same for a device or a pipe, which cannot be replaced: what was written is copied into it."""
+    """A temporary file whose content is copied into a device or a pipe, which cannot be replaced."""
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder) / "content"
         yield temporary
@@ -162,7 +162,7 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
 
 def _abandoned(folder: Path, name: str | None = None) -> Iterator[tuple[Path, Path | None]]:
-    """What killed processes left; with the folder that it belongs to, if it was there before the write."""
+    """The leftovers of killed processes; each with the path that it belongs to, if it was there before the write."""
     for place, folders, files in os.walk(folder):
         for entry in (*folders, *files):
             if (parts := is_leftover(entry)) and name in (None, parts["name"]):
@@ -277,12 +277,12 @@ def file_sha256(file: Path) -> str:
 
 
 def _followed(target: Path) -> Path:
-    """Where a link leads, so that what it names is replaced, and not the link; and what ``.`` and ``..`` stand for."""
+    """The target of a link, so that what it names is replaced, and not the link; and of ``.`` and ``..``."""
     return target.resolve() if target.is_symlink() or target.name in ("", "..") else target
 
 
 def _aside(target: Path, role: str) -> Path:
-    """Where this thread keeps a file or folder that is not in its place."""
+    """The path beside a file or folder under which this thread keeps it while it is not in its place."""
     thread = "" if threading.current_thread() is threading.main_thread() else f".{threading.get_native_id()}"
     return target.with_name(f".{target.name}.{role}-{os.getpid()}{thread}@{platform.node()}")
 

@@ -54,7 +54,7 @@ class AnsweredQuestions:
 
     @property
     def units(self) -> np.ndarray:
-        """(N,) int64 what is independent of each other: questions, of which (near) copies and those of one group are one unit."""
+        """(N,) int64 independent unit of each question; (near) copies and those of one group share one."""
         from warmstart.data.units import independent_units  # imports scipy
 
         return independent_units(self.questions, self.groups)
@@ -95,7 +95,7 @@ class AnswerTask:
 
     @cached_property
     def test_digest(self) -> str:
-        """The same as that of a labelled task with the questions as texts."""
+        """The digest of the test split, as of a labelled task with the questions as texts."""
         return texts_digest(map(text_key, self.test.questions))
 
     def text_hashes(self) -> dict[str, TextHashes]:
@@ -174,7 +174,7 @@ def _collate(starts: Sequence[list[int]], ends: Sequence[list[int]], tokenizer: 
 
 
 def max_answer_tokens(tokenizer: Tokenizer, answers: Sequence[str], max_length: int) -> int:
-    """How many tokens an answer may have: twice as many as the longest of ``answers``, but at most half of ``max_length``."""
+    """Most tokens of an answer: twice as many as the longest of ``answers``, but at most half of ``max_length``."""
     return min(2 * max(map(len, tokenizer.encode(answers))) + 1, max_length // 2)
 
 
@@ -183,7 +183,7 @@ def max_answer_tokens(tokenizer: Tokenizer, answers: Sequence[str], max_length: 
 
 @dataclass(frozen=True)
 class Answer:
-    """One generated answer."""
+    """A generated answer."""
 
     text: str
     confidence: float

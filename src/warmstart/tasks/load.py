@@ -415,7 +415,7 @@ def make_task(
 
 
 def _write(file: Path, frame: Any, needed: Sequence[str], name: str) -> None:
-    """One split."""
+    """Write the texts of a split."""
     try:
         table = frame_table(frame, needed).frame
     except DataError as error:

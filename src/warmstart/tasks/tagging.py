@@ -50,7 +50,7 @@ class TaggingTask(TaskType):
         return words, tags
 
     def lines(self, source: Source) -> Examples | None:
-        """The same from CoNLL files."""
+        """Words and tags from CoNLL files."""
         from warmstart.data.conllu import is_conll, tagged_sentences
         from warmstart.data.read import source_files
 
