@@ -23,8 +23,7 @@ from warmstart.commands import COMMANDS, Command
 from warmstart.finetuning.schemes.registry import SCHEMES, NamedScheme
 from warmstart.heads.registry import HEADS
 from warmstart.model.files import load_bundle, save
-from warmstart.objectives.objective import Objective
-from warmstart.objectives.registry import OBJECTIVES
+from warmstart.objectives.registry import OBJECTIVES, Objective
 from warmstart.registry import Registry
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import save_task

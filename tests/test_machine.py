@@ -42,7 +42,7 @@ from warmstart.system import cores, device, products
 from warmstart.system.machine import describe_machine
 from warmstart.system.processes import isolated_children, run_python
 from warmstart.system.products import Linear, multiply, outer, product_library, use_product_library
-from warmstart.training.allocator import keep_freed_memory
+from warmstart.training.arithmetic import keep_freed_memory
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import train
 from warmstart.types import Vocabulary

@@ -26,11 +26,11 @@ class RowRange:
 
 @dataclass(frozen=True)
 class BatchShare:
-    """What of a batch one process computes."""
+    """The part of a batch that one process computes."""
 
     rows: RowRange
     texts: RowRange
-    """the same in texts, of which each may have several rows"""
+    """range of the texts; each may have several rows"""
 
 
 _present: BatchShare | None = None

@@ -36,7 +36,7 @@ from warmstart.model.files import save
 from warmstart.model.history import FindingRecord
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
+uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'app'")
 DEADLINE = 120
 """seconds in which a process must have done what it was asked"""
 
@@ -132,10 +132,9 @@ class Running:
 
 @contextmanager
 def opened_page(browser: Any, address: str) -> Iterator[Any]:
-    """A page with nothing folded; nothing may fail, and nothing may be asked of another place."""
+    """A page; nothing may fail, and nothing may be asked of another place."""
     with watched_page(browser, address, errors="Content Security") as opened:
         opened.goto(address)
-        opened.evaluate("document.querySelector('#inside')?.setAttribute('open', '')")
         yield opened
 
 

@@ -8,8 +8,8 @@ drawn with a known probability q_i, and a person labels it. Then (active statist
 has exactly that model's accuracy on the R texts as its mean, whatever the confidences are worth and however texts are preferred.
 Good confidences only make it vary less; a and b, from what was seen before, make them good (as the tuning of Angelopoulos, Duchi
 and Zrnic 2023). The mean of the X is the mean accuracy of the models that stood in between, and its
-lower end holds at every moment (``stats/anytime.py``): one may look after every label, and stop. It is exact for answers that stay
-as they were given, and for merges of labels that were decided without looking at the figures.
+lower end holds at every moment (``stats/proportions.py``): one may look after every label, and stop. It is exact for answers that
+stay as they were given, and for merges of labels that were decided without looking at the figures.
 
 Models improve, so the mean over all of them understates the last one. So the mean begins anew at 50, 100, 200, … labels, all of
 them valid together, and the one with the highest lower end is shown. "Proven" means that this end has reached the target.
@@ -33,10 +33,10 @@ from functools import cached_property
 import numpy as np
 
 from warmstart.app.tables import Draw, Value
-from warmstart.stats.anytime import proven_mean, values_to_prove, weighted_accuracy
 from warmstart.stats.extrapolation import LEAST_SIZES, Extrapolation, extrapolate_means, round_labels
 from warmstart.stats.formatting import percent, percent_range, percent_value
 from warmstart.stats.intervals import Estimate, percentiles, t_quantile
+from warmstart.stats.proportions import proven_mean, values_to_prove, weighted_accuracy
 
 _LEVEL = 0.95
 """confidence that all lower ends hold, at all moments together"""

@@ -250,7 +250,12 @@ class AccessSettings(Config):
         names = tuple(dict.fromkeys((*LOOPBACK, self.host, *self.allowed_hosts)))
         return AccessRules(names, token, self.max_body, self.rate if local else self.rate or EXPOSED_RATE)
 
+    @property
+    def alone(self) -> bool:
+        """True if only users of this machine can ask: no token and no other name says that anybody else does."""
+        return self.host in LOOPBACK and not (self.token or os.environ.get(TOKEN_VARIABLE) or self.allowed_hosts)
+
 
 def missing_extra(command: str, error: ImportError) -> ConfigError:
     """What to say where the extra of servers is not installed."""
-    return ConfigError(f'{command} needs {error.name}, which is not installed; pip install "warmstart[serve]"')
+    return ConfigError(f'{command} needs {error.name}, which is not installed; pip install "warmstart[app]"')

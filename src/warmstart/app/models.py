@@ -117,9 +117,7 @@ class ServedModel:
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
         if ability == "nearest" and self.task is None and self.reads_texts:
-            raise ModelError(
-                f"'{self.name}' knows no training texts; start the server with --texts TASK, the task that it was adapted to"
-            )
+            raise ModelError(f"'{self.name}' knows no training texts; start the server with --texts TASK, what it learned from")
         if ability not in self.abilities:
             raise ModelError(f"'{self.name}' has no '{ability}'; it has {', '.join(self.abilities)}")
 
@@ -298,10 +296,14 @@ class ServedModels:
         """The model of this name, the first if None; None if there is none."""
         return next(iter(self._models.values())) if name is None else self._models.get(name)
 
+    def put(self, model: ServedModel) -> None:
+        """Serve a model in place of that of the same name."""
+        self._models[model.name] = model
+
     def reload(self, name: str) -> None:
         """Load a model again from its folder; on an error the old one stays. Requests that began go on with the old one."""
         old = self._models[name]
-        self._models[name] = ServedModel.open(old.path, old.name, [old.task] if old.task else [], self.corpus)
+        self.put(ServedModel.open(old.path, old.name, [old.task] if old.task else [], self.corpus))
         console.print(f"loaded {name} again")
 
 

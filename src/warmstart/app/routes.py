@@ -33,6 +33,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
+from threading import Event
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -107,13 +108,11 @@ class _LeftError(Exception):
 class Server:
     """Models, and the threads that compute with them."""
 
-    def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int) -> None:
+    def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int, own_texts: bool = False) -> None:
         self.models = models
         self.computer = Computer(batch_tokens, wait_seconds, queue)
         self.training_texts = BackgroundReader(self.computer)
-        for model in models:
-            if "nearest" in model.abilities:
-                self.training_texts.start(model)
+        self.training_texts.start_all(models, own=own_texts)
         self.generating = ThreadPoolExecutor(STREAMS, thread_name_prefix="generation")
         self.streams = 0
 
@@ -174,7 +173,7 @@ def models_api(server: Server, rules: AccessRules, labels: str = "", labelling: 
     _add_predictions(app, server)
     _add_tables(app)
     _add_generation(app, server)
-    add_page(app, server.models, labels)
+    add_page(app, server.models, labels, server.training_texts.looked)
     if labelling:
         app.mount("/label", labelling)
     return app
@@ -364,27 +363,30 @@ PANELS = {
     "classify": ("Classify", ("predict",)),
     "write": ("Write", ("generate",)),
     "checks": ("File checks", ("card",)),
-    "learn": ("Learn", ()),
 }
-"""id of a panel -> its title, and the abilities of which a model needs one; none: it needs no model"""
-INSIDE = ("learn",)
-"""those that explain the network itself, which are folded"""
+"""id of a panel -> its title, and the abilities of which a model needs one"""
+LOOKING = 2.0
+"""seconds that a page waits until the server has looked for training texts"""
 
 
-def add_page(app: FastAPI, models: ServedModels, labels: str = "") -> None:
-    """Routes of the page and its files; ``labels`` is the address of the page on which people label."""
+def add_page(app: FastAPI, models: ServedModels, labels: str, looked: Event) -> None:
+    """Routes of the page and its files; ``labels`` is the address of the page on which people label.
+
+    A page that is asked for before the server has ``looked`` for training texts waits for it a little.
+    """
     template = page_template("page.html.jinja", PAGE)
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
+        if not looked.is_set():
+            await asyncio.to_thread(looked.wait, LOOKING)
         described = [one.describe() for one in models]
         panels = {
             panel: (title, fitting)
             for panel, (title, needed) in PANELS.items()
-            if (fitting := [one for one in described if set(needed) & set(one["abilities"])]) or not needed
+            if (fitting := [one for one in described if set(needed) & set(one["abilities"])])
         }
-        inside = [one for one in INSIDE if one in panels]
-        content = template.render(panels=panels, inside=inside, verdict=models.verdict, labels=labels)
+        content = template.render(panels=panels, verdict=models.verdict, labels=labels)
         return HTMLResponse(content.encode(errors="backslashreplace"))
 
     add_files(app, [COMMON_STYLE, VERDICT_STYLE, *PAGE.iterdir()])

@@ -40,9 +40,9 @@ from warmstart.app.project import Project
 from warmstart.app.tables import CORRECTION, DISAGREEMENT, IMPORTED, TRIED, Draw, Value
 from warmstart.app.training import Training
 from warmstart.seeding import rng
-from warmstart.stats.agreement import krippendorff_interval
 from warmstart.stats.extrapolation import round_labels
 from warmstart.stats.formatting import percent
+from warmstart.stats.scores import krippendorff_interval
 
 if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle

@@ -20,7 +20,7 @@ from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelRead
 
 @dataclass(frozen=True)
 class ClassSample:
-    """What a classifier learns from: at least two classes, and all classes up to the last one occur."""
+    """Rows from which a classifier learns: at least two classes, and all classes up to the last one occur."""
 
     rows: Any
     """(N, ·)"""
@@ -49,7 +49,7 @@ def for_labels(fit: ClassFit) -> Callable[[Sample, float], Readout | PerLabelRea
     def fitted(sample: Sample, setting: float) -> Readout | PerLabelReadout:
         if sample.labels.ndim == 1:
             return _in_classes(fit, sample, sample.labels, len(sample.task.labels), setting)
-        return PerLabelReadout(tuple(_in_classes(fit, sample, one.astype(np.int64), 2, setting) for one in sample.labels.T))
+        return PerLabelReadout(tuple(_in_classes(fit, sample, column.astype(np.int64), 2, setting) for column in sample.labels.T))
 
     return fitted
 
@@ -103,8 +103,8 @@ def fitted_logistic(
 
     solver = "newton-cg" if isinstance(rows, np.ndarray) else "lbfgs"  # with few columns in half the time
     model = LogisticRegression(C=strength, max_iter=10_000, tol=until, solver=solver).fit(rows, labels, weights)
-    found = from_margins(model.coef_.T, model.intercept_, side=0.0)
-    return replace(found, bias=found.bias - np.log(np.bincount(labels, weights))) if equal else found
+    readout = from_margins(model.coef_.T, model.intercept_, side=0.0)
+    return replace(readout, bias=readout.bias - np.log(np.bincount(labels, weights))) if equal else readout
 
 
 def ridge_regression(sample: Sample, strength: float) -> LinearReadout:
@@ -128,7 +128,7 @@ EM_SMOOTHING = (0.1, 0.03, 0.01)
 class has said"""
 EM_STEPS = 15
 POOL_WEIGHT = 0.1
-"""of a text without label; a labelled one has 1"""
+"""weight of a text without label; a labelled one has 1"""
 
 
 @for_labels
@@ -164,14 +164,14 @@ INTERPOLATION = 0.9
 NBSVM_MARGINS = (1.0, 0.1, 10.0)
 """values of C"""
 SVM_GRADIENT = 1e-2
-"""where liblinear stops: at 1e-4 a thousand classes take four times as long"""
+"""gradient at which liblinear stops: at 1e-4 a thousand classes take four times as long"""
 
 
 @for_labels
 def nbsvm(sample: ClassSample, strength: float) -> LinearReadout:
-    """One for two classes, otherwise one for each class. The softmax of the margins ranks the classes; it is no probability."""
+    """A machine for two classes, else one for each class. The softmax of the margins ranks the classes; it is no probability."""
     classes = [1] if sample.labels.max() == 1 else range(sample.labels.max() + 1)
-    models = [_one_against_rest(sample.rows, sample.labels == one, strength) for one in classes]
+    models = [_one_against_rest(sample.rows, sample.labels == label, strength) for label in classes]
     weights, bias = np.stack([model[0] for model in models], axis=1), np.array([model[1] for model in models])
     return replace(from_margins(weights, bias), unit_length=True)
 

@@ -21,7 +21,7 @@ import numpy as np
 from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelReadout
 
 MOST_ROWS = 1000
-"""with more, turning takes longer than it saves"""
+"""number of rows above which turning takes longer than it saves"""
 NEGLIGIBLE = 1e-10
 """an eigenvalue below this share of the largest is none: copies and empty texts add no dimension"""
 

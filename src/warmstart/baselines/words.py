@@ -23,7 +23,7 @@ from warmstart.seeding import derive
 from warmstart.stack.rows import WordRows, plain_texts, word_vectorizer
 
 DIMENSIONS = 100
-"""of latent semantic analysis, at most"""
+"""most dimensions of latent semantic analysis"""
 
 
 def tfidf(readable: Readable) -> Reading:

@@ -25,7 +25,7 @@ from warmstart.system.locks import LOCK, holder_of
 from warmstart.system.storage import SETTINGS
 
 WORD_VECTORS = "words"
-"""as a model: none, but vectors made from the words of the pool"""
+"""name that stands for vectors made from the words of the pool, without a model"""
 LISTED_LABELS = 20
 """new labels that an import names"""
 
@@ -53,13 +53,13 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     """manifest of a task, or a table: its name, type and labels; its training texts are labelled already, its test texts are never
     shown, and rows of a table without a label are still to be labelled"""
     guidelines: str | None = None
-    """how to label: a file, or the words themselves"""
+    """guidelines for labelling: a file, or the words themselves"""
     price: float | None = Field(None, gt=0)
-    """of one label, in any currency, for what more labels would cost"""
+    """price of one label, in any currency, to say the cost of more labels"""
     target: float | None = Field(None, gt=0, lt=1)
     """accuracy to reach, such as 0.9; the page says when it is proven"""
     judge: str | None = None
-    """who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
+    """person who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
     suggest: Advanced[Literal["yes", "no"] | None] = None
     """whether the label that the model finds likely stands beside texts that are not drawn at random, to be accepted by Enter; only
     the others then tell the accuracy; default: as before, at first no"""
@@ -76,13 +76,13 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     export_test: Literal["fraction", "random"] = "fraction"
     """test split of the export: a fraction of all labelled texts, or those that were drawn at random"""
     form: Advanced[Literal["csv", "ndjson"] | None] = None
-    """of exported labels; default: csv, for tagging ndjson"""
+    """format of exported labels; default: csv, for tagging ndjson"""
     safe_csv: Advanced[bool] = False
     """write ' before cells of an exported csv that a spreadsheet would run as formulas"""
     add: bool = False
     """take new texts of POOL into a project that exists"""
     seed: Advanced[int] = 0
-    """of the draws"""
+    """seed of the draws"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -257,7 +257,7 @@ def _table(config: LabelConfig) -> dict[str, Any]:
 
 
 def _settings(config: LabelConfig) -> dict[str, Any]:
-    """What the project keeps until another start changes it; None: as before."""
+    """The settings that the project keeps until another start changes them; None: as before."""
     vectors = config.vectors
     if vectors and (there := Path(vectors)).exists():
         vectors = str(there.resolve())  # a later start may be made elsewhere
@@ -389,7 +389,7 @@ def _export(project: Project, config: LabelConfig) -> None:
 
 
 def project_sentence(project: Project) -> str:
-    """What the project holds, and the settings with which it goes on."""
+    """The state of the project, and the settings with which it goes on."""
     kept = ", ".join(f"{name} {_words(value)}" for name, value in vars(project.settings).items() if value not in ("", None, {}))
     return (
         f"{project.folder}: {len(project.labelled()):,} of {len(project.texts):,} texts are labelled, with "
@@ -409,14 +409,14 @@ def _words(value: Any) -> str:
 
 
 def pool_sentences(found: PoolTexts) -> list[str]:
-    """What was left out of the files, each as a line."""
+    """Lines about texts that were left out of the files."""
     repeated = [f"{found.repeated:,} texts are repeated, and are taken once.\n"] if found.repeated else []
     left_out = [f"{found.left_out:,} texts are left out: they are like test or validation texts of the task.\n"]
     return [*repeated, *(left_out if found.left_out else [])]
 
 
 def import_sentence(summary: ImportSummary) -> str:
-    """What was imported."""
+    """The summary of an import."""
     people = len(summary.people)
     parts = [
         f"{summary.answers:,} answers of {people} {'person' if people == 1 else 'people'} are imported",

@@ -20,7 +20,8 @@ class ServeConfig(AccessSettings):
     models: Positional[tuple[str, ...]]
     """adapted or pretrained models: bundles, stacks or folders of runs; NAME=FOLDER gives a name"""
     texts: tuple[str, ...] = ()
-    """tasks (YAML) that models were adapted to: their training texts are shown beside predictions for similar ones"""
+    """tasks that models learned from, whose texts are shown beside predictions for similar ones; default: on this machine alone
+    those of the run that made a model, where they are unchanged"""
     corpus: str | None = None
     """text of up to a few million tokens: while a model writes, what followed in this text stands beside what is probable"""
     label: str | None = None
@@ -62,6 +63,6 @@ def serve(config: ServeConfig) -> None:
         for one in models:
             console.print(f"{one.name}: {', '.join(one.abilities)}")
         with labelling(config.label, next(iter(models)).path) if config.label else nullcontext() as session:
-            server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue)
+            server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue, config.alone)
             labels = labels_api(session, rules, "../") if session else None
             run(make_app(server, rules, labels), listening, config.host, models)

@@ -18,7 +18,7 @@ from warmstart.report.result import StudyResult, Summary
 from warmstart.runs.steps import attention_step
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import model_name, sentence_case
-from warmstart.stats.power import detectable_from_interval
+from warmstart.stats.noise import detectable_from_interval
 
 if TYPE_CHECKING:
     from warmstart.inspection.ablation import AblationMeasurement, AblationMetric, ComponentEffect

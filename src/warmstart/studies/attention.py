@@ -19,7 +19,7 @@ from warmstart.report.result import StudyResult, Summary
 from warmstart.runs.steps import NextStep, own_text, study_step
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import first_of, model_name
-from warmstart.stats.power import detectable_above
+from warmstart.stats.noise import detectable_above
 from warmstart.system.storage import atomic_write
 
 if TYPE_CHECKING:

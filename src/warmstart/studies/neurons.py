@@ -18,7 +18,7 @@ from warmstart.report.result import StudyResult, Summary
 from warmstart.runs.steps import attention_step, study_step
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import model_name, percent
-from warmstart.stats.power import detectable_above
+from warmstart.stats.noise import detectable_above
 
 if TYPE_CHECKING:
     import polars as pl

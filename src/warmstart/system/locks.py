@@ -27,7 +27,7 @@ except ImportError:  # on Windows, where a lock is on bytes of a file
 LOCK = ".warmstart.lock"
 """in the folder of a run, while a process writes there"""
 _held: dict[tuple[Path, int], IO[str]] = {}
-"""by file and process: a forked child does not own what its parent holds"""
+"""lock files by file and process: a forked child does not own what its parent holds"""
 _LOCKED_BYTE = 1 << 30
 """on Windows, where nobody else can read bytes that are locked: far behind the text in the file, which says who holds it"""
 

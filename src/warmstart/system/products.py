@@ -38,11 +38,11 @@ Product = Callable[[Tensor], Tensor]
 ENOUGH = 2**20
 """multiplications in a product from which on oneDNN is faster: it prepares each for some 10 microseconds"""
 CLEARLY = 1.1
-"""how many times faster oneDNN must be to be chosen: measured again, two equal ones would change places"""
+"""speed-up from which on oneDNN is chosen: measured again, two equal ones would change places"""
 LAYOUT_ROWS = 512
 """number of rows that the layout of a reordered weight is chosen for; for one, oneDNN does not reorder, and is a third slower"""
 UNAVAILABLE = (AttributeError, RuntimeError, TypeError)
-"""what torch raises for an operator that is missing, or that does not take these arguments"""
+"""torch's errors for an operator that is missing, or that does not take these arguments"""
 _in_use: Library | None = None
 """None: not yet chosen"""
 
@@ -101,7 +101,7 @@ def outer(grad: Tensor, x: Tensor) -> Tensor:
 
 
 def product_library() -> Library:
-    """Which library multiplies float32 matrices in this process."""
+    """The library that multiplies float32 matrices in this process."""
     return _in_use or _faster_library()
 
 
@@ -162,7 +162,7 @@ def _dense(x: Tensor) -> Tensor:
 
 @cache
 def _faster_library() -> Library:
-    """As measured before on this processor with this version of torch, or now."""
+    """The faster library, as measured before on this processor with this version of torch, or now."""
     folder = cache_folder()
     file, key = folder / "products.json" if folder else None, f"{processor()}, torch {torch.__version__}"
     known: dict[str, Library] = {}

@@ -24,7 +24,7 @@ from warmstart.stats.formatting import (
     points_interval,
 )
 from warmstart.stats.multiple_testing import holm
-from warmstart.stats.power import detectable_proportion, texts_to_tell
+from warmstart.stats.noise import detectable_proportion, texts_to_tell
 from warmstart.stats.proportions import paired_proportions, wilson_interval
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ SCORES = {
     "causal": "log-probability",
     "masked": "pseudo-log-likelihood",
 }
-"""what each kind of sentence score is called"""
+"""name of each kind of sentence score"""
 TAKEN = {"model", "phenomenon", "group", "pairs", "accuracy", "low", "high"}
 """names in the tables and the chart of pairs, which no other model has"""
 
