@@ -14,6 +14,8 @@ from warmstart.app.exchange import LEAST_TEST
 from warmstart.app.project import Project
 from warmstart.app.tables import MOST_TEXT_BYTES, ProjectSettings
 from warmstart.cli import main
+from warmstart.commands.label import labelling
+from warmstart.errors import ConfigError
 from warmstart.system.locks import LOCK
 from warmstart.tasks.load import load_task
 
@@ -268,3 +270,20 @@ def test_a_session_is_closed_even_if_nothing_can_be_said_of_it(pool: Path, tmp_p
     with pytest.raises(KeyError):
         main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p"), "--port", "0"])
     assert len(closed) == 1
+
+
+def test_serving_a_model_opens_the_project_of_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one has the texts and labels of which the run learned, without the test texts; without a table the way is said."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"text number {number},{'no' if number % 2 else 'yes'}" for number in range(40)]
+    Path("table.csv").write_text("\n".join(["body,said", *rows]))
+    for name, data in (("run", "table.csv"), ("gone", "moved.csv")):
+        Path(name).mkdir()
+        (Path(name) / "config.yaml").write_text(f"data: {data}\ntext_column: body\nlabel_column: said\nout: run\n")
+    for _ in range(2):  # made, and opened again
+        with labelling("labels", "run/bundle") as session:
+            labelled = session.project.labelled()
+            assert len(labelled) == len(session.project.texts) == 32
+            assert {one.name for one in session.project.labels()} == {"no", "yes"}
+    with pytest.raises(ConfigError, match=r"`warmstart label --task moved.csv --out other`"), labelling("other", "gone"):
+        pass
