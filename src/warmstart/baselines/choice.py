@@ -144,9 +144,6 @@ def _note(baseline: Baseline, budget: LabelBudget, setting: float | None) -> str
     return f"{baseline.setting} = {setting:g}, chosen {by}"
 
 
-# A baseline that was run, in a form that can be saved; or why there is none.
-
-
 def fitted_baseline(run: BaselineRun, vectors: Bundle | None = None) -> FittedBaseline:
     """The model that predicted the test split; ``vectors``, with an embedding head, gives the vectors that it read.
 
