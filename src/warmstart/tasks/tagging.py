@@ -110,7 +110,7 @@ class TaggingTask(TaskType):
         predictions = np.empty(len(encoded), dtype=object)
         for indices, logits in run_in_batches(model, encoded, pad_id, precision):
             for index, row in zip(indices, predictions_of(model, logits).numpy(), strict=True):
-                predictions[index] = row[encoded.piece_starts[index]]
+                predictions[index] = row[encoded.piece_starts[index]]  # a word has the tag of its first piece
         return predictions
 
     def scores(self, split: Split, predictions: Any, task: Task) -> Scores:
