@@ -34,7 +34,7 @@ class BatchShare:
 
 
 _present: BatchShare | None = None
-"""None: the whole batch"""
+"""the share of the batch that this process computes; None: the whole batch"""
 
 
 @contextmanager

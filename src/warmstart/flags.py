@@ -158,7 +158,7 @@ class _Setting:
     """A field of the settings of a command or of a group in them."""
 
     path: tuple[str, ...]
-    """its keys in the file of settings"""
+    """keys of the setting in the file of settings"""
     flag: str
     field: FieldInfo
     default: Any

@@ -20,7 +20,7 @@ _WHOLE = (".xlsx", ".parquet")
 _TEXTS = (".txt", ".md", ".text", ".eml")
 _NO_DATA = ("readme", "license", "requirements", "changelog")
 _HELD_OUT = ("test", "dev", "valid")
-"""in the names of tables from which nothing is learned"""
+"""parts of the names of tables from which nothing is learned"""
 _MOST_ENTRIES = 2000
 """most entries of one folder that are looked at"""
 _MOST_BYTES = 1 << 20

@@ -44,7 +44,7 @@ LAYOUT_ROWS = 512
 UNAVAILABLE = (AttributeError, RuntimeError, TypeError)
 """torch's errors for an operator that is missing, or that does not take these arguments"""
 _in_use: Library | None = None
-"""None: not yet chosen"""
+"""the library in use; None: not yet chosen"""
 
 
 class Linear(nn.Linear):
