@@ -39,7 +39,7 @@ class BaselineRun:
     choosing: Any
     """predictions for ``budget.choosing``, by models that did not learn from those texts"""
     setting: float
-    """the one that was chosen; that of ``NOTHING_TO_CHOOSE`` if there is none"""
+    """the chosen setting; that of ``NOTHING_TO_CHOOSE`` if there is none"""
     tried: dict[float, float]
     """setting -> the task's metric on ``budget.choosing``; empty if nothing was chosen"""
     note: str

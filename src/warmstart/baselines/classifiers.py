@@ -142,7 +142,7 @@ def naive_bayes_em(sample: ClassSample, smoothing: float) -> LinearReadout:
 
 
 def _naive_bayes(texts: np.ndarray, words: np.ndarray, smoothing: float) -> LinearReadout:
-    """From the number of texts of each class (K,) and of each word in each class (V, K): rows (·, V) -> (·, K) probabilities."""
+    """Naive Bayes from the number of texts of each class (K,) and of each word in each class (V, K)."""
     smooth = words + smoothing
     return LinearReadout(np.log(smooth / smooth.sum(axis=0)), np.log(texts / texts.sum()))
 

@@ -106,7 +106,7 @@ def class_sums(rows: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray
 
 
 def nearest_prototype(prototypes: np.ndarray, scale: float = SCALE) -> LinearReadout:
-    """From (C, D) of any length; a class of which nothing is known has zeros, and is never predicted."""
+    """A readout of (C, D) ``prototypes`` of any length; a class of which nothing is known has zeros, and is never predicted."""
     known = prototypes.any(axis=1)
     bias = np.where(known | ~known.any(), 0.0, -np.inf)
     return LinearReadout(scale * of_unit_length(prototypes).T, bias, unit_length=True)
