@@ -133,7 +133,7 @@ class TaggingTask(TaskType):
         return rows
 
     def resampled_scores(self, split: Split, predictions: Any, task: Task) -> np.ndarray:
-        """From the counts of each text, which is fast."""
+        """Scores of resamples from the counts of each text, which is fast."""
         counts = _counts(split, predictions, task)
         return np.array([_metrics(counts[drawn])[task.metric] for drawn in resample_indices(len(split), groups=split.units)])
 
