@@ -39,7 +39,7 @@ _present: BatchShare | None = None
 
 @contextmanager
 def drawing_for(share: BatchShare | None) -> Iterator[None]:
-    """Inside this context tensors hold this share of a batch."""
+    """Let tensors hold this share of a batch inside the context."""
     global _present
     before, _present = _present, share
     try:

@@ -77,7 +77,7 @@ class Flag:
     values: str
     """accepted values: ``number``, ``a, b or c``"""
     default: str
-    """empty if it is required, or has none"""
+    """default as it is typed; empty if the setting is required, or has none"""
     help: str
     advanced: bool
 
