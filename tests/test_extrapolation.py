@@ -14,8 +14,7 @@ from scipy import optimize, special, stats
 from helpers.figures import repeats
 from helpers.learners import Population, naive_bayes, nearest_mean
 from helpers.tasks import cats
-from warmstart.app.accuracy import Outcomes
-from warmstart.app.outlook import SMALLEST_GAIN, Outlook, outlook
+from warmstart.app.accuracy import SMALLEST_GAIN, Outcomes, Outlook, outlook
 from warmstart.data.audit import audit
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import RankedMethod

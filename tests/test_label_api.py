@@ -13,11 +13,10 @@ import pytest
 from helpers.labelling import TextsInOrder, news
 from helpers.mutants import LABELS, bases
 from helpers.served import client_of, cups_task
-from warmstart.app.exporting import as_bytes
+from warmstart.app.exchange import as_bytes
 from warmstart.app.guard import AccessRules
-from warmstart.app.guidelines import guidelines_html
-from warmstart.app.label_routes import make_label_app
-from warmstart.app.records import IMPORTED
+from warmstart.app.label_routes import guidelines_html, make_label_app
+from warmstart.app.tables import IMPORTED
 from warmstart.model.files import save
 from warmstart.runs.verdict import Verdict, write_verdict
 from warmstart.tasks.load import save_task

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from warmstart.app.exporting import LEAST_TEST
+from warmstart.app.exchange import LEAST_TEST
 from warmstart.app.project import Project
-from warmstart.app.records import MOST_TEXT_BYTES, ProjectSettings
+from warmstart.app.tables import MOST_TEXT_BYTES, ProjectSettings
 from warmstart.cli import main
 from warmstart.system.locks import LOCK
 from warmstart.tasks.load import load_task
@@ -222,7 +222,7 @@ def test_mistakes_end_with_one_message(
         assert not (tmp_path / "p" / "project.sqlite").exists(), words
     monkeypatch.setitem(sys.modules, "warmstart.app.label_routes", None)
     assert main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p")]) == 2
-    assert 'is not installed; pip install "warmstart[serve]"' in capsys.readouterr().err
+    assert 'is not installed; pip install "warmstart[app]"' in capsys.readouterr().err
     assert not (tmp_path / "p" / "project.sqlite").exists()
 
 
@@ -248,7 +248,7 @@ def test_a_taken_port_is_said_before_the_vectors_are_made(
     pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may take minutes; the project is free afterwards."""
-    session = pytest.importorskip("warmstart.app.session", reason="the server needs the extra 'serve'")
+    session = pytest.importorskip("warmstart.app.session", reason="the server needs the extra 'app'")
     monkeypatch.setattr(session, "pool_vectors", None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -260,7 +260,7 @@ def test_a_taken_port_is_said_before_the_vectors_are_made(
 @pytest.mark.usefixtures("socket_enabled")
 def test_a_session_is_closed_even_if_nothing_can_be_said_of_it(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a training would outlive the server."""
-    session = pytest.importorskip("warmstart.app.session", reason="the server needs the extra 'serve'")
+    session = pytest.importorskip("warmstart.app.session", reason="the server needs the extra 'app'")
     closed = list[object]()
     monkeypatch.setattr("warmstart.app.running.run", lambda *_: None)
     monkeypatch.setattr(session.Training, "close", lambda training: closed.append(training))

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.labelling import news
-from warmstart.app.exporting import LEAST_TEST, as_bytes, export, formula_texts, random_texts
-from warmstart.app.importing import import_files, take_rows
+from warmstart.app.exchange import LEAST_TEST, as_bytes, export, formula_texts, import_files, random_texts, take_rows
 from warmstart.app.project import Project
 from warmstart.app.training import Training, after_labelling
 from warmstart.commands.fit.command import read_labelled

@@ -230,7 +230,7 @@ def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> Non
     finally:
         server.kill()
     with Project.open(tmp_path / "news") as project:
-        assert (len(project.labelled()), project.notice) == (36, "")
+        assert len(project.labelled()) == 36
 
 
 def test_an_answer_waits_for_a_server_that_is_away(browser: Any, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from helpers.labelling import news
-from warmstart.app import learning
+from warmstart.app import learner as learning_
+from warmstart.app import pool as pooled
 from warmstart.app import session as session_module
-from warmstart.app import vectors as pooled
 from warmstart.app.accuracy import Outcomes
 from warmstart.app.choosing import Mixture
 from warmstart.app.project import Project
@@ -280,12 +280,12 @@ def test_merged_labels_count_as_one_everywhere(session: LabelSession) -> None:
 def test_a_fit_that_began_before_a_merge_leaves_no_predictions_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """They name labels that mean something else now."""
     places = np.arange(40.0).reshape(-1, 1)
-    learner = learning.BackgroundLearner(places, lambda: {text: 1 + text % 2 for text in range(40)}, 0, 0)
+    learner = learning_.BackgroundLearner(places, lambda: {text: 1 + text % 2 for text in range(40)}, 0, 0)
     learner.close()
     learner.learn()
     assert learner.left_out is not None
     learner.forget()
-    monkeypatch.setattr(learning, "left_out_predictions", lambda *_: learner.forget())
+    monkeypatch.setattr(learning_, "left_out_predictions", lambda *_: learner.forget())
     learner.learn()
     assert (learner.left_out, learner.checked) == (None, 0)
 
@@ -381,8 +381,8 @@ def test_names_are_left_for_good_once_a_regression_predicts_better() -> None:
     truth = chance.integers(0, 40, 300)
     vectors = np.eye(40)[truth] + chance.normal(0, 0.2, (300, 40))
 
-    def learner(classes: int, names: dict[int, np.ndarray]) -> learning.BackgroundLearner:
-        found = learning.BackgroundLearner(
+    def learner(classes: int, names: dict[int, np.ndarray]) -> learning_.BackgroundLearner:
+        found = learning_.BackgroundLearner(
             vectors, lambda: dict(enumerate((truth[:count] % classes).tolist())), 0, 0, lambda: names
         )
         found.close()

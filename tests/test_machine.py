@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_leaves
 import warmstart
 from helpers.models import make_language_model
 from helpers.training import job
-from warmstart.app.kernel_caches import CACHE_VARIABLES, KERNELS, bound_kernel_caches
+from warmstart.app.batches import CACHE_VARIABLES, KERNELS, bound_kernel_caches
 from warmstart.commands import COMMANDS
 from warmstart.config import ThreadsConfig
 from warmstart.objectives.config import ObjectiveConfig

@@ -30,16 +30,13 @@ from helpers.served import server as server
 from helpers.served_page import serving_app
 from helpers.workbook import workbook
 from warmstart.app import answers
-from warmstart.app.answers import MOST_PROBLEMS, Fields, problems
+from warmstart.app.answers import MOST_PROBLEMS, Fields, PredictBody, TextsBody, problems
 from warmstart.app.batches import BusyError, Computer, make_way
-from warmstart.app.bodies import PredictBody, TextsBody
-from warmstart.app.connections import SPARE_FILES, Connections
-from warmstart.app.forms import Ended, GeneratedToken
 from warmstart.app.guard import AccessRules, Guard, network_of
 from warmstart.app.models import ServedModel
-from warmstart.app.replies import predictions_for
+from warmstart.app.replies import Ended, GeneratedToken, predictions_for
 from warmstart.app.routes import STREAMS, Server, make_app
-from warmstart.app.running import OnceAMinute
+from warmstart.app.running import SPARE_FILES, Connections, OnceAMinute
 from warmstart.errors import DataError
 from warmstart.model.history import FindingRecord
 from warmstart.stats.calibration import expected_calibration_error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from warmstart.app.project import Project
-from warmstart.app.records import CORRECTION, DISAGREEMENT, IMPORTED, GivenAnswer, Value
+from warmstart.app.tables import CORRECTION, DISAGREEMENT, IMPORTED, GivenAnswer, Value
 from warmstart.errors import DataError
 
 Kind = Literal["all", "doubtful", "disputed", "skipped"]

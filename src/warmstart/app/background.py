@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from warmstart.app.alike import TrainingTexts
+from warmstart.app.alike import TrainingTexts, task_of_run
 from warmstart.app.batches import BusyError, Computer
 from warmstart.errors import ModelError
 
 if TYPE_CHECKING:
-    from warmstart.app.models import ServedModel
+    from warmstart.app.models import ServedModel, ServedModels
 
 _AT_ONCE = 32
 """texts that are read between two requests"""
@@ -42,6 +42,29 @@ class BackgroundReader:
         self._computer = computer
         self._closed, self._lock = threading.Event(), threading.Lock()
         self._of: dict[str, _Known] = {}
+        self.looked = threading.Event()
+        """set once it is known which models have texts"""
+
+    def start_all(self, models: ServedModels, *, own: bool) -> None:
+        """Begin to read for all models that have texts; with ``own`` also the texts of the run that made a model."""
+        for model in models:
+            if "nearest" in model.abilities:
+                self.start(model)
+        if own:
+            threading.Thread(target=self._look, args=[models], name="texts of runs", daemon=True).start()
+        else:
+            self.looked.set()
+
+    def _look(self, models: ServedModels) -> None:
+        try:
+            for model in models:
+                task = task_of_run(model.path) if model.task is None and model.reads_texts else None
+                loaded_again = models.get(model.name) is not model
+                if task and model.fits(task) and not loaded_again:
+                    models.put(reader := replace(model, task=task))
+                    self.start(reader)
+        finally:
+            self.looked.set()
 
     def start(self, model: ServedModel) -> _Known:
         """Begin to read for a model, unless that has begun since it was loaded."""

@@ -10,6 +10,7 @@ two turns it computes for ``STRETCH`` at least, so that many short requests slow
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -215,3 +216,20 @@ class Computer:
             return True
         first = self._small[0].key
         return sum(job.tokens for job in self._small if job.key == first) >= self._batch_tokens
+
+
+KERNELS = 64
+"""kept by each cache: about ten shapes of a network"""
+CACHE_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+"""of oneDNN's cache and of torch's own above it, each of which holds what the other would drop; by these the user decides"""
+
+
+def bound_kernel_caches() -> None:
+    """Let both keep ``KERNELS``, unless the environment decides; before the first product, for then they read it.
+
+    A server's batches have ever new numbers of rows, and for each number and each shape of weights oneDNN prepares machine code,
+    some 0.7 MiB. By default 1,024 are kept, and their memory lies between that of the batches, which is then not given back
+    (results/other.md has figures).
+    """
+    for name in CACHE_VARIABLES:
+        os.environ.setdefault(name, str(KERNELS))

@@ -4,7 +4,7 @@ A page on another site can make a browser send requests here, also under a name 
 rebinding). So the ``Host`` header must be one of ours, and a request with another ``Origin`` is refused. No header allows other
 origins (CORS).
 
-It imports the standard library alone, since the command line reads it before it knows what it is asked for.
+It imports no more than settings need, since the command line reads it before it knows what it is asked for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 import base64
 import hmac
 import json
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -21,6 +22,11 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
+
+from pydantic import Field
+
+from warmstart.config import Advanced, Config, InFile
+from warmstart.errors import ConfigError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -207,3 +213,49 @@ def network_of(address: str) -> str:
         return address
     found = IPv6Address(address)
     return str(found.ipv4_mapped or found.packed[:8].hex())
+
+
+TOKEN_VARIABLE = "WARMSTART_TOKEN"
+"""environment variable of the token: other users of this machine see the flags of a process"""
+EXPOSED_RATE = 20.0
+"""requests per second of a client on another machine"""
+
+
+class AccessSettings(Config):
+    """Where a server listens, and who may ask."""
+
+    host: str = "127.0.0.1"
+    """address to listen at; any other than this machine's own needs a token"""
+    port: int = Field(8000, ge=0, le=65535)
+    """port; 0: any free one"""
+    token: str | None = None
+    """requests must carry it (Authorization: Bearer TOKEN); better in the environment, as WARMSTART_TOKEN"""
+    allowed_hosts: Advanced[tuple[str, ...]] = ()
+    """further names by which the server may be called"""
+    rate: InFile[float | None] = Field(None, gt=0)
+    """requests per second of a client; default: any from this machine, 20 from others"""
+    max_body: InFile[int] = Field(2 << 20, gt=0)
+    """bytes of a request"""
+
+    def rules(self) -> AccessRules:
+        """Raises ``ConfigError`` for a token that is too short, or one that is missing where others can reach the server."""
+        token = self.token or os.environ.get(TOKEN_VARIABLE) or None
+        local = self.host in LOOPBACK
+        if not local and token is None:
+            raise ConfigError(
+                f"with --host {self.host} others can reach the server, so it needs a token; set {TOKEN_VARIABLE}, or give --token"
+            )
+        if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token):
+            raise ConfigError("a token must have at least 16 characters of ASCII without spaces; `openssl rand -hex 16` makes one")
+        names = tuple(dict.fromkeys((*LOOPBACK, self.host, *self.allowed_hosts)))
+        return AccessRules(names, token, self.max_body, self.rate if local else self.rate or EXPOSED_RATE)
+
+    @property
+    def alone(self) -> bool:
+        """True if only users of this machine can ask: no token and no other name says that anybody else does."""
+        return self.host in LOOPBACK and not (self.token or os.environ.get(TOKEN_VARIABLE) or self.allowed_hosts)
+
+
+def missing_extra(command: str, error: ImportError) -> ConfigError:
+    """What to say where the extra of servers is not installed."""
+    return ConfigError(f'{command} needs {error.name}, which is not installed; pip install "warmstart[app]"')

@@ -26,26 +26,27 @@ The session computes in threads, so that one person's answer never waits for the
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import FastAPI, Query
 from fastapi.responses import HTMLResponse, Response
+from markupsafe import Markup
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from warmstart.app.answered import AnsweredQuery, Kind
 from warmstart.app.answers import PAGE, Fields, Unicode, add_files, make_api
-from warmstart.app.exporting import as_bytes
+from warmstart.app.exchange import as_bytes
 from warmstart.app.guard import AccessRules, App, Guard
-from warmstart.app.guidelines import guidelines_html
-from warmstart.app.newest import NewestModel
-from warmstart.app.training import THOROUGH
+from warmstart.app.training import THOROUGH, NewestModel
 from warmstart.errors import ConfigError
-from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template, verdict_html
+from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template, verdict_html, with_code
 
 if TYPE_CHECKING:
     from warmstart.app.session import LabelSession
@@ -272,3 +273,36 @@ def _add_training(app: FastAPI, training: Training) -> None:
         if (content := await asyncio.to_thread(lambda: training.report)) is None:
             raise HTTPException(404, "there is no report yet; train a model on the page of the labels")
         return HTMLResponse(content, headers={"content-security-policy": REPORT_POLICY})
+
+
+_HEADING, _ITEM = re.compile(r"#{1,6}\s+(.*?)\s*#*$"), re.compile(r"\s*[-*+]\s+(.*)")
+_NUMBERED = re.compile(r"\s*(\d{1,6})[.)]\s+(.*)")
+
+
+def guidelines_html(text: str) -> Markup:
+    """Headings, lists, stressed words and code of Markdown; all else escaped, for an element with ``white-space: pre-wrap``."""
+    found = list[str]()
+    for kind, lines in groupby(text.strip().splitlines(), _kind):
+        some = [*lines]
+        if kind == "item":
+            found.append("<ul>" + "".join(f"<li>{_inline(_ITEM.match(line)[1])}</li>" for line in some) + "</ul>")  # type: ignore[index]
+        elif kind == "numbered":
+            rows = [_NUMBERED.match(line).groups() for line in some]  # type: ignore[union-attr]
+            found.append("<ol>" + "".join(f'<li value="{int(number)}">{_inline(words)}</li>' for number, words in rows) + "</ol>")
+        elif kind == "heading":
+            found += [f"<h3>{_inline(_HEADING.match(line)[1])}</h3>" for line in some]  # type: ignore[index]
+        elif kind:
+            found.append("<p>" + "\n".join(map(_inline, some)) + "</p>")
+    return Markup("".join(found))
+
+
+def _kind(line: str) -> str:
+    if not line.strip():
+        return ""
+    kinds = {"heading": _HEADING, "item": _ITEM, "numbered": _NUMBERED}
+    return next((kind for kind, pattern in kinds.items() if pattern.match(line)), "text")
+
+
+def _inline(text: str) -> str:
+    strong = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(with_code(text)))
+    return re.sub(r"(?<![\w*])\*([^\s*<](?:[^*<]*[^\s*<])?)\*(?![\w*])", r"<em>\1</em>", strong)

@@ -1,6 +1,8 @@
 """Models as the server opens and describes them: what each can do, what it reads, and the inputs of requests checked for it.
 
 Inputs come from a request: texts, or lists of texts where a task needs more than one. What is computed for them: ``replies.py``.
+What is known of a model is computed from no text: its record keeps the findings of the audit, and the confidence and correctness of
+each prediction for texts that chose nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from warmstart.app.batches import make_way
-from warmstart.app.corpus import Corpus
 from warmstart.data.encode import require_one_form
+from warmstart.data.source import Source
 from warmstart.data.task import Task
+from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError, ModelError, WarmstartError
 from warmstart.finetuning.calibration import threshold_for
 from warmstart.generation.ngram_counts import NgramCounts
@@ -25,20 +30,24 @@ from warmstart.inspection.explanations import check_explainable
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
+from warmstart.model.history import AdaptRecord
 from warmstart.model.inference import reordered_copy
 from warmstart.model.selftest import SELFTEST_TEXTS
-from warmstart.runs.verdict import Verdict, read_verdict
+from warmstart.runs.verdict import ACCURACY, Verdict, read_verdict
 from warmstart.stack.card import stack_card
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.rows import BackboneVectors, VectorRows
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
-from warmstart.stats.formatting import model_name
+from warmstart.stats.calibration import expected_calibration_error, perfect_calibration_error
+from warmstart.stats.formatting import model_name, of_100
+from warmstart.stats.proportions import wilson_interval
 from warmstart.system.console import console
 from warmstart.system.products import Linear
 from warmstart.tasks import task_type_for
 from warmstart.tasks.answers import answer_threshold
 from warmstart.tasks.trained_on import trained_on_pairs
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 LEVEL = 0.95
 """confidence with which the guarantees that are shown hold"""
@@ -108,9 +117,7 @@ class ServedModel:
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
         if ability == "nearest" and self.task is None and self.reads_texts:
-            raise ModelError(
-                f"'{self.name}' knows no training texts; start the server with --texts TASK, the task that it was adapted to"
-            )
+            raise ModelError(f"'{self.name}' knows no training texts; start the server with --texts TASK, what it learned from")
         if ability not in self.abilities:
             raise ModelError(f"'{self.name}' has no '{ability}'; it has {', '.join(self.abilities)}")
 
@@ -289,10 +296,14 @@ class ServedModels:
         """The model of this name, the first if None; None if there is none."""
         return next(iter(self._models.values())) if name is None else self._models.get(name)
 
+    def put(self, model: ServedModel) -> None:
+        """Serve a model in place of that of the same name."""
+        self._models[model.name] = model
+
     def reload(self, name: str) -> None:
         """Load a model again from its folder; on an error the old one stays. Requests that began go on with the old one."""
         old = self._models[name]
-        self._models[name] = ServedModel.open(old.path, old.name, [old.task] if old.task else [], self.corpus)
+        self.put(ServedModel.open(old.path, old.name, [old.task] if old.task else [], self.corpus))
         console.print(f"loaded {name} again")
 
 
@@ -311,3 +322,69 @@ def open_models(paths: Sequence[str], tasks: Sequence[Task] = (), corpus: Corpus
     if corpus and not any(one.counts for one in found):
         raise ConfigError(f"--corpus is for models that generate text, but none of {', '.join(one.name for one in found)} does")
     return ServedModels(found, corpus)
+
+
+class Corpus:
+    """Files or a folder of text, of up to a few million tokens: all counts are in memory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._counts = dict[str, NgramCounts]()
+
+    def counts(self, tokenizer: Tokenizer) -> NgramCounts:
+        """What followed each context. Raises ``DataError`` if there is no text."""
+        if tokenizer.digest not in self._counts:
+            self._counts[tokenizer.digest] = NgramCounts(tokenizer, documents_of([Source(path=self.path)]))
+        return self._counts[tokenizer.digest]
+
+
+def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:
+    """``accuracy`` (``accuracy_of``); ``audit``: each finding, None without an audit; ``calibration`` (``calibration_of``)."""
+    record = next((one for one in reversed(model.history) if isinstance(one, AdaptRecord)), None)
+    findings = record.audit if record else None
+    return {
+        "accuracy": accuracy_of(model, path),
+        "audit": None if findings is None else [one.to_dict() for one in findings],
+        "calibration": calibration_of(held_out_of(model)),
+    }
+
+
+def accuracy_of(model: Bundle | Stack, path: str) -> str:
+    """On how many of 100 new texts a model is right, as a sentence: by the verdict beside it, its record, or its held-out texts."""
+    if verdict := read_verdict(Path(path)):
+        return verdict.headline
+    record = next((one for one in reversed(model.history) if isinstance(one, AdaptRecord)), None)
+    share, count, what = record.test.figures.get(ACCURACY) if record and record.test else None, record and record.task.test, "test"
+    if share is None or not count:
+        right = [correct for _, correct in held_out_of(model)]
+        share, count, what = (float(np.mean(right)) if right else None), len(right), "held-out"
+    if share is None:
+        return "No record says how often it is right on new texts; warmstart evaluate measures it on labelled ones."
+    found = wilson_interval(share, count)
+    if not found.tells:
+        return f"{count:,} {what} texts are too few to say how often it is right on new ones."
+    likely = f"likely {of_100(found.low)} to {of_100(found.high)}"
+    return f"Right on {of_100(share)} of 100 new texts ({likely}), by {count:,} {what} texts."
+
+
+def held_out_of(model: Bundle | Stack) -> Sequence[tuple[float, bool]]:
+    """Confidence and correctness of the predictions for texts, or questions, that chose nothing; empty if there are none."""
+    if isinstance(model, Bundle) and (record := model.answers_record):
+        return record.held_out_answers
+    return model.calibration.held_out if model.calibration else ()
+
+
+def calibration_of(held_out: Sequence[tuple[float, bool]]) -> dict[str, Any] | None:
+    """How confidence and accuracy agree; None without held-out texts.
+
+    ``error`` is the expected calibration error, ``error_of_chance`` that of a perfectly calibrated model with the same confidences.
+    """
+    if not held_out:
+        return None
+    confidence, right = np.array(held_out, dtype=float).T
+    return {
+        "texts": len(right),
+        "accuracy": float(right.mean()),
+        "error": expected_calibration_error(confidence, right),
+        "error_of_chance": perfect_calibration_error(confidence),
+    }

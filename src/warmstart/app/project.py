@@ -19,8 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from warmstart.app.database import Database, TableRows, damaged
-from warmstart.app.records import (
+from warmstart.app.tables import (
     CORRECTION,
     DISAGREEMENT,
     IMPORTED,
@@ -29,6 +28,7 @@ from warmstart.app.records import (
     OUTSIDE,
     OUTSIDE_LABEL,
     AboutProject,
+    Database,
     Draw,
     GivenAnswer,
     KnownOfDraw,
@@ -36,10 +36,12 @@ from warmstart.app.records import (
     LabelName,
     ProjectSettings,
     ProjectType,
+    TableRows,
     Value,
     check_label_name,
     check_price,
     check_texts,
+    damaged,
     free_key,
     is_unicode,
     now,
@@ -111,7 +113,7 @@ class Project:
 
     @classmethod
     def open(cls, folder: str | Path) -> Project:
-        """The project of a folder. ``notice`` says if an earlier version wrote it.
+        """The project of a folder.
 
         Raises ``DataError`` if there is none, it has another format, or it is damaged; ``StorageError`` if another process has it
         open.
@@ -129,11 +131,6 @@ class Project:
     def folder(self) -> Path:
         """Where it lies."""
         return self._database.folder
-
-    @property
-    def notice(self) -> str:
-        """What happened when it was opened that its owner should know; mostly empty."""
-        return self._database.notice
 
     @property
     def unchanged(self) -> AbstractContextManager[bool]:

@@ -1,6 +1,6 @@
 """The HTTP application: routes, and how our errors become answers.
 
-    GET  /                  the page for people (``pages.py``)
+    GET  /                  the page for people
     GET  /health            200 once the models are loaded
     GET  /openapi.json      a description of all of this
     GET  /api/models        what is served, and what each model can do
@@ -17,9 +17,10 @@
     POST /api/table         the cells of a workbook (.xlsx), which the page cannot read itself
     POST /api/reload        load a model again from its folder
 
-``forms.py`` describes the answers. A request that is wrong gets a status from 400 to 422 and ``{"error": "…"}`` with the words of
+``replies.py`` describes the answers. A request that is wrong gets a status from 400 to 422 and ``{"error": "…"}`` with the words of
 the command line; too many get 429.
-No name or path in a request reaches the disk.
+No name or path in a request reaches the disk. The page is a template filled on the server, a style
+sheet, and scripts without a build step, in ``page/``; nothing comes from elsewhere.
 """
 
 from __future__ import annotations
@@ -31,29 +32,40 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from threading import Event
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from warmstart.app import forms
-from warmstart.app.answers import Unicode, make_api
-from warmstart.app.background import BackgroundReader, NotReadyError
-from warmstart.app.batches import BusyError, Computer
-from warmstart.app.bodies import (
+from warmstart.app.answers import (
+    PAGE,
     Body,
     ExplainBody,
     GenerateBody,
     NearestBody,
     PredictBody,
     TextsBody,
+    Unicode,
+    add_files,
+    make_api,
 )
-from warmstart.app.evidence import evidence_of
+from warmstart.app.background import BackgroundReader, NotReadyError
+from warmstart.app.batches import BusyError, Computer
 from warmstart.app.guard import AccessRules, App, Guard
-from warmstart.app.models import ServedModel, ServedModels
-from warmstart.app.pages import add_page
+from warmstart.app.models import ServedModel, ServedModels, evidence_of
 from warmstart.app.replies import (
+    Cells,
+    Embedded,
+    Explained,
+    Generated,
+    Guarantees,
+    ModelAnswer,
+    Models,
+    Nearest,
+    Predicted,
+    Tokenized,
     checks_of,
     explanation_of,
     guarantees_of,
@@ -65,6 +77,7 @@ from warmstart.app.replies import (
     write_on,
 )
 from warmstart.errors import WarmstartError
+from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template
 from warmstart.tasks.predict import Unread
 
 ModelName = Annotated[str | None, Query(max_length=1_000)]
@@ -94,13 +107,11 @@ class _LeftError(Exception):
 class Server:
     """Models, and the threads that compute with them."""
 
-    def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int) -> None:
+    def __init__(self, models: ServedModels, batch_tokens: int, wait_seconds: float, queue: int, own_texts: bool = False) -> None:
         self.models = models
         self.computer = Computer(batch_tokens, wait_seconds, queue)
         self.training_texts = BackgroundReader(self.computer)
-        for model in models:
-            if "nearest" in model.abilities:
-                self.training_texts.start(model)
+        self.training_texts.start_all(models, own=own_texts)
         self.generating = ThreadPoolExecutor(STREAMS, thread_name_prefix="generation")
         self.streams = 0
 
@@ -160,7 +171,7 @@ def models_api(server: Server, rules: AccessRules, labels: str = "") -> FastAPI:
     _add_predictions(app, server)
     _add_tables(app)
     _add_generation(app, server)
-    add_page(app, server.models, labels)
+    add_page(app, server.models, labels, server.training_texts.looked)
     return app
 
 
@@ -175,7 +186,7 @@ def _add_busy(app: FastAPI) -> None:
 
 
 def _add_facts(app: FastAPI, server: Server) -> None:
-    @app.get("/api/models", response_model=forms.Models)
+    @app.get("/api/models", response_model=Models)
     async def models() -> dict[str, Any]:
         return {"models": [one.describe() for one in server.models]}
 
@@ -183,7 +194,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     async def card(model: ModelName = None) -> _Markdown:
         return _Markdown(server.model(model, "card").card().encode(errors="backslashreplace"))
 
-    @app.get("/api/guarantees", response_model=forms.Guarantees)
+    @app.get("/api/guarantees", response_model=Guarantees)
     async def guarantees(model: ModelName = None) -> dict[str, Any]:
         served = server.model(model, "predict")
         return {"model": served.name, "guarantees": guarantees_of(served)}
@@ -198,7 +209,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
         served = server.model(model, "card")
         return {"model": served.name} | await server.alone("evidence", served, "", lambda _: evidence_of(served.model, served.path))
 
-    @app.post("/api/reload", response_model=forms.ModelAnswer)
+    @app.post("/api/reload", response_model=ModelAnswer)
     async def reload(body: Body) -> dict[str, Any]:
         name = server.model(body.model, "card").name
         await asyncio.to_thread(server.models.reload, name)
@@ -206,7 +217,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
 
 
 def _add_predictions(app: FastAPI, server: Server) -> None:
-    @app.post("/api/predict", response_model=forms.Predicted, response_model_exclude_unset=True)
+    @app.post("/api/predict", response_model=Predicted, response_model_exclude_unset=True)
     async def predict(body: PredictBody) -> dict[str, Any]:
         model = server.model(body.model, "predict")
         inputs = model.check_inputs(body.inputs)
@@ -223,24 +234,24 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
             "unread": unread.tokens,
         }
 
-    @app.post("/api/nearest", response_model=forms.Nearest)
+    @app.post("/api/nearest", response_model=Nearest)
     async def nearest(body: NearestBody) -> dict[str, Any]:
         model = server.model(body.model, "nearest")
         inputs, texts = model.check_inputs(body.inputs), server.training_texts.of(model)
         found = await server.compute("nearest", model, inputs, lambda all_: texts.nearest(all_, body.count), body.count)
         return {"model": model.name, "nearest": found, "random_pairs": round(texts.random_pairs, 4)}
 
-    @app.post("/api/embed", response_model=forms.Embedded)
+    @app.post("/api/embed", response_model=Embedded)
     async def embed(body: TextsBody) -> dict[str, Any]:
         model = server.model(body.model, "embed")
         return {"model": model.name, "vectors": await server.compute("embed", model, body.texts, partial(vectors_of, model))}
 
-    @app.post("/api/tokens", response_model=forms.Tokenized)
+    @app.post("/api/tokens", response_model=Tokenized)
     async def tokens(body: TextsBody) -> dict[str, Any]:
         model = server.model(body.model, "tokens")
         return {"model": model.name, "tokens": await server.compute("tokens", model, body.texts, partial(tokens_of, model))}
 
-    @app.post("/api/explain", response_model=forms.Explained)
+    @app.post("/api/explain", response_model=Explained)
     async def explain(body: ExplainBody) -> dict[str, Any]:
         model = server.model(body.model, "explain")
         found = await server.alone("explain", model, body.text, lambda text: explanation_of(model, text, body.target), body.target)
@@ -251,14 +262,14 @@ def _add_tables(app: FastAPI) -> None:
     reading = asyncio.Lock()  # a workbook may expand to much memory: one at a time
     binary = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}}
 
-    @app.post("/api/table", response_model=forms.Cells, openapi_extra=binary)
+    @app.post("/api/table", response_model=Cells, openapi_extra=binary)
     async def table(request: Request, name: Annotated[Unicode, Query(max_length=255)]) -> dict[str, Any]:
         async with reading:
             return {"rows": await asyncio.to_thread(rows_of_workbook, await request.body(), name)}
 
 
 def _add_generation(app: FastAPI, server: Server) -> None:
-    @app.post("/api/generate", response_model=forms.Generated, responses={200: {"content": EVENTS}})
+    @app.post("/api/generate", response_model=Generated, responses={200: {"content": EVENTS}})
     async def generate(body: GenerateBody) -> Response | dict[str, Any]:
         model = server.model(body.model, "generate")
         generation = _Generation(server, model, body)
@@ -342,3 +353,36 @@ async def _as_sent(generation: _Generation) -> AsyncIterator[str]:
         if kind == "error":
             value = {"error": str(value) if isinstance(value, WarmstartError) else "the server failed; its log says why"}
         yield f"event: {kind}\ndata: {json.dumps(value)}\n\n"
+
+
+PANELS = {
+    "classify": ("Classify", ("predict",)),
+    "write": ("Write", ("generate",)),
+    "checks": ("File checks", ("card",)),
+}
+"""id of a panel -> its title, and the abilities of which a model needs one"""
+LOOKING = 2.0
+"""seconds that a page waits until the server has looked for training texts"""
+
+
+def add_page(app: FastAPI, models: ServedModels, labels: str, looked: Event) -> None:
+    """Routes of the page and its files; ``labels`` is the address of the page on which people label.
+
+    A page that is asked for before the server has ``looked`` for training texts waits for it a little.
+    """
+    template = page_template("page.html.jinja", PAGE)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        if not looked.is_set():
+            await asyncio.to_thread(looked.wait, LOOKING)
+        described = [one.describe() for one in models]
+        panels = {
+            panel: (title, fitting)
+            for panel, (title, needed) in PANELS.items()
+            if (fitting := [one for one in described if set(needed) & set(one["abilities"])])
+        }
+        content = template.render(panels=panels, verdict=models.verdict, labels=labels)
+        return HTMLResponse(content.encode(errors="backslashreplace"))
+
+    add_files(app, [COMMON_STYLE, VERDICT_STYLE, *PAGE.iterdir()])

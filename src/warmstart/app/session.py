@@ -29,16 +29,16 @@ from warmstart.app.accuracy import (
     RunningAccuracy,
     newest_accuracy,
     newest_sentence,
+    outlook,
     running_accuracy,
 )
 from warmstart.app.answered import AnsweredQuery, answered_texts, correct
 from warmstart.app.choosing import Distances, Mixture, draw_text
-from warmstart.app.learning import BackgroundLearner
-from warmstart.app.outlook import outlook
+from warmstart.app.learner import BackgroundLearner
+from warmstart.app.pool import NameVectors, pool_vectors
 from warmstart.app.project import Project
-from warmstart.app.records import CORRECTION, DISAGREEMENT, IMPORTED, Draw, Value
+from warmstart.app.tables import CORRECTION, DISAGREEMENT, IMPORTED, Draw, Value
 from warmstart.app.training import Training
-from warmstart.app.vectors import NameVectors, pool_vectors
 from warmstart.seeding import rng
 from warmstart.stats.extrapolation import round_labels
 from warmstart.stats.formatting import percent

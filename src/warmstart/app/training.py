@@ -1,23 +1,32 @@
 """From the labels so far to a model, while people go on: an export of the project, and ``warmstart fit`` beside the server.
 
-First a quick one, then one for which every method has time. An old model stays until there is a new one, also after a restart.
+First a quick one, then one for which every method has time. An old model stays until there is a new one, also after a restart;
+the process that labels serves it, under the path of a page of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from warmstart.app.exporting import export, suffices
+from warmstart.app.batches import JOINED_TOKENS, QUEUE, WAIT_SECONDS
+from warmstart.app.exchange import export, suffices
+from warmstart.app.guard import AccessRules, App, Receive, Scope, Send
 from warmstart.app.project import Project
 from warmstart.runs.steps import NextStep, command, learning_step, terminal_lines
 from warmstart.runs.verdict import Verdict, read_verdict
 from warmstart.system.processes import isolated_children
+from warmstart.tasks.load import load_task
+
+if TYPE_CHECKING:
+    from warmstart.app.routes import Server
 
 EXPORTED, LEARNED, TRAINED = "task", "model-task", "model"
 """folders in that of the project: its task, which people may edit, the task of the last training, and the run of that"""
@@ -131,3 +140,45 @@ class Training:
     @property
     def _run(self) -> Path:
         return self._folder / TRAINED
+
+
+class NewestModel:
+    """The routes of ``warmstart serve``, behind the guard of the page of labels.
+
+    They are made when they are first asked for, and anew after each training.
+    """
+
+    def __init__(self, training: Training, rules: AccessRules) -> None:
+        self.training, self.rules = training, rules
+        self._loader = ThreadPoolExecutor(1, "model")  # requests that wait for a model hold no thread that stores answers
+        self._opened: TrainedModel | None = None
+        self._server: Server | None = None
+        self._app: App | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request. Raises 404 as long as there is no model."""
+        app = await asyncio.get_running_loop().run_in_executor(self._loader, self._newest)
+        if app is None:
+            from starlette.exceptions import HTTPException
+
+            raise HTTPException(404, "there is no model yet; train one on the page of the labels")
+        await app(scope, receive, send)
+
+    def _newest(self) -> App | None:
+        from warmstart.app.models import ServedModel, ServedModels
+        from warmstart.app.routes import Server, models_api
+
+        found = self.training.model
+        if found is None:
+            return None
+        if found != self._opened:
+            opened = ServedModel.open(str(found.bundle), self.training.project.name, [load_task(str(found.task))])
+            self.close()
+            self._server, self._opened = Server(ServedModels([opened]), JOINED_TOKENS, WAIT_SECONDS, QUEUE), found
+            self._app = models_api(self._server, self.rules, labels="../")
+        return self._app
+
+    def close(self) -> None:
+        """Finish what has begun."""
+        if self._server is not None:
+            self._server.close()

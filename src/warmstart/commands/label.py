@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from tyro.conf import Positional, arg
 
-from warmstart.app.access import AccessSettings, missing_extra
+from warmstart.app.guard import AccessSettings, missing_extra
 from warmstart.config import Advanced, Effectless
 from warmstart.data.files import open_text
 from warmstart.data.source import LabelledTableFlags
@@ -23,12 +23,12 @@ from warmstart.system.limits import YAML_BYTES
 from warmstart.system.locks import LOCK, holder_of
 
 WORD_VECTORS = "words"
-"""as a model: none, but vectors made from the words of the pool"""
+"""name that stands for vectors made from the words of the pool, without a model"""
 LISTED_LABELS = 20
 """new labels that an import names"""
 
 if TYPE_CHECKING:
-    from warmstart.app.importing import ImportSummary
+    from warmstart.app.exchange import ImportSummary
     from warmstart.app.pool import PoolTexts
     from warmstart.app.project import Project
     from warmstart.data.task import Task
@@ -49,13 +49,13 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     """manifest of a task, or a table: its name, type and labels; its training texts are labelled already, its test texts are never
     shown, and rows of a table without a label are still to be labelled"""
     guidelines: str | None = None
-    """how to label: a file, or the words themselves"""
+    """guidelines for labelling: a file, or the words themselves"""
     price: float | None = Field(None, gt=0)
-    """of one label, in any currency, for what more labels would cost"""
+    """price of one label, in any currency, to say the cost of more labels"""
     target: float | None = Field(None, gt=0, lt=1)
     """accuracy to reach, such as 0.9; the page says when it is proven"""
     judge: str | None = None
-    """who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
+    """person who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
     suggest: Advanced[Literal["yes", "no"] | None] = None
     """whether the label that the model finds likely stands beside texts that are not drawn at random, to be accepted by Enter; only
     the others then tell the accuracy; default: as before, at first no"""
@@ -72,13 +72,13 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     export_test: Literal["fraction", "random"] = "fraction"
     """test split of the export: a fraction of all labelled texts, or those that were drawn at random"""
     form: Advanced[Literal["csv", "ndjson"] | None] = None
-    """of exported labels; default: csv, for tagging ndjson"""
+    """format of exported labels; default: csv, for tagging ndjson"""
     safe_csv: Advanced[bool] = False
     """write ' before cells of an exported csv that a spreadsheet would run as formulas"""
     add: bool = False
     """take new texts of POOL into a project that exists"""
     seed: Advanced[int] = 0
-    """of the draws"""
+    """seed of the draws"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def label(config: LabelConfig) -> None:
             raise missing_extra("label", error) from None
     with _project(config) as project:
         if config.imports:
-            from warmstart.app.importing import import_files
+            from warmstart.app.exchange import import_files
 
             console.print(import_sentence(import_files(project, config.imports, _held_out(project), config.reading)))
         console.print(project_sentence(project))
@@ -137,10 +137,10 @@ def label(config: LabelConfig) -> None:
 
 def _project(config: LabelConfig) -> Project:
     """The project of the folder, with all that the settings add; made if there is none."""
-    from warmstart.app.database import BACKUP, DATABASE
-    from warmstart.app.importing import take_rows
+    from warmstart.app.exchange import take_rows
     from warmstart.app.pool import read_pool, task_answers, task_to_label
     from warmstart.app.project import Project
+    from warmstart.app.tables import BACKUP, DATABASE
 
     there = any((Path(config.out) / name).exists() for name in (DATABASE, BACKUP))
     if there and config.export and (server := holder_of(Path(config.out) / LOCK)):
@@ -170,8 +170,6 @@ def _project(config: LabelConfig) -> Project:
             for name, value in project.change_settings(**_settings(config)).items():
                 console.print(changed_sentence(name, value, getattr(before, name)))
         take_rows(project, rows)
-        if project.notice:
-            console.print(project.notice)
     except BaseException:
         if project is not None:
             project.close()
@@ -215,7 +213,7 @@ def _table(config: LabelConfig) -> dict[str, Any]:
 
 
 def _settings(config: LabelConfig) -> dict[str, Any]:
-    """What the project keeps until another start changes it; None: as before."""
+    """The settings that the project keeps until another start changes them; None: as before."""
     vectors = config.vectors
     if vectors and (there := Path(vectors)).exists():
         vectors = str(there.resolve())  # a later start may be made elsewhere
@@ -273,7 +271,7 @@ def _check_settings(project: Project, config: LabelConfig, task: Task | None) ->
 
 def _compare_pools(project: Project, texts: Sequence[str], *, add: bool) -> None:
     """Raise ``ConfigError`` if files hold other texts than the project, unless the new ones are to be added."""
-    from warmstart.app.records import IMPORTED
+    from warmstart.app.tables import IMPORTED
 
     imported = {draw.text for draw in project.draws() if draw.queue == IMPORTED}
     new = {*texts}.difference(project.texts)
@@ -312,7 +310,7 @@ def _shares(mixture: Sequence[str]) -> dict[str, float]:
 
 
 def _export(project: Project, config: LabelConfig) -> None:
-    from warmstart.app.exporting import export, formula_texts
+    from warmstart.app.exchange import export, formula_texts
     from warmstart.runs.steps import learning_step, terminal_lines
 
     form = config.form or ("ndjson" if project.type == "tagging" else "csv")
@@ -347,7 +345,7 @@ def _export(project: Project, config: LabelConfig) -> None:
 
 
 def project_sentence(project: Project) -> str:
-    """What the project holds, and the settings with which it goes on."""
+    """The state of the project, and the settings with which it goes on."""
     kept = ", ".join(f"{name} {_words(value)}" for name, value in vars(project.settings).items() if value not in ("", None, {}))
     return (
         f"{project.folder}: {len(project.labelled()):,} of {len(project.texts):,} texts are labelled, with "
@@ -367,14 +365,14 @@ def _words(value: Any) -> str:
 
 
 def pool_sentences(found: PoolTexts) -> list[str]:
-    """What was left out of the files, each as a line."""
+    """Lines about texts that were left out of the files."""
     repeated = [f"{found.repeated:,} texts are repeated, and are taken once.\n"] if found.repeated else []
     left_out = [f"{found.left_out:,} texts are left out: they are like test or validation texts of the task.\n"]
     return [*repeated, *(left_out if found.left_out else [])]
 
 
 def import_sentence(summary: ImportSummary) -> str:
-    """What was imported."""
+    """The summary of an import."""
     people = len(summary.people)
     parts = [
         f"{summary.answers:,} answers of {people} {'person' if people == 1 else 'people'} are imported",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.app.access import AccessSettings, missing_extra
-from warmstart.app.batches import JOINED_TOKENS, QUEUE, WAIT_SECONDS
-from warmstart.app.kernel_caches import bound_kernel_caches
+from warmstart.app.batches import JOINED_TOKENS, QUEUE, WAIT_SECONDS, bound_kernel_caches
+from warmstart.app.guard import AccessSettings, missing_extra
 from warmstart.config import Advanced, Effectless, InFile
 from warmstart.errors import ConfigError
 from warmstart.system.console import console
@@ -19,7 +18,8 @@ class ServeConfig(AccessSettings):
     models: Positional[tuple[str, ...]]
     """adapted or pretrained models: bundles, stacks or folders of runs; NAME=FOLDER gives a name"""
     texts: tuple[str, ...] = ()
-    """tasks (YAML) that models were adapted to: their training texts are shown beside predictions for similar ones"""
+    """tasks that models learned from, whose texts are shown beside predictions for similar ones; default: on this machine alone
+    those of the run that made a model, where they are unchanged"""
     corpus: str | None = None
     """text of up to a few million tokens: while a model writes, what followed in this text stands beside what is probable"""
     batch_tokens: InFile[int] = Field(JOINED_TOKENS, gt=0)
@@ -45,8 +45,7 @@ def serve(config: ServeConfig) -> None:
         raise missing_extra("serve", error) from None
     import torch
 
-    from warmstart.app.corpus import Corpus
-    from warmstart.app.models import open_models
+    from warmstart.app.models import Corpus, open_models
     from warmstart.system.device import free_threads
     from warmstart.tasks.load import load_task
 
@@ -55,7 +54,7 @@ def serve(config: ServeConfig) -> None:
         models = open_models(
             config.models, [load_task(path) for path in config.texts], Corpus(config.corpus) if config.corpus else None
         )
-        server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue)
+        server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue, config.alone)
         for one in models:
             console.print(f"{one.name}: {', '.join(one.abilities)}")
         run(make_app(server, rules), listening, config.host, models)

@@ -26,7 +26,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
 
 READ_WHOLE = "Adapt with --windows mean to read them whole."
-"""what to do about texts that are cut"""
+"""advice about texts that are cut"""
 
 
 def window_starts(tokens: int, room: int, settings: WindowSettings = CUT) -> tuple[np.ndarray, int]:

@@ -38,7 +38,7 @@ class Strategy:
     """Plain fine-tuning on one task after another; the references override what they change."""
 
     anew: ClassVar[bool] = False
-    """whether each stage starts from the pretrained backbone"""
+    """each stage starts from the pretrained backbone"""
 
     def __init__(self, suite: TaskSuite, seed: int) -> None:
         self.suite, self.seed = suite, seed

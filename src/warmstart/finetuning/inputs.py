@@ -1,4 +1,4 @@
-"""What a fine-tuning run reads: a task as token ids, the head's first weights, batches, their loss, and predictions for validation.
+"""Inputs of a fine-tuning run: a task as token ids, the head's first weights, batches, their loss, and predictions for validation.
 
 Letters: B batch, N texts, L layers, D width, C classes, R token ids.
 """
@@ -58,7 +58,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
 
 KEPT_BYTES = 2**28
-"""of states, at most: 4,000 texts of 40 tokens at width 384"""
+"""most bytes of states: 4,000 texts of 40 tokens at width 384"""
 
 
 def frozen_blocks(model: Model) -> int:
@@ -160,7 +160,7 @@ class EncodedTask:
         return replace(self, task=budget.task, train=chosen[0], validation=chosen[1])
 
     def with_lower_states(self, model: Model) -> EncodedTask:
-        """The same for a run that begins with ``model``: what is frozen below the blocks that train has read the texts already."""
+        """The inputs of a run that begins with ``model``: what is frozen below the blocks that train has read the texts already."""
         train, validation = self.lower.added(model, (self.train, self.validation), self.pad_id)
         return replace(self, train=train, validation=validation)
 
@@ -221,7 +221,7 @@ class TrainingInputs:
     predict_validation: Callable[[], Any]
     """predictions for the validation split, by the present weights"""
     prepare: Callable[[Sequence[Batch]], Sequence[Batch]] | None = None
-    """what reads all batches of a step before the loss of each is computed"""
+    """function that reads all batches of a step before the loss of each is computed"""
 
     @classmethod
     def from_texts(cls, model: Model, encoded: EncodedTask, config: FineTuneConfig, seed: int) -> TrainingInputs:
@@ -242,7 +242,7 @@ class TrainingInputs:
 
     @classmethod
     def from_features(cls, model: Model, encoded: EncodedTask, config: FineTuneConfig, seed: int) -> TrainingInputs:
-        """The same texts in the same order, but by the features of the frozen backbone: batches carry the indices of texts."""
+        """The texts in the same order, by the features of the frozen backbone: batches carry the indices of texts."""
         device = next(model.parameters()).device
         training, validation = encoded.features.get_each(model, (encoded.train, encoded.validation), encoded.pad_id)
         labels = torch.from_numpy(encoded.task.train.labels).to(device)
@@ -261,7 +261,7 @@ class TrainingInputs:
     def with_contrast(
         self, model: Model, encoded: EncodedTask, config: FineTuneConfig, contrast: Contrast, seed: int
     ) -> TrainingInputs:
-        """The same texts, in batches with two of each of their classes, with the contrastive loss beside the head's."""
+        """The texts in batches with two of each of their classes, with the contrastive loss beside the head's."""
         both = ContrastiveLoss(model, contrast, _task_loss(encoded, config, model))
         size = (config.train.batch, config.train.accumulate)
         batches = paired_batches(encoded.train, encoded.task.train.labels, size, seed, encoded.pad_id, causal=model.causal)
@@ -270,7 +270,7 @@ class TrainingInputs:
     def with_language_loss(
         self, model: Model, encoded: EncodedTask, language: LanguageTask, weight: float, seed: int
     ) -> TrainingInputs:
-        """The same, with the language-model loss of each batch's texts."""
+        """The inputs with the language-model loss of each batch's texts."""
         factor = weight / (encoded.train.rows_per_example.mean() * mean_targets(language, encoded.train.rows, model))
 
         def loss(batch: Batch) -> Tensor:

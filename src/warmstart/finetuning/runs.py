@@ -12,7 +12,7 @@ PRETRAINED, SCRATCH = "pretrained", "from scratch"
 
 
 class ComparedRun(Protocol):
-    """What the run of any compared method has."""
+    """The part of a run that all compared methods have."""
 
     @property
     def seed(self) -> int:
@@ -51,7 +51,7 @@ def curve_rows(runs: Runs[R]) -> list[tuple[str, int, float, int]]:
 
 
 LEAST_SECONDS = 60.0
-"""that a run of the control may always take"""
+"""seconds that a run of the control may always take"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ControlBudget:
 
     @property
     def sentence(self) -> str:
-        """What that means for the comparison."""
+        """The consequence for the comparison, as a sentence."""
         return (
             f"The control from scratch had time for {self.note}, so the gain over it is an upper bound; with --scratch-time 0 "
             "it takes all of them."

@@ -88,23 +88,23 @@ Curve = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """What chooses, and among which learning rates."""
+    """The texts that choose, and the learning rates to choose from."""
 
     selection: SelectionName = "holdout"
     rates: tuple[float, ...] = ()
     """learning rates of AdamW; empty, or with ``none``: the configured one"""
     choose: bool = False
-    """with ``none``: the texts are predicted out of fold all the same, to choose between methods"""
+    """predict the texts out of fold with ``none``, too, to choose between methods"""
     title: str = ""
-    """of the progress bars; empty: there are none"""
+    """title of the progress bars; empty: no bars"""
     run: Run = UNKEPT
-    """of which each training run is a step, named by its title"""
+    """run that has each training run as a step, named by its title"""
     events: Path | None = None
     """the folder where TensorBoard finds each training run that is kept"""
     after_fold: Callable[[Sequence[Any], float], None] | None = None
     """told the predictions of the folds so far and their seconds; may raise to end the run"""
     last: bool = True
-    """whether a last model learns from all texts; without, that of the last fold stands for it"""
+    """a last model learns from all texts; else that of the last fold stands for it"""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class BudgetedRun:
     selection_seconds: float
     """wall time of all but the last model, without reading features of texts"""
     reading_seconds: float
-    """of reading them once, now or in an earlier run"""
+    """seconds of reading them once, now or in an earlier run"""
     curve: Curve
     """the metric on the texts that choose at every evaluation; with folds, their mean"""
 
@@ -172,14 +172,14 @@ def best_rate(tried: Mapping[float, float], default_rate: float) -> float:
 
 @dataclass(frozen=True)
 class _Tried:
-    """What one learning rate gives on the texts that choose."""
+    """The scores of one learning rate on the texts that choose."""
 
     choosing: Any
     score: float
     curves: tuple[Curve, ...]
-    """of each fold"""
+    """curve of each fold"""
     last: FineTuneResult
-    """of the last fold; with several, its model may be untrained"""
+    """result of the last fold; with several, its model may be untrained"""
     seconds: float
 
 
@@ -236,7 +236,7 @@ class _Selection:
         )
 
     def _rates(self) -> tuple[float, ...]:
-        """Those to try."""
+        """The learning rates to try."""
         if self.choice.selection != "none":
             return self.choice.rates or (self.config.train.learning_rate,)
         return (self.config.train.learning_rate,) if self.choice.choose else ()

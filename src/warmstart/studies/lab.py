@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -74,7 +75,8 @@ def study_lab(config: StudyLabConfig) -> StudyResult:
     folder = Run.open(config.out, config).folder
     result = lab_result(run_experiments(config.seed, config.keys, width, config.samples), config.keys)
     tiles = [(name, f"{value:.1g}") for name, value in result.figures.items()]
-    return finish_study(result, [experiment_section(one) for one in result.details], config, folder, tiles=tiles)
+    sections = [in_the_plane(), *map(experiment_section, result.details)]
+    return finish_study(result, sections, config, folder, tiles=tiles)
 
 
 def lab_result(experiments: Sequence[Experiment], keys: int = _FEW_KEYS) -> StudyResult:
@@ -122,6 +124,21 @@ def _overall(experiments: Sequence[Experiment]) -> str:
         if "samples" in one.figures
     )
     return f"Attention with keys and queries built by hand does what its formulas say, to {exact:.1g}{also}."
+
+
+def in_the_plane() -> Section:
+    """Keys and queries to be moved, and what becomes of the weights and the output."""
+    from warmstart.report.parts import Live, Section
+
+    html, script = (Path(__file__).with_suffix(ending).read_text(encoding="utf-8") for ending in (".html", ".js"))
+    return Section(
+        "Try it in the plane",
+        (
+            "The weight of a key is the softmax of its dot product with the query, and the output is the mean of the values by "
+            "these weights. In a plane only two directions are orthogonal; the experiments below have as many as they need.",
+        ),
+        live=Live(html, script),
+    )
 
 
 def experiment_section(experiment: Experiment) -> Section:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -90,13 +91,25 @@ def in_notebook() -> bool:
 
 console = make_console()
 _SAID = set[str]()
+_UNSAID = ContextVar("unsaid", default=False)
+"""whether this thread prints nothing of what it takes from a file"""
 
 
 def print_once(sentence: str) -> None:
     """Print a sentence, unless this process has printed it: what was taken of a file that is read for several ends."""
-    if sentence not in _SAID:
+    if sentence not in _SAID and not _UNSAID.get():
         _SAID.add(sentence)
         console.print(sentence)
+
+
+@contextmanager
+def unsaid() -> Iterator[None]:
+    """Nothing is printed by ``print_once`` in this thread: a file is read again that was read with these words before."""
+    before = _UNSAID.set(True)
+    try:
+        yield
+    finally:
+        _UNSAID.reset(before)
 
 
 @contextmanager

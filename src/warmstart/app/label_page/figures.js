@@ -104,7 +104,7 @@ function showPeople({ people, agreement, disagreements, judge, doubtful }) {
     ? "Agreement is known once two people have answered the same texts."
     : `Krippendorff’s alpha ${alpha.toFixed(2)} (95% interval ${agreement.low.toFixed(2)} to ${agreement.high.toFixed(2)}), on ${count(agreement.texts, "text")} that several people answered (1: they always agree, 0: as by chance).`;
   part("queues").textContent = [
-    disagreements ? `${count(disagreements, "text")} with different answers, to be decided by ${judge || "somebody who has not answered (or by a judge, --judge NAME)"}.` : "",
+    disagreements ? `${count(disagreements, "text")} with different answers, to be decided by ${judge || "somebody who has not answered"}.` : "",
     doubtful ? `${count(doubtful, "label")} to look at a second time.` : "",
   ].filter(Boolean).join(" ");
 }

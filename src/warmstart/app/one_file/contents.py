@@ -17,8 +17,7 @@ from torch import Tensor
 
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixConfig
-from warmstart.app.evidence import evidence_of
-from warmstart.app.models import LEVEL, ServedModel
+from warmstart.app.models import LEVEL, ServedModel, evidence_of
 from warmstart.app.one_file.characters import word_characters
 from warmstart.app.one_file.parts import Parts, member_network, taken_apart
 from warmstart.app.one_file.tokenizer_spec import tokenizer_spec

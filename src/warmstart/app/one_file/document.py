@@ -80,7 +80,7 @@ def page_html(contents: PageContents) -> bytes:
     facts = json.dumps(sealed(plain)).replace("<", "\\u003c")
     template = page_template("one_file.html.jinja", _SERVED)
     text = template.render(
-        panels=panels, inside=(), labels="", verdict=verdict_of(plain["verdict"]) if plain["verdict"] else None,
+        panels=panels, labels="", verdict=verdict_of(plain["verdict"]) if plain["verdict"] else None,
         facts=contents.facts, facts_json=facts, script=script, style=style, policy=security_policy(script, style),
         weights=base64.b64encode(contents.weights).decode(),
     )  # fmt: skip

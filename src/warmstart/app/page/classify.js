@@ -15,7 +15,6 @@ export function setUp(panel) {
   const more = panel.querySelector("#classify-more");
   const save = panel.querySelector("#classify-save");
   const summary = panel.querySelector("#classify-summary");
-  const hint = panel.querySelector("#classify-hint");
   const guarantee = panel.querySelector("#classify-guarantee");
   const guaranteed = panel.querySelector("#classify-guaranteed");
   const slider = form.elements.error;
@@ -73,7 +72,6 @@ export function setUp(panel) {
     if (drawn < results.length) drawMore(0);
     save.hidden = false;
     save.textContent = results.length < wanted ? `Save the ${results.length.toLocaleString("en")} done as CSV` : "Save as CSV";
-    hint.hidden = option().dataset.nearest !== "lacks";
     summary.textContent = summaryOf(results);
     summary.hidden = results.length < 2;
   }
@@ -83,7 +81,7 @@ export function setUp(panel) {
     results = [];
     drawn = 0;
     list.replaceChildren();
-    for (const element of [more, save, summary, guaranteed, hint]) element.hidden = true;
+    for (const element of [more, save, summary, guaranteed]) element.hidden = true;
     const chosen = target();
     const progress = (done) => say(`${done.toLocaleString("en")} of ${texts.length.toLocaleString("en")}`);
     progress(0);

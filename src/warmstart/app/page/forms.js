@@ -37,7 +37,6 @@ function follow() {
   const [name, said] = location.hash.slice(1).split("?");
   const tab = document.getElementById(`tab-${name}`);
   const panel = tab?.closest("section") ?? document.getElementById(name);
-  unfold(panel);
   const form = panel?.querySelector("form");
   if (!form || !areaOf(form)) return;
   const { t, m } = Object.fromEntries(new URLSearchParams(said));
@@ -53,14 +52,6 @@ function follow() {
   areaOf(form).dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste", bubbles: true }));
   form.scrollIntoView({ block: "nearest" });
   sendWhenFree(form);
-}
-
-// What an address names is not left folded.
-function unfold(target) {
-  const folded = target?.closest("details");
-  if (!folded || folded.open) return;
-  folded.open = true;
-  target.scrollIntoView({ block: "start" });
 }
 
 // Until then the page is inert: a form would be sent as forms without scripts are, and lose its text.

@@ -2,12 +2,11 @@
 
 import { nameCells } from "./cards.js";
 import { setUp as classify } from "./classify.js";
-import { setUp as learn } from "./learn.js";
 import { setUp as checks } from "./checks.js";
 import { setUp as write } from "./write.js";
 import { setUpForms } from "./forms.js";
 
-for (const [name, setUp] of Object.entries({ classify, write, learn, checks })) {
+for (const [name, setUp] of Object.entries({ classify, write, checks })) {
   const panel = document.getElementById(name);
   if (panel) setUp(panel);
 }

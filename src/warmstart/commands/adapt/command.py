@@ -69,12 +69,12 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
 
 @dataclass(frozen=True)
 class _Ready:
-    """What an adaptation begins with, checked."""
+    """The checked inputs of an adaptation."""
 
     run: Run
     bundle: Bundle
     loaded: Task
-    """as it was read: with the texts that are dropped or set apart"""
+    """The task as it was read, with the texts that are dropped or set apart"""
     budgets: dict[int, LabelBudget]
     calibration_texts: Split | None
 
@@ -128,5 +128,5 @@ def _record(result: AdaptResult | AnswersResult, scored: str, *, details: bool, 
 
 
 def _places(result: AdaptResult | AnswersResult, folder: Path, page: Path) -> str:
-    """What was saved, and where."""
+    """The saved model and its place, as a sentence."""
     return f"{result.saved}\nbundle: {folder / 'bundle'}, report: {page}"

@@ -91,7 +91,7 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
 
 
 def _names(one: str, other: str) -> tuple[str, str]:
-    """What two models are called: by their folders' names, or by their paths if these are the same."""
+    """The names of two models: by their folders' names, or by their paths if these are the same."""
     names = (model_name(one), model_name(other))
     return (one, other) if names[0] == names[1] else names
 
@@ -202,7 +202,7 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
 
 
 def _constant_sentence(accuracy: float, task: Task) -> str:
-    """What the same label for every test text would score."""
+    """The score of the same label for every test text."""
     counts = np.bincount(task.test.labels, minlength=len(task.labels))
     constant = float(counts.max() / counts.sum())
     better = "; the model is no better" if accuracy <= constant else ""
@@ -215,7 +215,7 @@ def _interval(right: np.ndarray, units: np.ndarray) -> str:
 
 
 def _methods(config: EvaluateConfig) -> list[ScoredMethod]:
-    """What the ledger calls the model, and the one it is compared with."""
+    """The names in the ledger of the model, and of the one it is compared with."""
     paths = [config.model] + ([config.against] if config.against else [])
     return [ScoringRun.of(config).method(f"evaluate {path}", ["evaluate", model_digest(path)]) for path in paths]
 

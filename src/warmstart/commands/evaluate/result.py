@@ -38,7 +38,7 @@ SCORES = {
     "causal": "log-probability",
     "masked": "pseudo-log-likelihood",
 }
-"""what each kind of sentence score is called"""
+"""name of each kind of sentence score"""
 TAKEN = {"model", "phenomenon", "group", "pairs", "accuracy", "low", "high"}
 """names in the tables and the chart of pairs, which no other model has"""
 

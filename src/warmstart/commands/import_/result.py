@@ -1,4 +1,4 @@
-"""What ``import --list`` finds: the encoders that have a name, and their table."""
+"""The result of ``import --list``: the encoders that have a name, and their table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ENCODERS_HEADER = ("name", "model", "parameters", "languages", "licence", "insta
 
 
 class EncodersResult(dict[str, dict[str, Any]], Shown, view="commands.import_.page:encoders_view"):
-    """What is known of each encoder, by name."""
+    """Facts about each encoder, by name."""
 
     def rows(self) -> list[tuple[str, ...]]:
         """One for each, under ``ENCODERS_HEADER``."""

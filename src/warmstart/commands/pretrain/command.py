@@ -82,7 +82,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
 
 @dataclass(frozen=True)
 class _Ready:
-    """What training needs."""
+    """The inputs of training."""
 
     run: Run
     stores: TokenStores

@@ -19,7 +19,7 @@ STATES = ("running", "stopped", "damaged", "finished", "foreign")
 
 @dataclass(frozen=True)
 class RunsResult(Shown, view="commands.runs.page:runs_view"):
-    """What lies in a folder of runs, those last written first."""
+    """The runs of a folder, the last written first."""
 
     folder: Path
     runs: tuple[RunState, ...]
@@ -64,7 +64,7 @@ class RunsResult(Shown, view="commands.runs.page:runs_view"):
 
 
 def kind_of_foreign(run: RunState) -> str:
-    """What a folder or file is that is no run."""
+    """The kind of a folder or file that is no run."""
     if run.state != "foreign":
         return ""
     if any((run.path / name).is_file() for name in ("bundle.json", "stack.json")):

@@ -104,7 +104,7 @@ class ProbeFirst(Unfreezing):
     """The head trains alone at a probe's learning rate, then everything."""
 
     fraction: float
-    """of the run in which only the head trains"""
+    """fraction of the run in which only the head trains"""
 
     def schedule(self, part: str, level: int, depth: int, head_factor: float) -> Schedule:
         """Frozen at first for the backbone and adapters inside it; a faster start for the head."""
