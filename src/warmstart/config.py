@@ -29,7 +29,7 @@ ADVANCED = "advanced"
 Advanced = Annotated[T, ADVANCED]
 """the type of an advanced setting: ``clip: Advanced[float] = 1.0``"""
 IN_FILE = "in a file"
-"""marks a setting that is no flag, because hardly anybody types it: it is read from ``--config FILE``, or given in Python"""
+"""marks a setting without a flag: it is read from ``--config FILE``, or given in Python"""
 InFile = Annotated[T, IN_FILE, Fixed, Suppress]
 """the type of such a setting, or of a group of them: ``clip: InFile[float] = 1.0``"""
 EFFECTLESS = "effectless"

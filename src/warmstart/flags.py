@@ -77,7 +77,7 @@ class Flag:
     values: str
     """accepted values: ``number``, ``a, b or c``"""
     default: str
-    """empty if it is required, or has none"""
+    """default as it is typed; empty if the setting is required, or has none"""
     help: str
     advanced: bool
 
@@ -158,7 +158,7 @@ class _Setting:
     """A field of the settings of a command or of a group in them."""
 
     path: tuple[str, ...]
-    """its keys in the file of settings"""
+    """keys of the setting in the file of settings"""
     flag: str
     field: FieldInfo
     default: Any

@@ -36,7 +36,7 @@ class Readable:
     """Inputs and texts that a baseline may read: no labels, no validation and no test texts."""
 
     task: Task
-    """for its type and the names of its labels"""
+    """the task, whose type and names of labels may be read"""
     inputs: tuple[Any, ...]
     """the inputs of all texts that learn"""
     pool: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Sample:
     pool: Any
     """(M, ·) rows without labels, or None"""
     task: Task
-    """for its type and the names of its labels"""
+    """the task, whose type and names of labels count"""
     seed: int
     names: Any = None
     """(C, ·) rows of what the labels mean, or None"""
@@ -103,7 +103,7 @@ class Baseline:
     setting: str = ""
     """the name of what is chosen"""
     candidates: tuple[float, ...] = ()
-    """its values that are tried; empty: nothing is chosen"""
+    """values of the setting that are tried; empty: nothing is chosen"""
     multilabel_candidates: tuple[float, ...] = ()
     """values that are tried with several labels per text; empty: the same as ``candidates``"""
     note: str = ""

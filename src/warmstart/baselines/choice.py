@@ -39,7 +39,7 @@ class BaselineRun:
     choosing: Any
     """predictions for ``budget.choosing``, by models that did not learn from those texts"""
     setting: float
-    """the one that was chosen; that of ``NOTHING_TO_CHOOSE`` if there is none"""
+    """the chosen setting; that of ``NOTHING_TO_CHOOSE`` if there is none"""
     tried: dict[float, float]
     """setting -> the task's metric on ``budget.choosing``; empty if nothing was chosen"""
     note: str
@@ -142,9 +142,6 @@ def _note(baseline: Baseline, budget: LabelBudget, setting: float | None) -> str
         return baseline.note or task_type_of(budget.whole).constant_rule
     by = f"by {len(budget.folds)}-fold cross-validation" if budget.cross_validated else "on validation"
     return f"{baseline.setting} = {setting:g}, chosen {by}"
-
-
-# A baseline that was run, in a form that can be saved; or why there is none.
 
 
 def fitted_baseline(run: BaselineRun, vectors: Bundle | None = None) -> FittedBaseline:

@@ -74,8 +74,6 @@ def from_margins(weights: np.ndarray, bias: np.ndarray, side: float = 1.0) -> Li
     return LinearReadout(np.concatenate([-side * weights, weights], axis=1), np.concatenate([-side * bias, bias]))
 
 
-# Linear models, from scikit-learn.
-
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
 """values of C (inverse strength of the penalty) of a logistic regression on TF-IDF"""
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
@@ -134,17 +132,17 @@ POOL_WEIGHT = 0.1
 @for_labels
 def naive_bayes_em(sample: ClassSample, smoothing: float) -> LinearReadout:
     """Naive Bayes that also learns from its own guesses for the pool."""
-    known = np.eye(sample.labels.max() + 1)[sample.labels]
-    texts, words = known.sum(axis=0), sample.rows.T @ known
+    known = np.eye(sample.labels.max() + 1)[sample.labels]  # (N, K)
+    texts, words = known.sum(axis=0), sample.rows.T @ known  # (K,), (V, K)
     predict = _naive_bayes(texts, words, smoothing)
     for _ in range(EM_STEPS if sample.pool is not None else 0):
-        guessed = POOL_WEIGHT * predict(sample.pool)
+        guessed = POOL_WEIGHT * predict(sample.pool)  # (M, K)
         predict = _naive_bayes(texts + guessed.sum(axis=0), words + sample.pool.T @ guessed, smoothing)
     return replace(predict, bias=np.zeros_like(predict.bias)) if sample.equal else predict
 
 
 def _naive_bayes(texts: np.ndarray, words: np.ndarray, smoothing: float) -> LinearReadout:
-    """From the number of texts of each class (K,) and of each word in each class (V, K): rows (·, V) -> (·, K) probabilities."""
+    """Naive Bayes from the number of texts of each class (K,) and of each word in each class (V, K)."""
     smooth = words + smoothing
     return LinearReadout(np.log(smooth / smooth.sum(axis=0)), np.log(texts / texts.sum()))
 

@@ -83,7 +83,7 @@ def compare_methods(
     config: AdaptConfig,
     asks: tuple[ScoringRun, Run],
 ) -> AdaptResult:
-    """Run every method within the budget of each seed; ``asks`` is who scores, and the run that keeps what is trained."""
+    """Run every method within the budget of each seed; ``asks`` holds the run that scores, and the one that keeps weights."""
     task, first = budgets[config.seed].whole, budgets[config.seed].task
     swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
     encoded = EncodedTask.of(task, swapped, bundle.tokenizer)

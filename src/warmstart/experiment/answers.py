@@ -50,7 +50,7 @@ HEEDED = (
 
 
 def adapt_to_answers(config: AdaptConfig) -> tuple[AnswersResult, Bundle, Run]:
-    """Train, compare and find the threshold: what was found, the best run as a bundle, and the run that keeps what is trained.
+    """Train, compare and find the threshold: the result, the best run as a bundle, and the run that keeps what is trained.
 
     Raises ``ConfigError`` for settings that do nothing here, and ``ModelError`` for a model that cannot generate.
     """

@@ -66,7 +66,9 @@ def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
 
     Another than the stack must be ahead of it beyond chance, as in a fit.
     """
-    resampled = np.stack([ranked.validation_scores.resampled.mean(axis=0) for ranked in methods], axis=1)
+    resampled = np.stack(
+        [ranked.validation_scores.resampled.mean(axis=0) for ranked in methods], axis=1
+    )  # (R resamples, K methods)
     needed = needed_lead(resampled, place_of_stack([ranked.family for ranked in methods])).tolist()
     return min(zip(methods, needed, strict=True), key=lambda pair: (pair[1] - pair[0].validation, pair[0].place))[0]
 
@@ -90,7 +92,7 @@ def doubt_of_best(methods: Sequence[RankedMethod]) -> float:
 
 
 def as_each_seed_sees(methods: Sequence[RankedMethod], *, drawn: bool) -> list[tuple[RankedMethod, ...]]:
-    """For each seed the methods with the trials that choose for it: of its own draw, or of all other seeds; none with one seed."""
+    """The methods for each seed with the trials that choose for it: of its own draw, or of all other seeds; none with one seed."""
     seeds = max((ranked.seeds for ranked in methods), key=len)
     if not drawn and len(seeds) < 2:
         return []
@@ -217,12 +219,12 @@ class Choice:
 
     @cached_property
     def no_signal(self) -> list[float]:
-        """For each stack, the p-value against the hypothesis that nothing can be learned from its labels."""
+        """The p-value of each stack against the hypothesis that nothing can be learned from its labels."""
         return [run.no_signal for ranked in self.methods for run in ranked.runs if run.no_signal is not None]
 
     @property
     def unproven(self) -> int:
-        """In how many draws that is not rejected at the 5% level."""
+        """Number of draws in which this hypothesis is not rejected at the 5% level."""
         return sum(p >= SIGNIFICANT for p in self.no_signal)
 
     @property
@@ -238,7 +240,7 @@ class Choice:
 
     @property
     def labels_of_choice(self) -> str:
-        """Whose labels chose the recommended method, as a complete sentence; empty unless several draws did."""
+        """The draw whose labels chose the recommended method, as a complete sentence; empty unless several draws did."""
         if len(self.chosen) == 1:
             return ""
         draws = len(self.chosen)

@@ -79,7 +79,7 @@ class AdaptConfig(LabelledTableFlags):
     labels: int | None = Field(None, gt=0)
     """number of labelled texts that anything may look at, to learn or to choose; each seed draws its own; default: all"""
     selection: SelectionName | None = None
-    """procedure that chooses settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none;
+    """procedure that chooses settings: cross-validation on the texts that learn, a holdout (with --labels a fifth of them) or none;
     default: cross-validation with --labels or without validation texts, also below 300, where a race takes none: out-of-fold
     predictions give the temperature; otherwise the validation split as a holdout"""
     calibration_fraction: Advanced[float] = Field(0.0, ge=0, lt=1)
@@ -220,10 +220,10 @@ class FitConfig(LabelledTableFlags):
     test: FileInput[str | None] = None
     """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
     labels_file: FileInput[str | None] = None
-    """meaning of labels in words, for methods that read their names: lines of a label, a tab and its description, a csv of the two
+    """file with descriptions of labels, for methods that read names: lines of a label, a tab and its description, a csv of the two
     columns, or YAML (label: description); labels that only this file names count as labels without a text"""
     metric: Metric | None = None
-    """the score that chooses the best method and is reported: the share of texts on which it is right, or the mean over labels of
+    """the score that chooses the best method and is reported: the share of texts predicted right, or the mean over labels of
     their F1, where a rare label counts as much as a frequent one; of several labels per text also micro_f1 (all labels together)
     and subset (all labels right); default: accuracy, of several labels micro_f1, or the manifest's metric"""
     random_sample: bool = False

@@ -45,7 +45,7 @@ class SweepEstimate(Shown, view="commands.race.page:estimate_view"):
     """seconds of reading the texts with the frozen backbones"""
     jobs: int
     task: str
-    """its name"""
+    """name of the task"""
     finished: dict[Place, list[float]] = field(default_factory=dict)
     """the seconds of the trials that have run"""
 

@@ -257,7 +257,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
 
 
 def _go_on(trial: Trial, budget: LabelBudget, context: SweepContext, predictions: Sequence[Any], seconds: float) -> None:
-    """After each fold: raise ``TimeoutError`` if the others would not end in time, or if the method can hardly win any more."""
+    """Raise ``TimeoutError`` after a fold if the others would not end in time, or if the method can hardly win any more."""
     done, limits = len(predictions), context.limits
     if time.time() + seconds / done * (len(budget.folds) - done + 1) > _deadline(context.limits):
         raise TimeoutError

@@ -60,7 +60,7 @@ def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any
 
     def vectors(inputs: Sequence[Any]) -> np.ndarray:
         rows = task_type.encode(model, bundle.tokenizer, inputs)
-        states = encoded.features.get(model, rows, encoded.pad_id)[:, -1].cpu()
+        states = encoded.features.get(model, rows, encoded.pad_id)[:, -1].cpu()  # (R, D) of the last layer for R rows
         if rows.windows is not None:
             states = join_windows(states, torch.from_numpy(rows.windows), context.tune.unweighted.windows)
         return states.numpy()

@@ -19,11 +19,11 @@ class RankedMethod:
 
     method: Method
     runs: tuple[TrialResult, ...]
-    """one per seed"""
+    """trials, one per seed"""
     seeds: tuple[int, ...]
     """the seeds of these trials"""
     place: int = 0
-    """in the order of the sweep's methods, which breaks ties: measured seconds would break them differently every time"""
+    """position in the sweep's methods, which breaks ties: measured seconds would break them differently every time"""
     deterministic: bool = False
     """nothing in it depends on the seed, so that it has one trial"""
     search: TrialResult | None = None

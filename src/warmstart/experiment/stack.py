@@ -31,7 +31,7 @@ BAGS = 20
 KEPT_IN_BAG = 0.5
 """the chance of a method to be in a bag"""
 LEAST_WEIGHT = 0.1
-"""each method has to be fitted again where a stack is saved, and to be run where it predicts"""
+"""smallest weight: each method is fitted again where a stack is saved, and run where it predicts"""
 
 
 def trials_of_seed(trials: Sequence[Trial], seed: int) -> list[Trial]:
@@ -68,7 +68,7 @@ class Share(NamedTuple):
     """A method's share in a stack."""
 
     member: int
-    """its index"""
+    """index of the member"""
     weight: float
     temperature: float
     """divisor of its logits before the mean"""
@@ -99,13 +99,13 @@ def _select_weights(calibrated: Sequence[np.ndarray], labels: np.ndarray) -> np.
     """(K,) weights that sum to 1, from K arrays (M, C)."""
     if labels.ndim == 2:
         calibrated, labels = [each_label(probabilities) for probabilities in calibrated], labels.reshape(-1).astype(np.int64)
-    right = np.exp([-log_losses(probabilities, labels) for probabilities in calibrated])
+    right = np.exp([-log_losses(probabilities, labels) for probabilities in calibrated])  # (K, M) probability of the true label
     chance, weights = rng(0, "stack"), np.zeros(len(calibrated))
     for _ in range(BAGS):
         bag, picked = chance.random(len(calibrated)) < KEPT_IN_BAG, np.zeros(len(calibrated))
-        bag[0] |= not bag.any()
+        bag[0] |= not bag.any()  # no bag is empty
         for _ in range(STEPS_PER_BAG):
-            losses = np.where(bag, -np.log(picked @ right + right).mean(axis=1), np.inf)
+            losses = np.where(bag, -np.log(picked @ right + right).mean(axis=1), np.inf)  # (K,) with one more of each
             picked[losses.argmin()] += 1
         weights += picked / STEPS_PER_BAG / BAGS
     kept = weights >= min(LEAST_WEIGHT, weights.max())

@@ -75,9 +75,9 @@ class SweepContext(Config):
     pool_digest: str = ""
     """identifies its texts"""
     drop_leaks: bool = False
-    """without training texts that are also in validation or test"""
+    """leave out training texts that are also in validation or test"""
     drop_near_leaks: bool = False
-    """without those that are nearly the same either"""
+    """leave out those that are nearly the same, too"""
     threads: Effectless[int] = 0
     """threads of each trial; 0: torch's default"""
     jobs: Effectless[int] = 1
@@ -134,9 +134,9 @@ class TrialPredictions(NamedTuple):
     """Predictions of a trial, in the form that the task type scores."""
 
     choosing: Any
-    """for the texts that choose"""
+    """predictions for the texts that choose"""
     test: Any
-    """for the test texts"""
+    """predictions for the test texts"""
 
 
 def save_result(trial: Trial, context: SweepContext, result: TrialResult, predictions: TrialPredictions) -> None:

@@ -320,7 +320,7 @@ def _cannot_win(results: Mapping[Trial, TrialResult]) -> tuple[Method, ...]:
 
 
 def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, TrialResult]) -> dict[Trial, TrialResult]:
-    """For each seed with which all methods have a result, the combination of the surest of them."""
+    """The combination of the surest methods for each seed with which all have a result."""
     stacks = dict[Trial, TrialResult]()
     for method in [method for method in sweep.methods if method.combines]:
         for seed in sorted({trial.seed for trial in trials if not trial.same_for_every_seed} or {sweep.config.seed}):

@@ -13,7 +13,7 @@ from warmstart.config import Config, Effectless
 from warmstart.types import SelectionName
 
 OWN_BACKBONE = "pool"
-"""in the place of a backbone: one that is pretrained on the task's own text"""
+"""placeholder for a backbone that is pretrained on the task's own text"""
 
 
 def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None, selection: str = "") -> str:
@@ -92,7 +92,7 @@ class Trial(Config):
     competes: bool = True
     """its method is compared with others on the texts that choose, so that these are predicted even with ``none``"""
     resample: bool = False
-    """on a split into training, validation and test texts that the seed draws"""
+    """True if the seed draws the split into training, validation and test texts, too"""
 
     @property
     def split_seed(self) -> int | None:
@@ -130,9 +130,9 @@ class Limits:
     refits: float = field(default=0.0, compare=False)
     """seconds before the deadline that fitting the networks that have run to all labels takes"""
     right: np.ndarray | None = field(default=None, compare=False)
-    """(N,) whether the best method so far predicts each text when that is left out"""
+    """(N,) True where the best method so far predicts a text that is left out"""
     units: np.ndarray | None = field(default=None, compare=False)
-    """(N,) which texts depend on each other"""
+    """(N,) number of the independent unit of each text"""
     beaten: list[str] = field(default_factory=list, compare=False)
     """names of the methods that could hardly win any more after some of their folds"""
 
@@ -168,7 +168,7 @@ class TrialResult:
     diverged_rates: tuple[float, ...] = ()
     """learning rates at which the loss became NaN or infinite"""
     search_seconds: float = 0.0
-    """spent on choosing, beside the last fit"""
+    """seconds of choosing, beside the last fit"""
     budget: str = ""
     """use of the labels, as a complete sentence"""
     trainable: int = 0

@@ -30,7 +30,7 @@ class Encoder:
     """A pretrained model in a package."""
 
     model: str
-    """its name on the hub"""
+    """name of the model on the hub"""
     distribution: str
     version: str
     files: Mapping[str, str]

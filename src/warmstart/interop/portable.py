@@ -114,7 +114,7 @@ class WordCounts:
         self.idf, self.directions = arrays.get("idf"), arrays.get("directions")
 
     def rows(self, texts: Sequence[str | Sequence[str]]) -> Any:
-        """For each text the columns of its words and their weights; or (N, D) along directions, each of length 1."""
+        """The columns of each text's words with their weights; or (N, D) along directions, each of length 1."""
         counts = [self._weights(text if isinstance(text, str) else " ".join(text)) for text in texts]
         if self.directions is None:
             return counts

@@ -40,7 +40,7 @@ class _Latest:
         self._line = self._progress.add_task(_one_line(first), total=None)
 
     def show(self, line: object) -> None:
-        """Another line."""
+        """Show another line."""
         self._progress.update(self._line, description=_one_line(line))
 
     def __enter__(self) -> _Latest:

@@ -31,15 +31,15 @@ from warmstart.system.stopping import has_ended
 from warmstart.system.trouble import cure_of
 
 SETTINGS, PAGE_FILE, RUN_FILE = "config.yaml", "report.html", "run.json"
-"""in the folder of a run: its settings, its report, and what it says of itself"""
+"""files in the folder of a run: its settings, its report, and its description"""
 MANIFESTS = ("bundle.json", "stack.json")
-"""in the folder of a model: the file that says what is saved there"""
+"""names of the manifest in the folder of a model"""
 RACE_FILE = "race.json"
-"""in the folder of a race on one task: what every method scored"""
+"""file in the folder of a race on one task: the scores of every method"""
 CURVE_FILE = "curve.json"
-"""in the folder of a curve: what every method scored at each number of labels"""
+"""file in the folder of a curve: the scores of every method at each number of labels"""
 STEPS_FOLDER = "steps"
-"""there, until its end: its finished steps"""
+"""folder in that of a run, until its end: its finished steps"""
 STANDARD_OUTPUT = "-"
 """the user's name for standard output, in place of a file"""
 FORMAT = 1

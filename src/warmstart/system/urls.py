@@ -26,7 +26,7 @@ class RemoteFile:
     size: int | None
     """bytes; None if the server does not say"""
     name: str
-    """its path in the folder that was named, or its own name"""
+    """path of the file in the folder that was named, or its own name"""
 
 
 def is_url(path: str) -> bool:

@@ -50,7 +50,7 @@ class AnsweredQuestions:
     questions: tuple[str, ...]
     answers: tuple[str, ...]
     groups: np.ndarray | None = None
-    """(N,) which questions belong together, as strings; None if every question stands alone"""
+    """(N,) name of the group of each question; None if every question stands alone"""
 
     @property
     def units(self) -> np.ndarray:
@@ -197,8 +197,7 @@ def generate_answers(model: Model, tokenizer: Tokenizer, questions: Sequence[str
     banned = torch.tensor(sorted(specials.all() - {specials.mask}))
     decoded = decode(model, rows, GenerateConfig(max_new_tokens=max_tokens, greedy=True), banned=banned, stop={specials.mask})
     return [
-        Answer(tokenizer.decode(answer.ids).strip(), math.exp(sum(answer.log_probabilities)) if answer.stopped else 0.0)
-        for answer in decoded
+        Answer(tokenizer.decode(row.ids).strip(), math.exp(sum(row.log_probabilities)) if row.stopped else 0.0) for row in decoded
     ]
 
 

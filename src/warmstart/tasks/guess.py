@@ -42,7 +42,7 @@ PAIRS = (
 _SPLIT_NAMES = {"test": ("test",), "validation": ("validation", "valid", "val", "dev")}
 """names of the files of the other splits"""
 MANY_TEXTS = 5000
-"""from so many on a tenth is set apart as validation texts; with fewer, cross-validation on all of them chooses"""
+"""number of texts from which on a tenth is set apart for validation; with fewer, cross-validation on all of them chooses"""
 _TEXT_ENDINGS = (".txt", ".text", ".md", ".eml")
 _NUMBERS = 20
 """a column with more different numbers than these holds numbers, not classes"""

@@ -112,7 +112,7 @@ def proper_names(question: str) -> list[str]:
 
 
 def unseen_names(questions: Sequence[str], documents: Iterable[str]) -> list[list[str]]:
-    """For each question, the names in it that occur in no document."""
+    """The names in each question that occur in no document."""
     names = [proper_names(question) for question in questions]
     missing = {name for group in names for name in group}
     for document in documents:
