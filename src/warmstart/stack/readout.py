@@ -35,11 +35,11 @@ class LinearReadout:
 
     @property
     def columns(self) -> int:
-        """C."""
+        """C, the number of columns."""
         return len(self.bias)
 
     def __call__(self, rows: Any) -> np.ndarray:
-        """(N, D) -> (N, C)."""
+        """(N, D) rows -> (N, C) predictions."""
         from scipy.special import softmax
 
         sums = np.asarray((of_unit_length(rows) if self.unit_length else rows) @ self.weights + self.bias)
@@ -61,11 +61,11 @@ class ConstantReadout:
 
     @property
     def columns(self) -> int:
-        """C."""
+        """C, the number of columns."""
         return len(self.values)
 
     def __call__(self, rows: Any) -> np.ndarray:
-        """(N, ·) -> (N, C)."""
+        """(N, ·) rows -> (N, C) predictions."""
         return np.tile(self.values, (rows.shape[0], 1))
 
 
@@ -81,9 +81,9 @@ class PerLabelReadout:
 
     @property
     def columns(self) -> int:
-        """C."""
+        """C, the number of columns."""
         return len(self.parts)
 
     def __call__(self, rows: Any) -> np.ndarray:
-        """(N, D) -> (N, C)."""
+        """(N, D) rows -> (N, C) predictions."""
         return np.stack([part(rows)[:, 1] for part in self.parts], axis=1)

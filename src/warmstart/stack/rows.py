@@ -88,7 +88,7 @@ class BackboneVectors:
     """a bundle with an embedding head"""
 
     def __call__(self, inputs: Sequence[Any]) -> np.ndarray:
-        """(N, D)."""
+        """(N, D) the rows of N inputs."""
         return np.asarray(embed(self.bundle, inputs).double().numpy())
 
 
@@ -104,7 +104,7 @@ class VectorRows:
     """(D,) divided by, after that"""
 
     def __call__(self, inputs: Sequence[Any]) -> np.ndarray:
-        """(N, D)."""
+        """(N, D) the rows of N inputs."""
         return self.standardised(self.vectors(inputs))
 
     def standardised(self, vectors: np.ndarray) -> np.ndarray:

@@ -149,7 +149,7 @@ def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(N,) -ln(probability of the true label) of each text in nats, cut alike; of several labels (N, C) the sum."""
+    """(N,) -ln(probability of the true label) of each text in nats, cut as in ``log_loss``; of several labels (N, C) the sum."""
     if labels.ndim == 2:
         losses = log_losses(each_label(probabilities), labels.reshape(-1).astype(np.int64))
         return np.asarray(losses.reshape(labels.shape).sum(axis=1))

@@ -64,7 +64,7 @@ class MethodResult:
 
     @property
     def over_seeds(self) -> Interval:
-        """Mean and 95% interval for other seeds on these test texts, cut alike."""
+        """Mean and 95% interval for other seeds on these test texts, cut to 0 to 1 for a bounded score."""
         return t_interval(self.scores).within(0, 1) if self.bounded else t_interval(self.scores)
 
 
