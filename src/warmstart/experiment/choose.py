@@ -66,9 +66,7 @@ def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
 
     Another than the stack must be ahead of it beyond chance, as in a fit.
     """
-    resampled = np.stack(
-        [ranked.validation_scores.resampled.mean(axis=0) for ranked in methods], axis=1
-    )  # (R resamples, K methods)
+    resampled = np.stack([ranked.validation_scores.resampled.mean(axis=0) for ranked in methods], axis=1)  # (R, K)
     needed = needed_lead(resampled, place_of_stack([ranked.family for ranked in methods])).tolist()
     return min(zip(methods, needed, strict=True), key=lambda pair: (pair[1] - pair[0].validation, pair[0].place))[0]
 

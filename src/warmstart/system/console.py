@@ -92,7 +92,7 @@ def in_notebook() -> bool:
 console = make_console()
 _SAID = set[str]()
 _UNSAID = ContextVar("unsaid", default=False)
-"""whether this thread prints nothing of what it takes from a file"""
+"""True if this thread prints nothing of what it takes from a file"""
 
 
 def print_once(sentence: str) -> None:
@@ -104,7 +104,7 @@ def print_once(sentence: str) -> None:
 
 @contextmanager
 def unsaid() -> Iterator[None]:
-    """Nothing is printed by ``print_once`` in this thread: a file is read again that was read with these words before."""
+    """Let ``print_once`` print nothing in this thread: a file is read again that was read with these words before."""
     before = _UNSAID.set(True)
     try:
         yield

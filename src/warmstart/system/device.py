@@ -83,7 +83,7 @@ def busy_warning() -> str | None:
 
 
 def free_threads() -> int:
-    """As many threads as torch would use, but no more than there are cores without other work; at least one."""
+    """Number of threads that torch would use, but no more than there are cores without other work; at least one."""
     return max(1, min(torch.get_num_threads(), len(cores.allowed_cores()) - round(cores.cores_used_by_others())))
 
 
