@@ -39,7 +39,7 @@ import polars as pl
 from warmstart.config import Config
 from warmstart.report.parts import Section, Table
 from warmstart.report.result import StudyResult, Summary
-from warmstart.report.study import finish_study
+from warmstart.report.result import finish_study
 from warmstart.runs.run import Run
 from warmstart.stats.formatting import percent
 

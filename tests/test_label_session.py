@@ -441,3 +441,27 @@ def test_the_outlook_begins_with_the_model_in_use(session: LabelSession) -> None
     assert since == len(counts) - 5
     assert np.unique(known.random_share).tolist() == [0.5, 0.8]
     assert np.isfinite(known.floors).all()
+
+
+def test_a_text_that_a_model_was_tried_on_is_no_random_draw(session: LabelSession) -> None:
+    """Its label counts as an answer of that person, can be undone and is never asked for, and no figure of accuracy counts it."""
+    first, other = session.project.texts[:2]
+    said = [session.label_tried(" Anna ", text, 1) for text in ("a new text", first)]
+    assert said[0] == {"label": 1, "sentence": "Saved: animals, by Anna. The text is new in the project."}
+    assert said[1] == {"label": 1, "sentence": "Saved: animals, by Anna."}
+    assert session.label_tried("Ben", first, 2) == {
+        "label": None, "sentence": "Saved: tools, by Ben. People differ about it; somebody must decide."
+    }  # fmt: skip
+    session.learner.wait()
+    assert session.outcomes()[0] is None
+    assert {session.project.draws()[place].queue for place in range(2)} == {"tried"}
+    asked = {shown(session, person)["text"] for person in ("Cleo", "Dora")}
+    assert not asked & {"a new text"}
+    assert (session.status()["texts"], session.status()["newest"]) == (201, None)
+    assert session.label_tried("Ben", other, 2)["label"] == 2
+    undone = session.undo("Ben")
+    assert undone is not None
+    assert (undone["text"], session.project.labelled().get(1)) == (other, None)
+    again = LabelSession(session.project, np.zeros((201, 1)))
+    again.learner.close()
+    assert again.project.labelled()[200] == 1

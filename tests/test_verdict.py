@@ -202,6 +202,7 @@ def test_a_score_that_is_hardly_known_is_no_number() -> None:
     wide = Estimate(0.6, 0.3, 0.8)
     assert use_sentence("A", "accuracy", wide, "22 test texts") == "Use A; 22 test texts are too few to say how often it is right."
     assert row_of("A", "accuracy", wide).ends is None
+    assert use_sentence("stack", "accuracy", wide, "22 test texts").startswith("Use stack (several methods, averaged); ")
     assert use_sentence("A", "macro_f1", Estimate(0.8, 0.7, 0.9), "") == "Use A: macro-F1 0.80 on new texts (likely 0.70 to 0.90)."
 
 

@@ -29,7 +29,7 @@ ADVANCED = "advanced"
 Advanced = Annotated[T, ADVANCED]
 """the type of an advanced setting: ``clip: Advanced[float] = 1.0``"""
 IN_FILE = "in a file"
-"""marks a setting that is no flag, because hardly anybody types it: it is read from ``--config FILE``, or given in Python"""
+"""marks a setting without a flag: it is read from ``--config FILE``, or given in Python"""
 InFile = Annotated[T, IN_FILE, Fixed, Suppress]
 """the type of such a setting, or of a group of them: ``clip: InFile[float] = 1.0``"""
 EFFECTLESS = "effectless"
@@ -140,7 +140,7 @@ _WANTED = {
 
 
 def what_must_hold(problem: Any) -> str:
-    """What must hold, after pydantic's error entry: ``must be at least 1``."""
+    """The requirement of pydantic's error entry: ``must be at least 1``."""
     template = _WANTED.get(problem["type"]) or _WANTED.get(problem["type"].split("_")[0])
     return template.format(**problem.get("ctx", {})) if template else problem["msg"].removeprefix("Value error, ")
 
@@ -209,7 +209,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _WrittenInt(int):
-    """A number that knows how it was written."""
+    """A whole number with the text that was written for it."""
 
     written = ""
 
@@ -218,7 +218,7 @@ class _WrittenInt(int):
 
 
 class _WrittenFloat(float):
-    """The same."""
+    """A float with the text that was written for it."""
 
     written = ""
 

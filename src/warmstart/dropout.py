@@ -26,7 +26,7 @@ class RowRange:
 
 @dataclass(frozen=True)
 class BatchShare:
-    """What of a batch one process computes."""
+    """The part of a batch that one process computes."""
 
     rows: RowRange
     texts: RowRange
@@ -34,12 +34,12 @@ class BatchShare:
 
 
 _present: BatchShare | None = None
-"""None: the whole batch"""
+"""the share of the batch that this process computes; None: the whole batch"""
 
 
 @contextmanager
 def drawing_for(share: BatchShare | None) -> Iterator[None]:
-    """Inside this context tensors hold this share of a batch."""
+    """Let tensors hold this share of a batch inside the context."""
     global _present
     before, _present = _present, share
     try:

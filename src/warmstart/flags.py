@@ -22,7 +22,7 @@ from warmstart.errors import ConfigError
 
 
 def count_flags(settings: type[Config]) -> dict[str, int]:
-    """How many ``basic`` and how many ``advanced`` flags these settings give a command; groups count field by field."""
+    """Numbers of ``basic`` and ``advanced`` flags that these settings give a command; groups count field by field."""
     advanced = [flag.advanced for flag in all_flags(settings)]
     return {"basic": advanced.count(False), ADVANCED: advanced.count(True)}
 
@@ -35,7 +35,7 @@ def name_arguments(settings: type[Config]) -> None:
 
 
 def _argument(name: str, field: FieldInfo) -> str:
-    """What stands for the value of a setting: ``MODEL``, ``[POOL ...]``, ``TEXT [TEXT ...]``."""
+    """The argument of a setting in the usage: ``MODEL``, ``[POOL ...]``, ``TEXT [TEXT ...]``."""
     shown = name.removeprefix("more_").replace("_", "-").upper()
     if _is_list(field):
         shown = shown.removesuffix("S")
@@ -70,14 +70,14 @@ def command_help(settings: type[Config], program: str, *, everything: bool) -> s
 
 @dataclass(frozen=True)
 class Flag:
-    """One setting of a command, as people write it."""
+    """A flag of a command, as people write it."""
 
     name: str
     """``--batch``, or ``TASK`` for an argument without a flag"""
     values: str
     """accepted values: ``number``, ``a, b or c``"""
     default: str
-    """empty if it is required, or has none"""
+    """default as it is typed; empty if the setting is required, or has none"""
     help: str
     advanced: bool
 
@@ -90,7 +90,7 @@ def all_flags(settings: type[Config]) -> Iterator[Flag]:
 
 
 def file_settings(settings: type[Config]) -> Iterator[Flag]:
-    """What is no flag and stands in the file of ``--config`` alone (``config.InFile``), named as there: ``train.clip``."""
+    """The settings without a flag, for the file of ``--config`` alone (``config.InFile``), named as there: ``train.clip``."""
     for setting in _settings(settings):
         if setting.in_file:
             yield setting.described(".".join(setting.path))
@@ -155,10 +155,10 @@ def _nested(path: Sequence[str], value: str) -> str:
 
 @dataclass(frozen=True)
 class _Setting:
-    """One field of the settings of a command or of a group in them."""
+    """A field of the settings of a command or of a group in them."""
 
     path: tuple[str, ...]
-    """its keys in the file of settings"""
+    """keys of the setting in the file of settings"""
     flag: str
     field: FieldInfo
     default: Any
@@ -166,7 +166,7 @@ class _Setting:
     in_file: bool
 
     def typed(self) -> str:
-        """How it is written: ``--minutes N``, ``--metric {accuracy,macro_f1}``, ``--random-sample``, ``POOL``."""
+        """The flag with its argument: ``--minutes N``, ``--metric {accuracy,macro_f1}``, ``--random-sample``, ``POOL``."""
         if Positional in self.field.metadata:
             return _argument(self.path[-1], self.field)
         if _is_switch(self.field):
@@ -178,7 +178,7 @@ class _Setting:
         return f"{self.flag} {shown.removesuffix('S') if several else shown}{several}"
 
     def described(self, name: str) -> Flag:
-        """As people write it."""
+        """The setting as a ``Flag`` of this name."""
         return Flag(name, _values(self.field), _plain(self.default), self.field.description or "", self.advanced)
 
 
@@ -207,13 +207,13 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _inner(field: FieldInfo, name: str, prefix: str) -> str:
-    """What the flags of a group begin with."""
+    """The prefix of the flags of a group."""
     inner = _given_name(field, name)
     return f"{prefix}{inner}." if inner else prefix
 
 
 def _given_name(field: FieldInfo, name: str) -> str:
-    """What the command line calls a field: ``arg(name="for")`` or its own name."""
+    """The command line's name of a field: ``arg(name="for")`` or its own name."""
     names = [mark.name for mark in field.metadata if isinstance(getattr(mark, "name", None), str)]
     return names[0] if names else name
 
@@ -222,7 +222,7 @@ _NAMES = {"str": "text", "int": "whole number", "float": "number", "bool": "yes 
 
 
 def _values(field: FieldInfo) -> str:
-    """What a field takes, in words: ``"whole number, or none"``."""
+    """The accepted values of a field in words: ``"whole number, or none"``."""
     return _described(field.annotation)
 
 

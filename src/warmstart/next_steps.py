@@ -20,7 +20,7 @@ _WHOLE = (".xlsx", ".parquet")
 _TEXTS = (".txt", ".md", ".text", ".eml")
 _NO_DATA = ("readme", "license", "requirements", "changelog")
 _HELD_OUT = ("test", "dev", "valid")
-"""in the names of tables from which nothing is learned"""
+"""parts of the names of tables from which nothing is learned"""
 _MOST_ENTRIES = 2000
 """most entries of one folder that are looked at"""
 _MOST_BYTES = 1 << 20
@@ -30,7 +30,7 @@ _MOST_TABLE_BYTES = 20 << 20
 
 @dataclass
 class Found:
-    """What lies in a folder and in the folders of it."""
+    """The contents of a folder and of the folders in it."""
 
     labelled: dict[str, list[str]] = field(default_factory=dict)
     """tables with a column that is named as labels are, and the columns of each"""
@@ -62,7 +62,7 @@ def next_steps(folder: Path) -> list[tuple[str, str]]:
 
 
 def _of_models(contents: Found) -> Iterator[tuple[str, str]]:
-    """To use a model that has learned a task, else to look at one that has read text."""
+    """Steps to use a model that has learned a task, else to look at one that has read text."""
     if contents.adapted:
         out = ["--out", free_name("labelled.csv")] if contents.new else []
         yield "label new texts", command("predict", contents.adapted[0], contents.new or "A new text.", *out)
@@ -72,7 +72,7 @@ def _of_models(contents: Found) -> Iterator[tuple[str, str]]:
 
 
 def _of_texts(contents: Found) -> Iterator[tuple[str, str]]:
-    """To learn from labels, else to give some, and to pretrain on text that has none."""
+    """Steps to learn from labels, else to give some, and to pretrain on text that has none."""
     text, table = next(iter(contents.texts), None), next(iter(contents.labelled), None)
     if table:
         yield "make the best model of your labels", command("fit", table, *(["--unlabelled", text] if text else []))
@@ -112,7 +112,7 @@ def _first_texts(contents: Found) -> tuple[str | None, str | None]:
 
 
 def look(folder: Path) -> Found:
-    """What lies in a folder, in its folders, and in those of ``runs``; what cannot be read is left out."""
+    """The contents of a folder, of its folders, and of those of ``runs``; what cannot be read is left out."""
     contents = Found()
     for entry in _entries(folder):
         if entry.is_file():
@@ -126,7 +126,7 @@ def look(folder: Path) -> Found:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Its files and folders that are not hidden, in the order of their names."""
+    """Files and folders of a folder that are not hidden, in the order of their names."""
     names: list[str] = []
     with suppress(OSError), os.scandir(folder) as entries:
         names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]

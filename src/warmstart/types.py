@@ -52,7 +52,7 @@ class SpecialTokens:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What an objective needs to know about a tokenizer: its size, its special ids, and which tokens begin a word."""
+    """The facts on a tokenizer that an objective needs: its size, its special ids, and which tokens begin a word."""
 
     size: int
     specials: SpecialTokens
@@ -74,7 +74,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch: objectives and labelled tasks make it, models read it."""
+    """A batch: objectives and labelled tasks make it, models read it."""
 
     ids: torch.Tensor
     """(B, T) int64 token ids"""
@@ -126,17 +126,17 @@ class Batch:
         return replace(self, **{name: tensor[indices, :width] for name, tensor in values.items() if tensor is not None})
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device; for one that is not the CPU the places of its targets are looked up first."""
+        """The batch on another device; for one that is not the CPU the places of its targets are looked up first."""
         if device.type == "cpu":
             return self._mapped(lambda tensor: tensor.to(device))
         return self.with_target_places()._mapped(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """The same batch in memory from which a GPU copies while the program goes on; the places of its targets are looked up."""
+        """The batch in pinned memory, from which a GPU copies while the program goes on, with the places of its targets."""
         return self.with_target_places()._mapped(lambda tensor: tensor.pin_memory())
 
     def with_target_places(self) -> Batch:
-        """The same batch with ``target_places``, if it is on the CPU and each token has a target of its own."""
+        """The batch with ``target_places``, if it is on the CPU and each token has a target of its own."""
         targets = self.targets
         if targets is None or targets.shape != self.ids.shape or targets.device.type != "cpu" or self.target_places is not None:
             return self

@@ -53,6 +53,9 @@ class TextsInOrder(LabelSession):
     def _doubtful(self) -> list[int]:
         return [0]
 
+    def _note(self, *texts: int) -> None:
+        pass
+
     def status(self) -> dict[str, Any]:
         """Figures; those of the model are made up."""
         answers = self.project.answers()

@@ -28,7 +28,7 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.stack.stack import Member, Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
+httpx = pytest.importorskip("httpx", reason="the server needs the extra 'app', and its tests httpx")
 HOME = "http://127.0.0.1"
 HELD_OUT = tuple((0.3 + i / 300, i % 20 != 0) for i in range(200))
 """confidence and correctness of held-out predictions, of which one in twenty is wrong"""

@@ -36,7 +36,7 @@ from warmstart.model.files import save
 from warmstart.model.history import FindingRecord
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
+uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'app'")
 DEADLINE = 120
 """seconds in which a process must have done what it was asked"""
 

@@ -68,7 +68,7 @@ class Lora(Adapter):
         return output + F.pad(change, self.margins)
 
     def weight_change(self) -> Tensor:
-        """(out, in): what the pair adds to its host's weight."""
+        """(out, in): the change that the pair adds to its host's weight."""
         return F.pad(self.lora_B.weight @ self.lora_A.weight * self.scale, (0, 0, *self.margins))
 
 

@@ -258,4 +258,4 @@ class AccessSettings(Config):
 
 def missing_extra(command: str, error: ImportError) -> ConfigError:
     """What to say where the extra of servers is not installed."""
-    return ConfigError(f'{command} needs {error.name}, which is not installed; pip install "warmstart[serve]"')
+    return ConfigError(f'{command} needs {error.name}, which is not installed; pip install "warmstart[app]"')

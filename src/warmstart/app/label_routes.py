@@ -11,6 +11,7 @@
     GET  /api/labels    the labels that stand now
     GET  /api/texts     the texts that were answered: searched, by label, person, or doubt; with all answers
     POST /api/correct   another answer of a person to one of them
+    POST /api/tried     the label of a text that a model was tried on, which may be new: stored as an answer
     GET  /api/status    progress, people, accuracy, target, outlook and price
     GET  /api/history   changes of the labels
     POST /api/task      writes the task of an export into the project's folder: where, and the command that learns from it
@@ -41,7 +42,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from warmstart.app.answered import AnsweredQuery, Kind
-from warmstart.app.answers import PAGE, Fields, Unicode, add_files, make_api
+from warmstart.app.answers import PAGE, Fields, Text, Unicode, add_files, make_api
 from warmstart.app.exchange import as_bytes
 from warmstart.app.guard import AccessRules, App, Guard
 from warmstart.app.training import THOROUGH, NewestModel
@@ -123,6 +124,13 @@ class CorrectBody(PersonBody):
     """a label; null: none fits"""
 
 
+class TriedBody(JoinBody):
+    """``POST /api/tried``."""
+
+    text: Text
+    value: LabelId
+
+
 class TrainBody(Fields):
     """``POST /api/train``."""
 
@@ -143,24 +151,32 @@ class LabelBody(PersonBody):
 
 
 def make_label_app(session: LabelSession, rules: AccessRules) -> App:
-    """The whole application, guarded. The session is closed when the server ends."""
-    model = NewestModel(session.training, rules)
+    """The whole application, guarded."""
+    return Guard(labels_api(session, rules), rules)
+
+
+def labels_api(session: LabelSession, rules: AccessRules, models: str = "") -> FastAPI:
+    """The routes, which a guard must stand before; they close the session when the server ends.
+
+    ``models`` is the address of the page that tries models; empty: here, that of the last training.
+    """
+    newest = NewestModel(session.training, rules)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(model.close)
+        await asyncio.to_thread(newest.close)
         await asyncio.to_thread(session.close)
 
     app = make_api(rules, title="warmstart label", lifespan=lifespan)
     _add_work(app, session)
     _add_answered(app, session)
     _add_labels(app, session)
-    _add_facts(app, session)
+    _add_facts(app, session, models)
     _add_training(app, session.training)
-    app.mount("/model", model)
+    app.mount("/model", newest)
     add_files(app, [COMMON_STYLE, VERDICT_STYLE, *(PAGE / name for name in SHARED), *LABEL_PAGE.iterdir()])
-    return Guard(app, rules)
+    return app
 
 
 def _add_work(app: FastAPI, session: LabelSession) -> None:
@@ -205,6 +221,15 @@ def _add_answered(app: FastAPI, session: LabelSession) -> None:
         counts = await asyncio.to_thread(session.correct, body.person, body.text, body.value)
         return {"last": await asyncio.to_thread(session.last, body.person), "label": counts}
 
+    @app.post("/api/tried")
+    async def tried(body: TriedBody) -> dict[str, Any]:
+        def store() -> dict[str, Any]:
+            if session.join(body.person, body.browser, same=body.same)["taken"]:
+                raise ConfigError(f"somebody else has joined as '{body.person}'; take another name, or join on the page Label")
+            return session.label_tried(body.person, body.text, body.value)
+
+        return await asyncio.to_thread(store)
+
 
 def _add_labels(app: FastAPI, session: LabelSession) -> None:
     @app.get("/api/labels")
@@ -234,14 +259,14 @@ def _change_label(session: LabelSession, body: LabelBody) -> None:
     changes[body.action](body.person, *given)
 
 
-def _add_facts(app: FastAPI, session: LabelSession) -> None:
+def _add_facts(app: FastAPI, session: LabelSession, models: str) -> None:
     project = session.project
-    template = page_template("label.html.jinja", LABEL_PAGE)
+    template = page_template("label.html.jinja", LABEL_PAGE, PAGE)
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
         words = {"name": project.name, "type": project.type, "guidelines": guidelines_html(project.guidelines)}
-        return HTMLResponse(template.render(project=words, thorough=THOROUGH).encode(errors="backslashreplace"))
+        return HTMLResponse(template.render(project=words, thorough=THOROUGH, models=models).encode(errors="backslashreplace"))
 
     @app.get("/api/status")
     async def status() -> dict[str, Any]:

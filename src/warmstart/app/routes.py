@@ -16,6 +16,7 @@
     POST /api/tokens        how texts are split
     POST /api/table         the cells of a workbook (.xlsx), which the page cannot read itself
     POST /api/reload        load a model again from its folder
+    *    /label/            all of ``warmstart label``, if the server has a project open
 
 ``replies.py`` describes the answers. A request that is wrong gets a status from 400 to 422 and ``{"error": "…"}`` with the words of
 the command line; too many get 429.
@@ -30,7 +31,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from threading import Event
 from typing import Annotated, Any
@@ -152,17 +153,18 @@ class Server:
         self.computer.stop()
 
 
-def make_app(server: Server, rules: AccessRules) -> App:
-    """The whole application, guarded; it closes the server when it ends."""
-    return Guard(models_api(server, rules), rules)
+def make_app(server: Server, rules: AccessRules, labelling: FastAPI | None = None) -> App:
+    """The whole application, guarded, with ``labelling`` (``labels_api``) under ``/label/``; it closes both when it ends."""
+    return Guard(models_api(server, rules, "label/" if labelling else "", labelling), rules)
 
 
-def models_api(server: Server, rules: AccessRules, labels: str = "") -> FastAPI:
+def models_api(server: Server, rules: AccessRules, labels: str = "", labelling: FastAPI | None = None) -> FastAPI:
     """The routes, which a guard must stand before; ``labels`` is the address of the page on which people label, if there is one."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with labelling.router.lifespan_context(labelling) if labelling else nullcontext():
+            yield
         server.close()
 
     app = make_api(rules, title="warmstart", lifespan=lifespan)
@@ -172,6 +174,8 @@ def models_api(server: Server, rules: AccessRules, labels: str = "") -> FastAPI:
     _add_tables(app)
     _add_generation(app, server)
     add_page(app, server.models, labels, server.training_texts.looked)
+    if labelling:
+        app.mount("/label", labelling)
     return app
 
 

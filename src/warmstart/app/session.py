@@ -37,7 +37,7 @@ from warmstart.app.choosing import Distances, Mixture, draw_text
 from warmstart.app.learner import BackgroundLearner
 from warmstart.app.pool import NameVectors, pool_vectors
 from warmstart.app.project import Project
-from warmstart.app.tables import CORRECTION, DISAGREEMENT, IMPORTED, Draw, Value
+from warmstart.app.tables import CORRECTION, DISAGREEMENT, IMPORTED, TRIED, Draw, Value
 from warmstart.app.training import Training
 from warmstart.seeding import rng
 from warmstart.stats.extrapolation import round_labels
@@ -151,6 +151,27 @@ class LabelSession:
         self.learner.wake()
         return counts
 
+    def label_tried(self, person: str, text: str, value: int) -> dict[str, Any]:
+        """What a person says of a text that they tried a model on; it may be new in the project. A sentence says what came of it.
+
+        Nobody drew it at random, so no figure of accuracy counts it. The model that learns along reads new texts from the next
+        start on.
+        """
+        project, person = self.project, person.strip()
+        with self._lock:
+            with project.at_once():
+                new, place = project.add_texts([text]), project.texts.index(text)
+                if any(answer.text == place for answer in project.answers()):
+                    correct(project, person, place, value)
+                else:
+                    project.answer(project.draw(text=place, person=person, queue=TRIED).id, person, value, 0)
+            self._note(place)
+        self.learner.wake()
+        label, names = project.labelled().get(place), {one.id: one.name for one in project.labels()}
+        said = f"Saved: {names[value]}, by {person}." if value in names else "Saved."
+        more = " The text is new in the project." * bool(new) + " People differ about it; somebody must decide." * (label is None)
+        return {"label": label, "sentence": said + more}
+
     def _item(self, draw: Draw) -> dict[str, Any]:
         self._seen[draw.id] = datetime.now(UTC)
         text = self.project.texts[draw.text]
@@ -232,7 +253,7 @@ class LabelSession:
 
     def _for_second_answer(self, person: str) -> list[int]:
         """Texts that one other person has answered on the page, and that this one has not seen."""
-        draws = [draw for draw in self.project.draws() if draw.queue != IMPORTED]
+        draws = [draw for draw in self.project.draws() if draw.queue not in (IMPORTED, TRIED)]
         seen, shown = {draw.text for draw in draws if draw.person == person}, {draw.text for draw in draws}
         return [text for text in self.project.labelled() if text in shown - seen and len(self.project.votes(text)) == 1]
 
@@ -264,12 +285,14 @@ class LabelSession:
         return rng(self.seed, "label", what, len(self.project.draws()))
 
     def _note(self, *texts: int) -> None:
-        """Texts are new to nobody any more."""
-        self._shown[list(texts)] = True
-        self._distances.add(*texts)
+        """Texts are new to nobody any more; one that came since this session began was new to nobody in it."""
+        known = [text for text in texts if text < len(self._shown)]
+        self._shown[known] = True
+        self._distances.add(*known)
 
     def _labels_to_learn(self) -> dict[int, int]:
-        return {text: label for text, label in self.project.labelled().items() if isinstance(label, int)}
+        counted = self.project.labelled().items()
+        return {text: label for text, label in counted if isinstance(label, int) and text < len(self._shown)}
 
     # ------------------------------------------------------------------------------------------------ label names
 

@@ -39,7 +39,7 @@ OUTSIDE_LABEL = (OUTSIDE, OUTSIDE_NAME, "0")
 """its id, name and key"""
 KEYS = "123456789abdefghijklmnopqrtvwxyz"
 """that choose labels on the page, which has other uses for c, s and u"""
-IMPORTED, DISAGREEMENT, CORRECTION = "imported", "disagreement", "correction"
+IMPORTED, DISAGREEMENT, CORRECTION, TRIED = "imported", "disagreement", "correction", "tried"
 """queues of draws that mean more than where a text came from"""
 
 
@@ -54,7 +54,7 @@ class Draw:
     """time in UTC, as ISO 8601"""
     queue: str
     """new: of texts that nobody answered; overlap: for a second answer; doubtful: for a second look; disagreement; imported;
-    correction: of a label in the list"""
+    correction: of a label in the list; tried: a prediction for it was wrong, in the eyes of who chose the text"""
     component: str = ""
     """of the mixture: random, uncertain or diverse; empty for other queues than new"""
     probability: float | None = None

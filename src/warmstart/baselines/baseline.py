@@ -33,10 +33,10 @@ class NoWordsError(Exception):
 
 @dataclass(frozen=True)
 class Readable:
-    """What a baseline may read: no labels, no validation and no test texts."""
+    """Inputs and texts that a baseline may read: no labels, no validation and no test texts."""
 
     task: Task
-    """for its type and the names of its labels"""
+    """the task, whose type and names of labels may be read"""
     inputs: tuple[Any, ...]
     """the inputs of all texts that learn"""
     pool: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Readable:
 
 @dataclass(frozen=True)
 class Reading:
-    """How inputs become rows."""
+    """A mapping from inputs to rows, with the rows of the pool."""
 
     rows: Callable[[Sequence[Any]], Any]
     """inputs -> their rows"""
@@ -71,7 +71,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a baseline learns from."""
+    """Rows and labels from which a baseline learns."""
 
     rows: Any
     """(N, ·)"""
@@ -80,7 +80,7 @@ class Sample:
     pool: Any
     """(M, ·) rows without labels, or None"""
     task: Task
-    """for its type and the names of its labels"""
+    """the task, whose type and names of labels count"""
     seed: int
     names: Any = None
     """(C, ·) rows of what the labels mean, or None"""
@@ -92,7 +92,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Baseline:
-    """One baseline. A new one is a function in a file, and one row in ``BASELINES``."""
+    """A method without a network of its own. A new one is a function in a file, and one row in ``BASELINES``."""
 
     read: Callable[[Readable], Reading]
     """reads the texts; raises ``NoWordsError`` if there is nothing to read"""
@@ -103,7 +103,7 @@ class Baseline:
     setting: str = ""
     """the name of what is chosen"""
     candidates: tuple[float, ...] = ()
-    """its values that are tried; empty: nothing is chosen"""
+    """values of the setting that are tried; empty: nothing is chosen"""
     multilabel_candidates: tuple[float, ...] = ()
     """values that are tried with several labels per text; empty: the same as ``candidates``"""
     note: str = ""

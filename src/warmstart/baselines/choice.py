@@ -32,14 +32,14 @@ NOTHING_TO_CHOOSE = (0.0,)
 
 @dataclass(frozen=True)
 class BaselineRun:
-    """What a baseline predicts within a label budget."""
+    """Predictions of a baseline within a label budget."""
 
     test: Any
     """predictions for the test split, in the form that the task type scores"""
     choosing: Any
     """predictions for ``budget.choosing``, by models that did not learn from those texts"""
     setting: float
-    """the one that was chosen; that of ``NOTHING_TO_CHOOSE`` if there is none"""
+    """the chosen setting; that of ``NOTHING_TO_CHOOSE`` if there is none"""
     tried: dict[float, float]
     """setting -> the task's metric on ``budget.choosing``; empty if nothing was chosen"""
     note: str
@@ -114,7 +114,7 @@ class _Learner:
         return predict if self.span is None else self.span.on_columns(predict)
 
     def _learn(self, indices: np.ndarray, setting: float) -> Predict:
-        """The same model, of rows as in ``learned``."""
+        """The model of ``fit``, of rows as in ``learned``."""
         labels, task, seed = self.train.labels[indices], self.budget.whole, self.budget.seed
         rest = (self.reading.names, self.span is not None, self.equal)
         return self.baseline.fit(Sample(self.learned[indices], labels, self.reading.pool, task, seed, *rest), setting)
@@ -137,14 +137,11 @@ def _sampled(pool: Sequence[str], limit: int | None, seed: int) -> tuple[str, ..
 
 
 def _note(baseline: Baseline, budget: LabelBudget, setting: float | None) -> str:
-    """What the baseline does or chose."""
+    """The rule or the chosen setting of the baseline, for reports."""
     if setting is None:
         return baseline.note or task_type_of(budget.whole).constant_rule
     by = f"by {len(budget.folds)}-fold cross-validation" if budget.cross_validated else "on validation"
     return f"{baseline.setting} = {setting:g}, chosen {by}"
-
-
-# A baseline that was run, in a form that can be saved; or why there is none.
 
 
 def fitted_baseline(run: BaselineRun, vectors: Bundle | None = None) -> FittedBaseline:

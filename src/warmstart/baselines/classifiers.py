@@ -20,7 +20,7 @@ from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelRead
 
 @dataclass(frozen=True)
 class ClassSample:
-    """What a classifier learns from: at least two classes, and all classes up to the last one occur."""
+    """Rows from which a classifier learns: at least two classes, and all classes up to the last one occur."""
 
     rows: Any
     """(N, ·)"""
@@ -73,8 +73,6 @@ def from_margins(weights: np.ndarray, bias: np.ndarray, side: float = 1.0) -> Li
         return LinearReadout(weights, bias)
     return LinearReadout(np.concatenate([-side * weights, weights], axis=1), np.concatenate([-side * bias, bias]))
 
-
-# Linear models, from scikit-learn.
 
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
 """values of C (inverse strength of the penalty) of a logistic regression on TF-IDF"""
@@ -134,17 +132,17 @@ POOL_WEIGHT = 0.1
 @for_labels
 def naive_bayes_em(sample: ClassSample, smoothing: float) -> LinearReadout:
     """Naive Bayes that also learns from its own guesses for the pool."""
-    known = np.eye(sample.labels.max() + 1)[sample.labels]
-    texts, words = known.sum(axis=0), sample.rows.T @ known
+    known = np.eye(sample.labels.max() + 1)[sample.labels]  # (N, K)
+    texts, words = known.sum(axis=0), sample.rows.T @ known  # (K,), (V, K)
     predict = _naive_bayes(texts, words, smoothing)
     for _ in range(EM_STEPS if sample.pool is not None else 0):
-        guessed = POOL_WEIGHT * predict(sample.pool)
+        guessed = POOL_WEIGHT * predict(sample.pool)  # (M, K)
         predict = _naive_bayes(texts + guessed.sum(axis=0), words + sample.pool.T @ guessed, smoothing)
     return replace(predict, bias=np.zeros_like(predict.bias)) if sample.equal else predict
 
 
 def _naive_bayes(texts: np.ndarray, words: np.ndarray, smoothing: float) -> LinearReadout:
-    """From the number of texts of each class (K,) and of each word in each class (V, K): rows (·, V) -> (·, K) probabilities."""
+    """Naive Bayes from the number of texts of each class (K,) and of each word in each class (V, K)."""
     smooth = words + smoothing
     return LinearReadout(np.log(smooth / smooth.sum(axis=0)), np.log(texts / texts.sum()))
 
@@ -169,7 +167,7 @@ SVM_GRADIENT = 1e-2
 
 @for_labels
 def nbsvm(sample: ClassSample, strength: float) -> LinearReadout:
-    """One for two classes, otherwise one for each class. The softmax of the margins ranks the classes; it is no probability."""
+    """A machine for two classes, else one for each class. The softmax of the margins ranks the classes; it is no probability."""
     classes = [1] if sample.labels.max() == 1 else range(sample.labels.max() + 1)
     models = [_one_against_rest(sample.rows, sample.labels == label, strength) for label in classes]
     weights, bias = np.stack([model[0] for model in models], axis=1), np.array([model[1] for model in models])

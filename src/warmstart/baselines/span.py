@@ -53,7 +53,7 @@ def span_of(rows: Any) -> Span | None:
 
     if rows.shape[0] > min(MOST_ROWS, rows.shape[1] - 1):
         return None
-    products = rows @ rows.T
+    products = rows @ rows.T  # (N, N) = U S² Uᵀ; the rows are U S along R directions
     squares, directions = eigh(products if isinstance(products, np.ndarray) else products.toarray())
     kept = squares > NEGLIGIBLE * squares[-1]
     lengths = np.sqrt(squares[kept])

@@ -58,7 +58,7 @@ def tag_chain(sample: Sample, _: float) -> Predict:
 
 
 def word_features(words: Sequence[str]) -> Iterator[dict[str, float]]:
-    """What of each word, and of those beside it, a tag depends on."""
+    """Features of each word, and of those beside it, on which a tag depends."""
     lower, shapes = ["", *(word.lower() for word in words), ""], ["", *map(_shape, words), ""]
     for place, word in enumerate(words, 1):
         named = {"word": word, "lower": lower[place], "shape": shapes[place]}

@@ -32,7 +32,7 @@ SCALE = 20.0
 NOTHING_LEFT = 1e-9
 """a sum of vectors of length 1 that is as short is a rounding error"""
 PRIOR_TEXTS = 3.0
-"""added to the texts of each class, so that few of them do not rule a class out; set on the development sets"""
+"""texts added to those of each class, so that few of them do not rule a class out; set on the development sets"""
 REGRESSION_STRENGTH = 10.0
 """C of the logistic regression, set on the development sets, where 3 and 30 are as good"""
 NAME_TEXTS = 3.0
@@ -62,7 +62,7 @@ def means_and_regression(sample: Sample, _: float = 0.0) -> Readout:
 
 
 def means_and_regression_em(sample: Sample, pool_weight: float) -> Readout:
-    """The same, of means to which texts of the pool count, too, as ``pool_weight`` texts: as much in a class as they seem to be."""
+    """Class means, to which texts of the pool count as ``pool_weight`` texts by their probabilities, and logistic regression."""
     known = prototypes = _prototypes(sample)
     pool = of_unit_length(sample.rows[:0] if sample.pool is None else sample.pool)
     for _ in range(POOL_STEPS if len(pool) else 0):
@@ -106,7 +106,7 @@ def class_sums(rows: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray
 
 
 def nearest_prototype(prototypes: np.ndarray, scale: float = SCALE) -> LinearReadout:
-    """From (C, D) of any length; a class of which nothing is known has zeros, and is never predicted."""
+    """A readout of (C, D) ``prototypes`` of any length; a class of which nothing is known has zeros, and is never predicted."""
     known = prototypes.any(axis=1)
     bias = np.where(known | ~known.any(), 0.0, -np.inf)
     return LinearReadout(scale * of_unit_length(prototypes).T, bias, unit_length=True)

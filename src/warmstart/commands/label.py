@@ -5,8 +5,8 @@ The project, its files and their import and export and its page are in ``app``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,13 +14,15 @@ from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.app.guard import AccessSettings, missing_extra
-from warmstart.config import Advanced, Effectless
+from warmstart.config import Advanced, Effectless, read_yaml
 from warmstart.data.files import open_text
 from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError, StorageError
+from warmstart.runs.steps import command
 from warmstart.system.console import console
 from warmstart.system.limits import YAML_BYTES
 from warmstart.system.locks import LOCK, holder_of
+from warmstart.system.storage import SETTINGS
 
 WORD_VECTORS = "words"
 """name that stands for vectors made from the words of the pool, without a model"""
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     from warmstart.app.exchange import ImportSummary
     from warmstart.app.pool import PoolTexts
     from warmstart.app.project import Project
+    from warmstart.app.session import LabelSession
     from warmstart.data.task import Task
+    from warmstart.model.bundle import Bundle
 
 
 class LabelConfig(AccessSettings, LabelledTableFlags):
@@ -105,8 +109,6 @@ def label(config: LabelConfig) -> None:
         try:
             from warmstart.app.label_routes import make_label_app
             from warmstart.app.running import listen, run
-            from warmstart.app.session import LabelSession
-            from warmstart.app.training import after_labelling
         except ImportError as error:
             raise missing_extra("label", error) from None
     with _project(config) as project:
@@ -125,24 +127,65 @@ def label(config: LabelConfig) -> None:
             return
         with (  # an address that is taken is said before the vectors are made
             listen(config.host, config.port) as listening,
-            closing(LabelSession.open(project, config.seed, encoder)) as session,
+            _session(project, config.seed, encoder) as session,
         ):
-            try:
-                run(make_label_app(session, rules), listening, config.host)
-            finally:
-                trained = session.training.verdict
-                found = trained.headline if trained else session.status()["sentence"]
-                console.print(*filter(None, [found, *after_labelling(project)]), sep="\n")
+            run(make_label_app(session, rules), listening, config.host)
 
 
-def _project(config: LabelConfig) -> Project:
-    """The project of the folder, with all that the settings add; made if there is none."""
+@contextmanager
+def _session(project: Project, seed: int = 0, encoder: Bundle | None = None) -> Iterator[LabelSession]:
+    """People label; at the end it is said how good the model is, and what comes next."""
+    from warmstart.app.session import LabelSession
+    from warmstart.app.training import after_labelling
+
+    with closing(LabelSession.open(project, seed, encoder)) as session:
+        try:
+            yield session
+        finally:
+            trained = session.training.verdict
+            found = trained.headline if trained else session.status()["sentence"]
+            console.print(*filter(None, [found, *after_labelling(project)]), sep="\n")
+
+
+@contextmanager
+def labelling(folder: str, model: str) -> Iterator[LabelSession]:
+    """A session on the project in a folder; a new one has the texts and labels from which the run of a model learned.
+
+    Raises ``ConfigError`` if there is no project, and the run names no table or task.
+    """
+    config = LabelConfig(out=folder)
+    if not _is_project(folder):
+        place = Path(model).resolve()
+        run = next((one for one in (place, place.parent) if (one / SETTINGS).is_file()), None)
+        settings = read_yaml(run / SETTINGS) if run else {}
+        named = settings.get("data") or settings.get("task")
+        if not isinstance(named, str) or not Path(named).exists():
+            words = ["--task", named] if isinstance(named, str) else []
+            raise ConfigError(
+                f"{folder} must hold a project, or the table from which {model} learned must be where it was, but neither is so; "
+                f"make a project first, with `{command('label', *words, '--out', folder)}`"
+            )
+        flags = {name: settings[name] for name in LabelledTableFlags.model_fields if settings.get(name) is not None}
+        config = LabelConfig.build({"out": folder, "task": named, **flags})
+    with _project(config, labelled=True) as project:
+        console.print(project_sentence(project))
+        with _session(project) as session:
+            yield session
+
+
+def _is_project(folder: str) -> bool:
+    from warmstart.app.tables import BACKUP, DATABASE
+
+    return any((Path(folder) / name).exists() for name in (DATABASE, BACKUP))
+
+
+def _project(config: LabelConfig, *, labelled: bool = False) -> Project:
+    """The project of the folder, with all that the settings add; made if there is none, also of texts that are all ``labelled``."""
     from warmstart.app.exchange import take_rows
     from warmstart.app.pool import read_pool, task_answers, task_to_label
     from warmstart.app.project import Project
-    from warmstart.app.tables import BACKUP, DATABASE
 
-    there = any((Path(config.out) / name).exists() for name in (DATABASE, BACKUP))
+    there = _is_project(config.out)
     if there and config.export and (server := holder_of(Path(config.out) / LOCK)):
         raise StorageError(
             f"{config.out} is being labelled (process {server.process}); the button Export of its page writes the task meanwhile"
@@ -157,7 +200,8 @@ def _project(config: LabelConfig) -> Project:
         if found:
             console.print("".join(pool_sentences(found)), end="")
         if project is None:
-            project = _made(config, found.texts if found else (), task)
+            texts = found.texts if found else ()
+            project = _made(config, texts or tuple(row.text for row in rows if labelled), task)
             if task and (held_out := sum(map(len, task.held_out().values()))):
                 console.print(f"{held_out:,} labelled texts of '{task.name}' are held out for test, and never shown.")
             project.change_settings(**_settings(config) | _installed_vectors(config, project))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from pydantic import Field
 from tyro.conf import Positional
 
@@ -22,6 +24,8 @@ class ServeConfig(AccessSettings):
     those of the run that made a model, where they are unchanged"""
     corpus: str | None = None
     """text of up to a few million tokens: while a model writes, what followed in this text stands beside what is probable"""
+    label: str | None = None
+    """folder in which people label, on a second tab: a project, or a new one of the texts and labels that the model learned from"""
     batch_tokens: InFile[int] = Field(JOINED_TOKENS, gt=0)
     """tokens that are computed together, about; what fits into the cache of a processor is fastest"""
     wait_ms: InFile[float] = Field(1000 * WAIT_SECONDS, ge=0, le=1000)
@@ -39,6 +43,7 @@ def serve(config: ServeConfig) -> None:
     rules = config.rules()
     bound_kernel_caches()
     try:
+        from warmstart.app.label_routes import labels_api
         from warmstart.app.routes import Server, make_app
         from warmstart.app.running import listen, run
     except ImportError as error:
@@ -46,6 +51,7 @@ def serve(config: ServeConfig) -> None:
     import torch
 
     from warmstart.app.models import Corpus, open_models
+    from warmstart.commands.label import labelling
     from warmstart.system.device import free_threads
     from warmstart.tasks.load import load_task
 
@@ -54,7 +60,9 @@ def serve(config: ServeConfig) -> None:
         models = open_models(
             config.models, [load_task(path) for path in config.texts], Corpus(config.corpus) if config.corpus else None
         )
-        server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue, config.alone)
         for one in models:
             console.print(f"{one.name}: {', '.join(one.abilities)}")
-        run(make_app(server, rules), listening, config.host, models)
+        with labelling(config.label, next(iter(models)).path) if config.label else nullcontext() as session:
+            server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue, config.alone)
+            labels = labels_api(session, rules, "../") if session else None
+            run(make_app(server, rules, labels), listening, config.host, models)

@@ -39,7 +39,7 @@ LearningRate = Annotated[float, Field(gt=0)]
 
 
 def _several(labels: Any) -> Any:
-    """One number as a tuple of it, and None as an empty one."""
+    """A number as a tuple of it, and None as an empty one."""
     return () if labels is None else (labels,) if isinstance(labels, int) else labels
 
 
@@ -79,7 +79,7 @@ class AdaptConfig(LabelledTableFlags):
     labels: int | None = Field(None, gt=0)
     """number of labelled texts that anything may look at, to learn or to choose; each seed draws its own; default: all"""
     selection: SelectionName | None = None
-    """procedure that chooses settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none;
+    """procedure that chooses settings: cross-validation on the texts that learn, a holdout (with --labels a fifth of them) or none;
     default: cross-validation with --labels or without validation texts, also below 300, where a race takes none: out-of-fold
     predictions give the temperature; otherwise the validation split as a holdout"""
     calibration_fraction: Advanced[float] = Field(0.0, ge=0, lt=1)
@@ -105,7 +105,7 @@ class AdaptConfig(LabelledTableFlags):
 
     @property
     def chosen_selection(self) -> SelectionName:
-        """What chooses the settings, by name."""
+        """The name of the procedure that chooses settings."""
         return selection_or_default(self.selection, self.labels)
 
 
@@ -170,27 +170,27 @@ class RaceConfig(LabelledTableFlags):
     """settings of --backbones pool: the backbone that is pretrained on the task's own text"""
 
     def completed(self) -> Self:
-        """The same with the backbones and schemes that nobody named. Raises ``ConfigError`` if no backbone is at hand."""
+        """The settings with default backbones and schemes where none are named. Raises ``ConfigError`` if there is no backbone."""
         from warmstart.baselines import BASELINES
         from warmstart.interop.encoders import encoders_at_hand
 
-        given = self.schemes != type(self).model_fields["schemes"].default
+        named = self.schemes != type(self).model_fields["schemes"].default
         if self.backbones or (self.methods and all(name in BASELINES for name in self.methods)):
-            schemes = self.schemes if given or len(self.labels) < 2 else ("lp-ft",)
+            schemes = self.schemes if named or len(self.labels) < 2 else ("lp-ft",)
             return self.model_copy(update={"schemes": schemes})
-        found = self.model_copy(update={"backbones": encoders_at_hand(), "scratch": False})
-        if given:
-            return found
+        cheap = self.model_copy(update={"backbones": encoders_at_hand(), "scratch": False})
+        if named:
+            return cheap
         console.print("Nothing is fine-tuned, so that it takes minutes; --schemes full lora, or others, fine-tunes.")
-        return found.model_copy(update={"schemes": ()})
+        return cheap.model_copy(update={"schemes": ()})
 
     @property
     def numbers_of_labels(self) -> tuple[int | None, ...]:
-        """How many labelled texts the trials get, increasing; None: all."""
+        """Numbers of labelled texts of the trials, increasing; None: all."""
         return self.labels or (None,)
 
     def selection_with(self, labels: int | None) -> SelectionName:
-        """How the settings of a trial with this number of labels are chosen.
+        """The procedure that chooses the settings of a trial with this number of labels.
 
         The same at every number of labels, so that points of the curve compare: that of the smallest.
         """
@@ -220,10 +220,10 @@ class FitConfig(LabelledTableFlags):
     test: FileInput[str | None] = None
     """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
     labels_file: FileInput[str | None] = None
-    """meaning of labels in words, for methods that read their names: lines of a label, a tab and its description, a csv of the two
+    """file with descriptions of labels, for methods that read names: lines of a label, a tab and its description, a csv of the two
     columns, or YAML (label: description); labels that only this file names count as labels without a text"""
     metric: Metric | None = None
-    """the score that chooses the best method and is reported: the share of texts on which it is right, or the mean over labels of
+    """the score that chooses the best method and is reported: the share of texts predicted right, or the mean over labels of
     their F1, where a rare label counts as much as a frequent one; of several labels per text also micro_f1 (all labels together)
     and subset (all labels right); default: accuracy, of several labels micro_f1, or the manifest's metric"""
     random_sample: bool = False

@@ -23,6 +23,7 @@ from warmstart.runs.verdict import (
     about_task,
     failures,
     failures_of_several,
+    glossed,
     row_of,
     rows_of,
     score_words,
@@ -260,7 +261,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         if not self.learned:
             return f"Label more texts first: no method does better than {self.always}."
         if not self.promised:
-            return f"Use {self.best.name}, but {self.no_promise}."
+            return f"Use {glossed(self.best.name)}, but {self.no_promise}."
         known_from = f"{len(self.task.test):,} test texts" if self.tested else self.counted
         return use_sentence(self.best.name, self.task.metric, self.expected, known_from)
 

@@ -13,7 +13,7 @@ from warmstart.config import Config, Effectless
 from warmstart.types import SelectionName
 
 OWN_BACKBONE = "pool"
-"""in the place of a backbone: one that is pretrained on the task's own text"""
+"""placeholder for a backbone that is pretrained on the task's own text"""
 
 
 def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None, selection: str = "") -> str:
@@ -57,7 +57,7 @@ class Method(Config):
 
     @property
     def id_over_tasks(self) -> str:
-        """The same for every task, although pretraining on the task's own text makes a backbone of its own for each."""
+        """An id that is the same for every task, although pretraining on the task's text makes a backbone of its own for each."""
         backbone = OWN_BACKBONE if self.own_pretraining else self.shared_backbone or self.backbone
         return "/".join(part for part in (self.family, self._own, backbone) if part)
 
@@ -67,7 +67,7 @@ class Method(Config):
 
     @property
     def combines(self) -> bool:
-        """Whether it is a weighted mean of other methods (``experiment/stack.py``)."""
+        """Whether the method is a weighted mean of others (``experiment/stack.py``)."""
         return self.family == "stack"
 
     @property
@@ -77,7 +77,7 @@ class Method(Config):
 
 
 class Trial(Config):
-    """One user with a number of labels: a method chooses its settings within them, is fitted, and predicts the test split once."""
+    """A user with a number of labels: a method chooses its settings within them, is fitted, and predicts the test split once."""
 
     method: Method
     seed: int
@@ -92,7 +92,7 @@ class Trial(Config):
     competes: bool = True
     """its method is compared with others on the texts that choose, so that these are predicted even with ``none``"""
     resample: bool = False
-    """on a split into training, validation and test texts that the seed draws"""
+    """True if the seed draws the split into training, validation and test texts, too"""
 
     @property
     def split_seed(self) -> int | None:
@@ -101,14 +101,14 @@ class Trial(Config):
 
     @property
     def same_for_every_seed(self) -> bool:
-        """Whether nothing in it depends on the seed: no network, and all texts of the task's own splits."""
+        """Whether nothing in the trial depends on the seed: no network, and all texts of the task's own splits."""
         return (
             self.method.family in ("baseline", "frozen") and not self.labels and not self.resample and self.selection == "holdout"
         )
 
     @property
     def chooses_rate(self) -> bool:
-        """Whether it only chooses the learning rate of all seeds: what was lucky on validation is not scored."""
+        """Whether the trial only chooses the learning rate of all seeds: what was lucky on validation is not scored."""
         return self.method.fine_tunes and self.labels is None and len(self.learning_rates) > 1
 
     def __str__(self) -> str:
@@ -130,9 +130,9 @@ class Limits:
     refits: float = field(default=0.0, compare=False)
     """seconds before the deadline that fitting the networks that have run to all labels takes"""
     right: np.ndarray | None = field(default=None, compare=False)
-    """(N,) whether the best method so far predicts each text when that is left out"""
+    """(N,) True where the best method so far predicts a text that is left out"""
     units: np.ndarray | None = field(default=None, compare=False)
-    """(N,) which texts depend on each other"""
+    """(N,) number of the independent unit of each text"""
     beaten: list[str] = field(default_factory=list, compare=False)
     """names of the methods that could hardly win any more after some of their folds"""
 
@@ -168,7 +168,7 @@ class TrialResult:
     diverged_rates: tuple[float, ...] = ()
     """learning rates at which the loss became NaN or infinite"""
     search_seconds: float = 0.0
-    """spent on choosing, beside the last fit"""
+    """seconds of choosing, beside the last fit"""
     budget: str = ""
     """use of the labels, as a complete sentence"""
     trainable: int = 0
@@ -210,5 +210,5 @@ class SweepRuns:
 
     def search_of(self, method: Method) -> TrialResult | None:
         """The trial that chose the learning rate of all seeds; None if there is none, or the time was too short."""
-        found = (self.results.get(trial) for trial in self.trials if trial.method == method and trial.chooses_rate)
-        return next((one for one in found if one), None)
+        results = (self.results.get(trial) for trial in self.trials if trial.method == method and trial.chooses_rate)
+        return next((result for result in results if result), None)

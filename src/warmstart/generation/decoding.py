@@ -60,9 +60,9 @@ class Decoded:
     ids: tuple[int, ...]
     """the new tokens, without the one that stopped it"""
     log_probabilities: tuple[float, ...]
-    """in nats, of every new token and of the one that stopped it: the model's own, before temperature, top-k and top-p"""
+    """the model's own log-probability in nats of each new token and the one that stopped it, before temperature, top-k and top-p"""
     stopped: bool
-    """it ended with a stop token; otherwise ``max_new_tokens`` were generated"""
+    """True if it ended with a stop token; otherwise ``max_new_tokens`` were generated"""
 
 
 @dataclass
@@ -124,7 +124,7 @@ def _decode_batch(
     device, depth, window = next(model.parameters()).device, model.backbone.config.depth, model.backbone.config.max_length
     (unread, mask), cache = _left_padded([row.ids[-window:] for row in rows], device), None
     for remaining in range(config.max_new_tokens, 0, -1):
-        if cache and cache.tokens == window:
+        if cache and cache.tokens == window:  # full: half of it is read anew, which makes room for many tokens
             (unread, mask), cache = _left_padded([row.ids[-(window // 2 or 1) :] for row in rows], device), None
         cache = cache or KVCache.empty(depth, min(window, unread.shape[1] + remaining))
         states = model.backbone(unread, attention_mask=mask, causal=True, kv_cache=cache).last_hidden_state  # (B, T, D)

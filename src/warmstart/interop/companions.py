@@ -45,7 +45,7 @@ _TRANSFORMERS = tuple(
 
 
 class Companions(NamedTuple):
-    """What the files beside the weights say."""
+    """The settings in the files beside the weights."""
 
     tokenizer: Tokenizer
     longest: int | None
@@ -108,7 +108,7 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
 
 
 def _prompt(folder: Path) -> tuple[str, list[str]]:
-    """The default prompt, which precedes every text, and what of its file is left out: prompts that must be asked for."""
+    """The default prompt, which precedes every text, and the settings left out of its file: prompts that must be asked for."""
     values = _optional(folder, SENTENCES_FILE)
     prompts = {name: text for name, text in (values.get("prompts") or {}).items() if text}
     default = str(prompts.pop(values.get("default_prompt_name"), ""))
@@ -203,7 +203,7 @@ def _lowers(step: Mapping[str, Any]) -> bool:
 
 
 def read_pooling(folder: Path) -> tuple[str, bool, list[str]]:
-    """How sentence-transformers pools in this folder: (pooling, whether vectors are normalised, what is left out).
+    """The pooling of sentence-transformers in this folder: (pooling, whether vectors are normalised, settings left out).
 
     The mean, normalised, by default.
     """

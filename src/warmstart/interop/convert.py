@@ -85,7 +85,7 @@ def from_huggingface(folder: str | Path) -> Bundle:
 
 
 def import_folder(place: Path, max_length: int | None = None) -> Imported:
-    """The same, with what was left out and what was added; ``max_length`` is the maximum length, if not that of the model."""
+    """Import a folder and report dropped and added settings; ``max_length`` is the maximum length, if not that of the model."""
     if not (place / "config.json").exists() and (place / ADAPTER_CONFIG).exists():
         raise ModelError(
             f"{place} must hold a whole model, but holds only an adapter over one ({ADAPTER_CONFIG}); merge them in PEFT, with "
@@ -290,7 +290,7 @@ def _table_name(family: Family, stored: Mapping[str, Tensor]) -> str:
 
 
 def _head_for(family: Family, foreign: Foreign) -> tuple[HeadConfig, list[str]]:
-    """The head in the file, and what of its settings is left out.
+    """The head in the file, and its settings that are left out.
 
     Language modelling (perhaps tied), classification, or none, which becomes an embedding head.
     """

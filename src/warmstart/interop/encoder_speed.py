@@ -42,7 +42,7 @@ def encoder_speeds(*, measure: bool) -> dict[str, float]:
 
 
 def speeds_sentence(speeds: dict[str, float]) -> str:
-    """What is printed of them."""
+    """The speeds of encoders, as a sentence."""
     each = ", ".join(f"{name} {speed:,.0f}" for name, speed in speeds.items())
     return f"texts of 30 words in a second: {each} (the better of {_REPEATS} readings of {_TEXTS}; {_machine()})"
 

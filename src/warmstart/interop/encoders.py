@@ -30,7 +30,7 @@ class Encoder:
     """A pretrained model in a package."""
 
     model: str
-    """its name on the hub"""
+    """name of the model on the hub"""
     distribution: str
     version: str
     files: Mapping[str, str]
@@ -51,7 +51,7 @@ class Encoder:
 
     @property
     def package(self) -> str:
-        """As pip names it."""
+        """The package with its version, as pip names it."""
         return " ".join(f"{name}=={self.version}" for name in (self.distribution, *self.more))
 
 
@@ -229,7 +229,7 @@ def unambiguous(name: str) -> str:
 
 
 def read_source(source: str, max_length: int | None = None) -> Imported:
-    """What ``warmstart import`` reads: an encoder, a GGUF file, a folder in the Hugging Face format, or hf:OWNER/NAME."""
+    """The model that ``warmstart import`` reads: an encoder, a GGUF file, a folder in the Hugging Face format, or hf:OWNER/NAME."""
     if is_encoder(source):
         return import_encoder(source.removeprefix(ENCODER_PREFIX))
     if source.endswith(".gguf"):
@@ -305,7 +305,7 @@ def how_to_install(name: str) -> str:
 
 
 def converted(name: str) -> Path:
-    """Where the bundle of an encoder is kept, once it is made."""
+    """The folder that keeps the bundle of an encoder, once it is made."""
     caches = cache_folder()
     if caches is None:
         raise ConfigError(

@@ -79,7 +79,7 @@ def calibrated_model(bundle: Bundle) -> Model:
 
 
 def embedding_bundle(bundle: Bundle) -> Bundle:
-    """The same model with a head that gives each text one vector, pooled as its own head pools; the mean, if it does not.
+    """The bundle with a head that gives each text one vector, pooled as its own head pools; the mean, if it does not.
 
     Raises ``ModelError`` if its head reads windows.
     """
@@ -120,7 +120,7 @@ def family_for(bundle: Bundle) -> str:
 
 
 def misfits(bundle: Bundle, name: str) -> list[str]:
-    """What of a bundle this family does not have, one phrase each; empty if it fits."""
+    """The parts of a bundle that this family does not have, one phrase each; empty if it fits."""
     family, model = FAMILIES[name], bundle.model
     ours = _meaning(model.backbone.config)
     try:

@@ -32,7 +32,7 @@ class Family:
     """Models of one architecture, whatever their size."""
 
     title: str
-    """its usual name"""
+    """usual name of the family"""
     causal: bool
     """causal attention"""
     prefix: str
@@ -48,7 +48,7 @@ class Family:
     transform: Mapping[str, Any] = field(default_factory=dict)
     """settings of the language head"""
     gelu: bool = True
-    """its transform has gelu, whatever the activation of the backbone is"""
+    """the transform of the language head has gelu, whatever the activation of the backbone is"""
     classify: Names = field(default_factory=dict)
     """our parts of the classification head -> their names; empty: we have no such head"""
     hidden: str = "none"

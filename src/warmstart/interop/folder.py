@@ -96,5 +96,5 @@ def read_tensor_file(file: Path) -> dict[str, Tensor]:
 
 
 def as_float(tensor: Tensor) -> Tensor:
-    """Half precision becomes float32, exactly; integers stay."""
+    """The tensor in float32 if it is in half precision, exactly; integers stay."""
     return tensor.float() if tensor.is_floating_point() and tensor.dtype is not torch.float64 else tensor

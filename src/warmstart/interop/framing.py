@@ -55,7 +55,7 @@ def framed(tokenizer: Tokenizer, last: int, *, typed: bool) -> str:
 
 
 def with_prefix(tokenizer: Tokenizer, words: str) -> Tokenizer:
-    """The same tokenizer, whose texts begin with these words; nothing changes without any.
+    """A tokenizer whose texts begin with these words; the same one without any.
 
     Raises ``TokenizerError`` for too many.
     """

@@ -148,7 +148,7 @@ def _whole_reader(library: Any) -> Any:
 
 
 def _unapplied(meta: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[str]:
-    """What of the tokenizer's settings is not applied, one phrase each."""
+    """The tokenizer's settings that are not applied, one phrase each."""
     end, used = meta.get("tokenizer.ggml.eos_token_id"), tokenizer.specials.eos
     if end is not None and end != used:
         yield f"eos_token_id {end}, {meta['tokenizer.ggml.tokens'][end]!r} (texts end with {tokenizer.token(used)!r})"

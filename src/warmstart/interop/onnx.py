@@ -52,7 +52,7 @@ LONGEST_PROBE = 1024
 
 
 class Graph(nn.Module):
-    """What is exported: a model and the predictions made from its logits."""
+    """The exported graph: a model and the predictions made from its logits."""
 
     def __init__(self, model: Model, temperature: float = 1.0) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class OnnxModel(nn.Module):
         return torch.from_numpy(first)
 
     def read(self, batch: Batch) -> Tensor:
-        """The same for a batch."""
+        """The graph's outputs for a batch."""
         return self(batch.ids, batch.attention_mask, batch.token_type_ids)
 
 

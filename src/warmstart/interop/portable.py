@@ -114,7 +114,7 @@ class WordCounts:
         self.idf, self.directions = arrays.get("idf"), arrays.get("directions")
 
     def rows(self, texts: Sequence[str | Sequence[str]]) -> Any:
-        """For each text the columns of its words and their weights; or (N, D) along directions, each of length 1."""
+        """The columns of each text's words with their weights; or (N, D) along directions, each of length 1."""
         counts = [self._weights(text if isinstance(text, str) else " ".join(text)) for text in texts]
         if self.directions is None:
             return counts
@@ -136,7 +136,7 @@ class WordCounts:
 
 
 def character_ngrams(word: str) -> list[str]:
-    """Those of a word with a space at either end. If it is no longer than some of them, it is one itself, once."""
+    """The n-grams of a word with a space at either end. If it is no longer than some of them, it is one itself, once."""
     sizes = [size for size in SHARED_LENGTHS if size < len(word)]
     whole = [word] * (len(sizes) < len(SHARED_LENGTHS))
     return [word[start : start + size] for size in sizes for start in range(len(word) - size + 1)] + whole

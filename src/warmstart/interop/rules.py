@@ -16,7 +16,7 @@ LONGEST = 8192
 
 
 class Rules(NamedTuple):
-    """One function for each direction."""
+    """A rule for each direction of the conversion of settings."""
 
     read: Callable[[Mapping[str, Any], dict[str, Any]], dict[str, Any]]
     """their settings, and ours according to the table -> more settings of ours"""

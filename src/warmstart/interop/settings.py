@@ -17,7 +17,7 @@ from warmstart.interop.families import Family
 
 @dataclass(frozen=True)
 class Use:
-    """What becomes of a setting."""
+    """The fate of a setting at import."""
 
     how: Literal["applied", "refused", "left out", "harmless"]
     unless: tuple[Any, ...] = ()
@@ -163,7 +163,7 @@ def config_settings(family: Family) -> Mapping[str, Use]:
 
 
 def unapplied(file: str, values: Mapping[str, Any], table: Mapping[str, Use] | None = None) -> list[str]:
-    """What of a file's settings is not applied, one phrase each.
+    """The settings of a file that are not applied, one phrase each.
 
     Raises ``ModelError`` for a setting that would change what the model computes and that we do not have.
     """

@@ -48,21 +48,21 @@ class Objective:
     """``make(rows, lengths, rng, vocabulary, config) -> Batch``, a pure function; the first ``lengths`` (B,) tokens of each of the
     ``rows`` (B, stride + 1) of token ids are real"""
     causal: bool
-    """whether the trained backbone is causal when it is used afterwards"""
+    """True if the trained backbone is causal when it is used afterwards"""
     generates: Callable[[ObjectiveConfig], bool] = _never
-    """whether the trained model can generate text from left to right"""
+    """True if the trained model can generate text from left to right"""
     stride: Callable[[int, ObjectiveConfig], int] = _same_length
-    """how many new tokens of text a row of T tokens takes"""
+    """number of new tokens of text in a row of T tokens"""
     target_fractions: Callable[[ObjectiveConfig], tuple[float, float]] = _every_token
     """fraction of a row's tokens that are predicted: on average, and in the batch that predicts most"""
     held_out_configs: Callable[[ObjectiveConfig], dict[str, ObjectiveConfig]] = _as_trained
     """the settings under which held-out loss is measured, by name"""
     whole_documents: Callable[[ObjectiveConfig], bool] = _never
-    """whether rows are always single documents, which the objective itself truncates"""
+    """True if rows are always single documents, which the objective itself truncates"""
     compares: bool = False
-    """whether the loss also compares the rows of a step, two of which are of one document (``contrastive.py``)"""
+    """True if the loss also compares the rows of a step, two of which are of one document (``contrastive.py``)"""
     plain_text: bool = True
-    """whether rows are text in its own order, so that the loss of a causal batch is the text's negative log-likelihood"""
+    """True if rows are text in its own order, so that the loss of a causal batch is the text's negative log-likelihood"""
 
 
 OBJECTIVES = Registry(

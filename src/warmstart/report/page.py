@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warmstart.report.categories import number_categories
+from warmstart.report.charts import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, javascript_bundle, svg
 from warmstart.report.parts import Report, paragraphs_once
 from warmstart.report.templates import page_template, verdict_html

@@ -157,9 +157,15 @@ def metric_words(metric: str) -> str:
     return "subset accuracy" if metric == "subset" else metric.replace("_", "-").replace("f1", "F1")
 
 
+def glossed(name: str) -> str:
+    """The name of a method for a reader who meets it for the first time."""
+    return "stack (several methods, averaged)" if name == "stack" else name
+
+
 def use_sentence(name: str, metric: str, found: Estimate, known_from: str) -> str:
     """The headline for a method to use; without a figure if ``known_from``, such as ``"22 test texts"``, are too few for one."""
     value, low, high = found
+    name = glossed(name)
     if math.isnan(low):
         return f"Use {name}: {score_words(metric, value)} on these texts."
     if not found.tells:

@@ -24,11 +24,11 @@ from warmstart.stats.intervals import t_quantile
 ROUNDING = 1e-9
 """standard errors and differences below this are rounding errors"""
 MODERATED_SEEDS = 3
-"""whose variance other methods support (``moderated_noise``): more gain nothing, and fewer hide an unstable method"""
+"""number of seeds whose variance other methods support (``moderated_noise``): more gain nothing, fewer hide an unstable method"""
 _PRIOR = 4.0
 """most degrees of freedom that other methods lend to the variance over seeds"""
 _NODES = 400
-"""of the integral; it is exact to about nine digits"""
+"""nodes of the integral, which is exact to about nine digits"""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Noise:
     """The variance of a mean over S seeds and the test texts, by source; numbers, or arrays of one shape."""
 
     of_texts: float | np.ndarray
-    """what other test texts would change, of the mean over endless seeds"""
+    """variance over test texts, of the mean over endless seeds"""
     of_seeds: float | np.ndarray
-    """what other seeds would change, of the mean over these S; 0 if there is only one"""
+    """variance over seeds, of the mean over these S; 0 if there is only one"""
     seeds: int
     """0: nothing depends on a seed, and ``of_seeds`` is 0"""
     of_both: float | np.ndarray = 0.0
@@ -81,7 +81,7 @@ class Noise:
         return cls(_without_rounding(of_mean - both), _without_rounding(of_seeds), seeds, np.clip(both, 0.0, of_seeds))
 
     def of_choice(self, doubt: float = 1.0, overlap: float | None = None) -> Noise:
-        """The same if each of the S seeds scores what the others choose: 1 / S + doubt / (S - 1) for 1 / S over seeds.
+        """The noise if each of the S seeds scores what the others choose: 1 / S + doubt / (S - 1) for 1 / S over seeds.
 
         Nadeau and Bengio (2003, equation 10); ``overlap`` is added to 1 / S as in ``of``. One run has no noise over seeds.
         Simulation: tests/test_power.py: ``test_races_detect_what_their_power_says``.
@@ -109,13 +109,13 @@ class Noise:
         from scipy.special import ndtr
 
         drawn, weights = _scaled_chi_square(self.degrees)
-        texts, seeds, gap = (np.asarray(one)[..., None] for one in (self.of_texts, self.of_seeds, np.abs(difference)))
+        texts, seeds, gap = (np.asarray(part)[..., None] for part in (self.of_texts, self.of_seeds, np.abs(difference)))
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = 2 * ndtr(-gap / np.sqrt(texts + seeds / drawn)) @ weights
-        return np.where(self.error > 0, np.minimum(found, 1.0), 1.0)
+            p = 2 * ndtr(-gap / np.sqrt(texts + seeds / drawn)) @ weights
+        return np.where(self.error > 0, np.minimum(p, 1.0), 1.0)
 
     def half_width(self, error_rate: float = 0.05) -> float:
-        """What the error stays below, either way, except with this probability: half the width of an interval. Of numbers only.
+        """Half the width of an interval: the error exceeds it, either way, with this probability. Of numbers only.
 
         Solves p(half width) = error_rate (Brent 1973). ``Noise(0.0001, 0.0, 5).half_width()`` -> 0.0196;
         ``Noise(0.0, 0.0001, 3).half_width()`` -> 0.043, as Student's t. Simulation: tests/test_noise.py:
@@ -150,8 +150,8 @@ def moderated_noise(noise: Noise, difference: np.ndarray, others: np.ndarray) ->
 
     >>> others = np.array([[0.70, 0.73, 0.70], [0.62, 0.60, 0.65], [0.75, 0.74, 0.76]])
     >>> own = Noise(1e-4, 0.0012 / 3, 3)
-    >>> found = moderated_noise(own, np.array([0.05, 0.08, 0.01]), others)  # v = 0.0012, m = 0.0009, f = 4, e = 2
-    >>> found.degrees, round(own.half_width(), 3), round(found.half_width(), 3)
+    >>> supported = moderated_noise(own, np.array([0.05, 0.08, 0.01]), others)  # v = 0.0012, m = 0.0009, f = 4, e = 2
+    >>> supported.degrees, round(own.half_width(), 3), round(supported.half_width(), 3)
     (4.0, 0.088, 0.059)
     """
     count, seeds = others.shape
@@ -169,7 +169,7 @@ def moderated_noise(noise: Noise, difference: np.ndarray, others: np.ndarray) ->
 
 @cache
 def _largest_ratio(degrees: int, others: int) -> float:
-    """Of two estimates of one variance, what their ratio stays below with a probability of 90%."""
+    """The bound of the ratio of two estimates of one variance that holds with a probability of 90%."""
     from scipy import stats
 
     return float(stats.f.ppf(0.9, degrees, others))
@@ -205,7 +205,7 @@ def _scaled_chi_square(degrees: float) -> tuple[np.ndarray, np.ndarray]:
 POWER = 0.8
 """the usual probability with which a difference should be detected (Cohen 1988)"""
 MOST_TEXTS = 10_000_000
-"""more test texts than this are called none that suffice"""
+"""number of test texts above which none is said to suffice"""
 _POWER_NODES = 64
 _ANGLES = 33
 
@@ -218,8 +218,8 @@ def possible_noise(noise: Noise, degrees: float) -> Noise:
     as known, three seeds would have a power of 64% instead of 80%. Simulation: tests/test_power.py:
     ``test_two_methods_differ_by_at_most_what_is_claimed``.
 
-    >>> found = possible_noise(Noise(1e-4, 1e-4, 3), 2).of_seeds
-    >>> [round(float(found[i] / 1e-4), 1) for i in (1, 16, 32, 48)]  # three seeds may be alike by luck
+    >>> variances = possible_noise(Noise(1e-4, 1e-4, 3), 2).of_seeds
+    >>> [round(float(variances[i] / 1e-4), 1) for i in (1, 16, 32, 48)]  # three seeds may be alike by luck
     [42.2, 3.4, 1.4, 0.7]
     """
     return replace(noise, of_seeds=noise.of_seeds / _estimates(degrees))
@@ -358,7 +358,7 @@ def _half_widths(noise: Noise, error_rate: float) -> np.ndarray:
 
 @cache
 def _estimates(degrees: float) -> np.ndarray:
-    """(nodes,) what an estimate of a variance is, as a multiple of the true one: quantiles of chi-square / degrees; 1 for none."""
+    """(nodes,) estimates of a variance, as multiples of the true one: quantiles of chi-square / degrees; 1 for none."""
     from scipy import stats
 
     if degrees <= 0:

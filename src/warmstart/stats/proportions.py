@@ -93,18 +93,18 @@ def mean_proportion(groups: Sequence[np.ndarray]) -> Estimate:
     >>> [round(value, 2) for value in mean_proportion([np.array([1.0, 1.0, 0.0, 1.0]), np.array([0.0, 1.0])])]
     [0.62, 0.21, 1.0]
     """
-    means = [float(one.mean()) for one in groups]
+    means = [float(group.mean()) for group in groups]
     if len(groups) == 1:
         return wilson_interval(means[0], len(groups[0]))
     mean = float(np.mean(means))
-    adjusted = [(float(one.sum() + 2) / (len(one) + 4), len(one)) for one in groups]
+    adjusted = [(float(group.sum() + 2) / (len(group) + 4), len(group)) for group in groups]
     error = Z_95 * math.sqrt(sum(p * (1 - p) / n for p, n in adjusted)) / len(groups)
     return Estimate(mean, max(0.0, mean - error), min(1.0, mean + error))
 
 
 @dataclass(frozen=True)
 class ProportionDifference:
-    """How much more often one of two is right on the same cases."""
+    """The difference of two proportions on the same cases."""
 
     mean: float
     """difference of proportions; each group counts alike"""
@@ -112,7 +112,7 @@ class ProportionDifference:
     high: float
     """ends of the 95% interval over cases"""
     p: float
-    """of a sign test on the cases on which the two differ"""
+    """p-value of a sign test on the cases on which the two differ"""
     balance: int
     """cases on which the first is better less those on which it is worse"""
 
@@ -130,8 +130,8 @@ def paired_proportions(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -
     that all agree leave some uncertainty. Simulation: tests/test_stats_simulations.py:
     ``test_differences_of_paired_proportions_hold_the_truth``.
 
-    >>> found = paired_proportions([np.ones(10)], [np.zeros(10)])
-    >>> found.mean, found.sign, round(found.p, 4)
+    >>> difference = paired_proportions([np.ones(10)], [np.zeros(10)])
+    >>> difference.mean, difference.sign, round(difference.p, 4)
     (1.0, 1, 0.002)
     """
     gaps = np.concatenate([a - b for a, b in zip(one, other, strict=True)])
@@ -151,13 +151,13 @@ def _difference(mean: float, half: float, gaps: np.ndarray) -> ProportionDiffere
 
 
 # --- Accuracy while labels come in: a lower end that holds at every moment, and an interval for a single look at the newest model
-# An ordinary 95% interval holds at one moment that was fixed before. Who looks after every text and stops once it pleases is
+# An ordinary 95% interval holds at one moment that was fixed before. A reader who looks after every text and stops at will is
 # misled more often than in 5% of cases. A confidence sequence holds at all moments together with 95% confidence, so that
 # looking, and stopping for any reason, is allowed.
 # Each value X_s has a mean m_s given all before it, which may change from value to value (a model that is being improved), and
 # is at least f_s, which is known before. What is covered is the running mean (m_1 + … + m_n) / n. For every stake b > 0
 #    product of (1 + b (X_s - f_s)) / (1 + b (m_s - f_s))
-# is a martingale: the winnings of one who bets that values are larger than their means (Waudby-Smith and Ramdas 2024). By
+# is a martingale: the winnings of a gambler who bets that values are larger than their means (Waudby-Smith and Ramdas 2024). By
 # Jensen's inequality the product of the 1 + b (m_s - f_s) is at most (1 + b mean(m - f))^n. So with the true running mean in
 # it, the mean over some stakes of
 #    product of (1 + b (X_s - f_s)) / (1 + b (mean(m) - mean(f)))^n
@@ -169,11 +169,11 @@ def _difference(mean: float, half: float, gaps: np.ndarray) -> ProportionDiffere
 
 
 _STAKES = 2.0 ** np.arange(-2, 6)
-"""all of them are tried at once: large ones are best for tens of values, small ones for thousands"""
+"""stakes, all tried at once: large ones are best for tens of values, small ones for thousands"""
 _FAR = 20
-"""times the values so far: what would need more of them is not predicted"""
+"""factor of the values so far: a number of values beyond it is not predicted"""
 _OVERLAP = 1.4
-"""so many texts count as one, because the folds are fitted to overlapping texts"""
+"""number of texts that count as one, because the folds are fitted to overlapping texts"""
 
 
 def proven_mean(values: np.ndarray, floors: np.ndarray, error: float = 0.05) -> float:
@@ -191,7 +191,7 @@ def proven_mean(values: np.ndarray, floors: np.ndarray, error: float = 0.05) -> 
 
     floor, won = float(floors.mean()), np.log1p(np.outer(_STAKES, values - floors)).sum(axis=1)
 
-    def beyond(mean: float) -> float:  # what is won, beyond what proves that the running mean is above this one
+    def beyond(mean: float) -> float:  # above 0, the winnings prove that the running mean is above this one
         return float(_log_mean_exp(won - len(values) * np.log1p(_STAKES * (mean - floor)))) + math.log(error)
 
     return float(brentq(beyond, floor, float(values.mean()))) if beyond(floor) > 0 else floor
@@ -214,7 +214,7 @@ def values_to_prove(values: np.ndarray, floors: np.ndarray, goal: float, error: 
 
 
 def _log_mean_exp(logarithms: np.ndarray) -> np.ndarray:
-    """Over the stakes, the first axis."""
+    """The log of the mean of exponentials over the stakes, the first axis."""
     return np.asarray(np.logaddexp.reduce(logarithms, axis=0)) - math.log(len(_STAKES))
 
 
@@ -230,7 +230,7 @@ def weighted_accuracy(right: np.ndarray, remaining: np.ndarray, probabilities: n
 
     >>> right, remaining = np.array([1.0] * 60 + [0.0] * 40), 500 - np.arange(100)
     >>> probabilities = np.array([0.8] * 60 + [1.4] * 40) / remaining  # those that turned out wrong had been preferred
-    >>> [round(float(one), 2) for one in weighted_accuracy(right, remaining, probabilities)]
+    >>> [round(float(value), 2) for value in weighted_accuracy(right, remaining, probabilities)]
     [0.74, 0.63, 0.83]
     """
     number, others = np.arange(1, len(right) + 1), np.maximum(remaining - 1, 1)

@@ -40,7 +40,7 @@ class Scores(Shown, view="report.notebook:scores_view"):
     values: dict[str, float]
     """metric -> value"""
     note: str = ""
-    """what a reader should know about them"""
+    """remarks for the reader"""
 
     header: ClassVar[tuple[str, ...]] = ("metric", "value")
     """the columns of ``table``"""
@@ -116,8 +116,8 @@ def classification_scores(labels: np.ndarray, probabilities: np.ndarray, names: 
     Macro F1 is their mean F1 (Opitz and Burst 2019). Parity: tests/test_stats_references.py: ``test_equal_to_scikit_learn``.
 
     >>> probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
-    >>> found = classification_scores(np.array([0, 1, 1]), probabilities, ["cat", "dog"])
-    >>> round(found.accuracy, 3), round(found.macro_f1, 3)
+    >>> scores = classification_scores(np.array([0, 1, 1]), probabilities, ["cat", "dog"])
+    >>> round(scores.accuracy, 3), round(scores.macro_f1, 3)
     (0.667, 0.667)
     """
     assert probabilities.shape == (len(labels), len(names)), "one row per text, one column per class"
@@ -126,7 +126,7 @@ def classification_scores(labels: np.ndarray, probabilities: np.ndarray, names: 
     hits, predictions, support = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
     precision, recall = hits / np.maximum(predictions, 1), hits / np.maximum(support, 1)
     f1 = 2 * hits / np.maximum(predictions + support, 1)
-    rows = tuple(ClassScore(*one) for one in zip(names, *(part.tolist() for part in (precision, recall, f1, support)), strict=True))
+    rows = tuple(ClassScore(*row) for row in zip(names, *(part.tolist() for part in (precision, recall, f1, support)), strict=True))
     values = {
         "accuracy": float((predicted == labels).mean()),
         "macro_f1": float(f1.mean()),
@@ -135,7 +135,7 @@ def classification_scores(labels: np.ndarray, probabilities: np.ndarray, names: 
     return ClassificationScores(values=values, per_class=rows, confusion=confusion, predicted=predicted)
 
 
-# ------------------------------------------------- From which probability a text gets a label, where it may have several
+# --------------------------------------------- The probability from which a text gets a label, where it may have several
 # Half is right if a wrong label costs as much as a missing one. F1 asks for less, and for rare labels much less, which then
 # would hardly ever be given. Letters: N texts, C labels, G thresholds that are tried.
 
@@ -143,9 +143,9 @@ def classification_scores(labels: np.ndarray, probabilities: np.ndarray, names: 
 HALF = 0.5
 """the threshold where nothing is known"""
 SHARED_TEXTS = 3.0
-"""how much all labels together count beside those of one: as so many of its texts"""
+"""weight of all labels together beside those of one, in texts of that one"""
 SHARED_FOR_ALL = 20.0
-"""the same where the F1 of all labels together matters more than that of each (results/other.md)"""
+"""this weight where the F1 of all labels together matters more than that of each (results/other.md)"""
 _MOST = 2000
 """thresholds tried"""
 
@@ -169,26 +169,26 @@ def label_thresholds(probabilities: np.ndarray, labels: np.ndarray, shared: floa
     values = np.unique(probabilities)
     values = values[np.unique(np.linspace(0, len(values) - 1, _MOST).astype(int))]
     tried = np.append(values[0], (values[1:] + values[:-1]) / 2)
-    given = np.stack([_at_least(column, tried) for column in probabilities.T])  # (C, G)
+    assigned = np.stack([_at_least(column, tried) for column in probabilities.T])  # (C, G)
     pairs = zip(probabilities.T, labels.T > 0, strict=True)
     hits = np.stack([_at_least(column[has], tried) for column, has in pairs])
     share = shared / total
-    sizes = given + labels.sum(axis=0)[:, None] + share * (given.sum(axis=0) + total)
+    sizes = assigned + labels.sum(axis=0)[:, None] + share * (assigned.sum(axis=0) + total)
     f1 = 2 * (hits + share * hits.sum(axis=0)) / np.maximum(sizes, 1e-12)
     return np.asarray(tried[f1.shape[1] - 1 - f1[:, ::-1].argmax(axis=1)])  # of equal ones the highest
 
 
 def _at_least(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """(G,) how many values are at least as high as each threshold."""
+    """(G,) the number of values at least as high as each threshold."""
     return len(values) - np.searchsorted(np.sort(values), thresholds)
 
 
 def given_and_found(labels: np.ndarray, predicted: np.ndarray) -> str:
     """``"Of 100 labels given, 83 are right; of 100 that hold, 71 are found."`` of labels and predictions (N, C), 1 or 0."""
-    hits, given, held = float((labels * predicted).sum()), float(predicted.sum()), float(labels.sum())
-    if not given or not held:
-        return "No label is given." if not given else "No label holds."
-    return f"Of 100 labels given, {of_100(hits / given)} are right; of 100 that hold, {of_100(hits / held)} are found."
+    hits, assigned, held = float((labels * predicted).sum()), float(predicted.sum()), float(labels.sum())
+    if not assigned or not held:
+        return "No label is given." if not assigned else "No label holds."
+    return f"Of 100 labels given, {of_100(hits / assigned)} are right; of 100 that hold, {of_100(hits / held)} are found."
 
 
 def without_label(share: float) -> str:

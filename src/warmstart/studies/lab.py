@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from warmstart.config import Advanced, Effectless, ThreadsConfig
-from warmstart.report.result import StudyResult, Summary
+from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.runs.steps import study_step
 from warmstart.stats.formatting import percent
 
@@ -68,7 +68,6 @@ class StudyLabConfig(ThreadsConfig):
 def study_lab(config: StudyLabConfig) -> StudyResult:
     """Run all experiments, print their numbers and write the page. The details are the list of experiments."""
     from warmstart.inspection.attention_lab import run_experiments
-    from warmstart.report.study import finish_study
     from warmstart.runs.run import Run
 
     width = max(config.width, config.keys)  # n orthogonal keys need at least n dimensions

@@ -56,12 +56,12 @@ class ArrayStore:
 
     @classmethod
     def of_user(cls) -> ArrayStore:
-        """The one that all runs of a user share."""
+        """The store that all runs of a user share."""
         folder = cache_folder()
         return cls(folder / "vectors.sqlite" if folder else None)
 
     def read(self, family: str, keys: Sequence[bytes], size: int) -> dict[bytes, Kept]:
-        """What there is of these keys, as arrays of ``size`` numbers."""
+        """The entries of these keys, as arrays of ``size`` numbers."""
 
         def read(connection: sqlite3.Connection) -> dict[bytes, Kept]:
             length, today = _SECONDS.size + 4 * size, int(time.time() // _DAY)
@@ -78,7 +78,7 @@ class ArrayStore:
         return self._call(read, {})
 
     def count(self, family: str, keys: Sequence[bytes]) -> int:
-        """How many of these keys there are."""
+        """The number of these keys that are kept."""
 
         def count(connection: sqlite3.Connection) -> int:
             return sum(connection.execute(query, (family, *part)).fetchone()[0] for query, part in _queries("count(*)", keys))
@@ -108,7 +108,7 @@ class ArrayStore:
         connection.execute(f"delete from arrays where rowid in ({oldest})", (surplus,))
 
     def _call(self, work: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
-        """What ``work`` returns, committed; ``otherwise`` if the file cannot be used. A damaged one is removed."""
+        """The answer of ``work``, committed; ``otherwise`` if the file cannot be used. A damaged one is removed."""
         if self.file is None:
             return otherwise
         try:

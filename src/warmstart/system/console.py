@@ -30,7 +30,7 @@ def harmless(text: str) -> str:
 
 
 class _Latest:
-    """One line at the foot of a terminal, with a clock that goes on whatever the program does."""
+    """A line at the foot of a terminal, with a clock that goes on whatever the program does."""
 
     def __init__(self, first: str) -> None:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -40,7 +40,7 @@ class _Latest:
         self._line = self._progress.add_task(_one_line(first), total=None)
 
     def show(self, line: object) -> None:
-        """Another line."""
+        """Show another line."""
         self._progress.update(self._line, description=_one_line(line))
 
     def __enter__(self) -> _Latest:
@@ -114,7 +114,7 @@ def unsaid() -> Iterator[None]:
 
 @contextmanager
 def quietly(first: str = "") -> Iterator[None]:
-    """Nothing is printed, as what a race tells of each trial.
+    """Suppress what is printed, such as a race's lines on each trial.
 
     With a ``first`` line a terminal shows the latest one meanwhile, with the time since the start, and a log has it and each
     ``step``.
@@ -131,12 +131,12 @@ def quietly(first: str = "") -> Iterator[None]:
 
 
 def progress_line(first: str, *, details: bool) -> AbstractContextManager[None]:
-    """``quietly`` where a terminal can show the latest line; a log, and who asks for ``details``, has every line."""
+    """``quietly`` where a terminal can show the latest line; a log, and a command with ``details``, has every line."""
     return quietly(first) if console.is_terminal and not details else nullcontext()
 
 
 def _one_line(text: object) -> str:
-    """What stands before the first line end, cut where the terminal ends; a spinner, a clock and spaces stand before it."""
+    """The text before the first line end, cut where the terminal ends; a spinner, a clock and spaces stand before it."""
     line = Text(harmless(str(text)).split("\n")[0])
     line.truncate(console.width - 11, overflow="ellipsis")
     return line.plain
@@ -174,7 +174,7 @@ def _width(name: str, cells: Sequence[str]) -> int:
 
 
 def _columns_that_fit(widths: Sequence[int], width: int) -> int:
-    """How many of the first columns fit; a column of sentences needs only as much as one can be read in."""
+    """Number of the first columns that fit; a column of sentences needs only as much as one can be read in."""
     needed = 0
     for i, column in enumerate(widths):
         needed += min(column, SENTENCE) + GAP * (i > 0)

@@ -15,7 +15,7 @@ def allowed_cores() -> list[int]:
 
 
 def cores_used_by_others(seconds: float = 0.1) -> float:
-    """How many of the cores that this process may use are busy while it sleeps for ``seconds``."""
+    """Number of the cores that this process may use that are busy while it sleeps for ``seconds``."""
     import psutil
 
     percentages = psutil.cpu_percent(seconds, percpu=True)

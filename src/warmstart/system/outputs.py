@@ -87,7 +87,7 @@ def remember_output(file: Path, data: bytes) -> None:
 
 
 def _known(file: Path) -> Path | None:
-    """Where the hashes of what was written at a path are kept; None for a device, and without a cache."""
+    """The file with the hashes of what was written at a path; None for a device, and without a cache."""
     cache = cache_folder()
     if cache is None or (file.exists() and not file.is_file()):
         return None

@@ -31,15 +31,15 @@ from warmstart.system.stopping import has_ended
 from warmstart.system.trouble import cure_of
 
 SETTINGS, PAGE_FILE, RUN_FILE = "config.yaml", "report.html", "run.json"
-"""in the folder of a run: its settings, its report, and what it says of itself"""
+"""files in the folder of a run: its settings, its report, and its description"""
 MANIFESTS = ("bundle.json", "stack.json")
-"""in the folder of a model: the file that says what is saved there"""
+"""names of the manifest in the folder of a model"""
 RACE_FILE = "race.json"
-"""in the folder of a race on one task: what every method scored"""
+"""file in the folder of a race on one task: the scores of every method"""
 CURVE_FILE = "curve.json"
-"""in the folder of a curve: what every method scored at each number of labels"""
+"""file in the folder of a curve: the scores of every method at each number of labels"""
 STEPS_FOLDER = "steps"
-"""there, until its end: its finished steps"""
+"""folder in that of a run, until its end: its finished steps"""
 STANDARD_OUTPUT = "-"
 """the user's name for standard output, in place of a file"""
 FORMAT = 1
@@ -121,7 +121,7 @@ def atomic_file(path: Path, noun: str = "") -> Iterator[Path]:
 
 @contextmanager
 def _passed_on(device: Path) -> Iterator[Path]:
-    """The same for a device or a pipe, which cannot be replaced: what was written is copied into it."""
+    """A temporary file whose content is copied into a device or a pipe, which cannot be replaced."""
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder) / "content"
         yield temporary
@@ -162,7 +162,7 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
 
 def _abandoned(folder: Path, name: str | None = None) -> Iterator[tuple[Path, Path | None]]:
-    """What killed processes left; with the folder that it belongs to, if it was there before the write."""
+    """The leftovers of killed processes; each with the path that it belongs to, if it was there before the write."""
     for place, folders, files in os.walk(folder):
         for entry in (*folders, *files):
             if (parts := is_leftover(entry)) and name in (None, parts["name"]):
@@ -277,12 +277,12 @@ def file_sha256(file: Path) -> str:
 
 
 def _followed(target: Path) -> Path:
-    """Where a link leads, so that what it names is replaced, and not the link; and what ``.`` and ``..`` stand for."""
+    """The target of a link, so that what it names is replaced, and not the link; and of ``.`` and ``..``."""
     return target.resolve() if target.is_symlink() or target.name in ("", "..") else target
 
 
 def _aside(target: Path, role: str) -> Path:
-    """Where this thread keeps a file or folder that is not in its place."""
+    """The path beside a file or folder under which this thread keeps it while it is not in its place."""
     thread = "" if threading.current_thread() is threading.main_thread() else f".{threading.get_native_id()}"
     return target.with_name(f".{target.name}.{role}-{os.getpid()}{thread}@{platform.node()}")
 

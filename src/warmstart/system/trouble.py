@@ -43,7 +43,7 @@ def explain_trouble(error: BaseException) -> str | None:
 
 
 def cure_of(error: OSError) -> str | None:
-    """What to do about an error of the system; None if that depends on what was tried."""
+    """The remedy for an error of the system; None if that depends on what was tried."""
     return _CURES.get(error.errno or 0)
 
 

@@ -20,13 +20,13 @@ _SHARDS = {"index.json", "tokenizer.json"}
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file elsewhere."""
+    """A file on a server or in a bucket."""
 
     url: str
     size: int | None
     """bytes; None if the server does not say"""
     name: str
-    """its path in the folder that was named, or its own name"""
+    """path of the file in the folder that was named, or its own name"""
 
 
 def is_url(path: str) -> bool:
@@ -92,7 +92,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def _unreadable(url: str, error: Exception) -> DataError:
-    """What a server or a protocol's package raised, in a sentence."""
+    """The error of a server or a protocol's package, in a sentence."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"no such file or folder: {url}; check the address (over http a folder's ends with a slash)")
     reason = " ".join(str(error).split())[:200]

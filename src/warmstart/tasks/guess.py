@@ -42,7 +42,7 @@ PAIRS = (
 _SPLIT_NAMES = {"test": ("test",), "validation": ("validation", "valid", "val", "dev")}
 """names of the files of the other splits"""
 MANY_TEXTS = 5000
-"""from so many on a tenth is set apart as validation texts; with fewer, cross-validation on all of them chooses"""
+"""number of texts from which on a tenth is set apart for validation; with fewer, cross-validation on all of them chooses"""
 _TEXT_ENDINGS = (".txt", ".text", ".md", ".eml")
 _NUMBERS = 20
 """a column with more different numbers than these holds numbers, not classes"""
@@ -58,7 +58,7 @@ _UNLABELLED = {
 
 @dataclass(frozen=True)
 class Guess:
-    """What a manifest would say."""
+    """The guessed content of a manifest."""
 
     type: str
     """the task type"""
@@ -93,7 +93,7 @@ class Guess:
         return head | {"train": train} | apart | {"test": 0.2} | files | more
 
     def sentences(self) -> list[str]:
-        """What was guessed, as complete sentences."""
+        """The guess, as complete sentences."""
         splits = (f"{file} is the {name} split." for name, file in self.splits.items())
         return [*self.said, f"The task type is {self.type}.", *splits]
 
@@ -190,7 +190,7 @@ def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableF
 
 
 def _said_of_columns(read: Source, unread: Sequence[str]) -> str:
-    """Which columns are read, and which others hold texts, or say which texts belong together."""
+    """The columns that are read, and others that hold texts or say which texts belong together, as sentences."""
     second = "" if read.second is None else f" and '{read.second}'"
     sentence = f"The text is read from column '{read.text}'{second}, the label from '{read.label}'."
     if unread:
@@ -207,7 +207,7 @@ def _shown(cell: Any) -> str:
 
 
 def _with_splits(guess: Guess, tables: Tables) -> Guess:
-    """With the files of other splits beside it, if their labels are labels of this one."""
+    """The guess with the files of other splits beside its table, if their labels are labels of this one."""
     files, sentences = dict[str, Path](), [*guess.said]
     for name, file in _beside(guess.train).items():
         try:

@@ -109,11 +109,9 @@ def _full(key: str, value: Any, common: Mapping[str, Any]) -> tuple[Source, ...]
     if not all(isinstance(entry, str | dict | Source) for entry in entries) or (key != "unlabelled" and not entries):
         number = ", a fraction or a number of examples" if key in ("validation", "test") else ""
         raise ValueError(f"'{key}' must be a path, a source with a path, a list of these{number}; got {value!r}")
-    written = ({"path": entry} if isinstance(entry, str) else entry for entry in entries)
+    parts = ({"path": entry} if isinstance(entry, str) else entry for entry in entries)
     try:
-        return tuple(
-            part if isinstance(part, Source) else Source.build({**common, **part}, f"source of '{key}'") for part in written
-        )
+        return tuple(part if isinstance(part, Source) else Source.build({**common, **part}, f"source of '{key}'") for part in parts)
     except ConfigError as error:
         raise ValueError(str(error)) from None  # the manifest's name is then put before it
 
@@ -415,7 +413,7 @@ def make_task(
 
 
 def _write(file: Path, frame: Any, needed: Sequence[str], name: str) -> None:
-    """One split."""
+    """Write the texts of a split."""
     try:
         table = frame_table(frame, needed).frame
     except DataError as error:

@@ -70,7 +70,7 @@ class Predictions(Sequence[dict[str, Any]], Shown, view="report.notebook:predict
 
     @property
     def cut(self) -> str:
-        """How many of the inputs the model cut, as a sentence; empty if none."""
+        """The number of inputs that the model cut, as a sentence; empty if none."""
         return self._cut()
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def predict(bundle: Bundle | Stack, inputs: str, *, top: int = 3) -> dict[str, A
 @overload
 def predict(bundle: Bundle | Stack, inputs: Sequence[Any], *, top: int = 3) -> Predictions: ...
 def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3) -> dict[str, Any] | Predictions:
-    """What a fine-tuned model predicts for each input; probabilities are calibrated if the bundle knows its temperature.
+    """Predictions of a fine-tuned model for each input; probabilities are calibrated if the bundle knows its temperature.
 
     A single string is one input, as it would be typed on a command line, and gives one dictionary.
 
@@ -131,12 +131,12 @@ def as_inputs(inputs: Iterable[Any]) -> list[Any]:
 
 
 def raw_predictions(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Any:
-    """The same as arrays, in the form that the task type scores."""
+    """Predictions as arrays, in the form that the task type scores."""
     return read(bundle, inputs).values
 
 
 class Read(NamedTuple):
-    """What a model makes of N inputs."""
+    """Raw predictions for N inputs."""
 
     values: Any
     """predictions in the form that the task type scores"""
@@ -147,7 +147,7 @@ class Read(NamedTuple):
 
 
 def read(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Read:
-    """All of it, calibrated. Typicality is by the vectors of a stack's member, else by the confidence for texts held out."""
+    """Calibrated predictions. Typicality is by the vectors of a stack's member, else by the confidence for texts held out."""
     raw = _read(bundle, inputs)
     if (calibration := bundle.calibration) is None:
         return raw
@@ -165,7 +165,7 @@ def confidences_of(probabilities: np.ndarray) -> np.ndarray:
 
 
 def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Any:
-    """The same before the model's own temperature; a stack is the weighted mean of its members, each with its temperature."""
+    """Predictions before the model's own temperature; a stack's are the weighted mean of its members, each with its temperature."""
     return _read(model, inputs).values
 
 
@@ -202,7 +202,7 @@ def _read_member(model: Bundle | FittedBaseline, inputs: Sequence[Any], vectors:
 
 
 class Unread(NamedTuple):
-    """What of some inputs a model does not read."""
+    """Tokens cut from each input."""
 
     sentence: str = ""
     """number of cut inputs and the remedy; empty if none are cut; of a stack, that of the first member that cuts"""
@@ -211,7 +211,7 @@ class Unread(NamedTuple):
 
 
 def unread(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Unread:
-    """What a model cuts off, without predicting the inputs; see ``read``."""
+    """Tokens that a model cuts off, without predicting the inputs; see ``read``."""
     from warmstart.stack.stack import Stack
 
     if isinstance(model, Stack):

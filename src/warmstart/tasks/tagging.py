@@ -50,7 +50,7 @@ class TaggingTask(TaskType):
         return words, tags
 
     def lines(self, source: Source) -> Examples | None:
-        """The same from CoNLL files."""
+        """Words and tags from CoNLL files."""
         from warmstart.data.conllu import is_conll, tagged_sentences
         from warmstart.data.read import source_files
 
@@ -110,7 +110,7 @@ class TaggingTask(TaskType):
         predictions = np.empty(len(encoded), dtype=object)
         for indices, logits in run_in_batches(model, encoded, pad_id, precision):
             for index, row in zip(indices, predictions_of(model, logits).numpy(), strict=True):
-                predictions[index] = row[encoded.piece_starts[index]]
+                predictions[index] = row[encoded.piece_starts[index]]  # a word has the tag of its first piece
         return predictions
 
     def scores(self, split: Split, predictions: Any, task: Task) -> Scores:
@@ -133,7 +133,7 @@ class TaggingTask(TaskType):
         return rows
 
     def resampled_scores(self, split: Split, predictions: Any, task: Task) -> np.ndarray:
-        """From the counts of each text, which is fast."""
+        """Scores of resamples from the counts of each text, which is fast."""
         counts = _counts(split, predictions, task)
         return np.array([_metrics(counts[drawn])[task.metric] for drawn in resample_indices(len(split), groups=split.units)])
 

@@ -42,7 +42,7 @@ Examples = tuple[list[Any], list[Any]]
 
 
 class Rows(NamedTuple):
-    """What sources have for a task."""
+    """Inputs, targets and groups of sources, with the texts that have no label."""
 
     inputs: list[Any]
     targets: list[Any]
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
 
 
 class HeadSettings(NamedTuple):
-    """What a user chooses about a head."""
+    """Settings of a head that a user chooses."""
 
     pooling: str = "mean"
     dropout: float = 0.1
@@ -63,12 +63,12 @@ class HeadSettings(NamedTuple):
     max_windows: int = 0
 
     def pooled(self) -> dict[str, Any]:
-        """All but the hidden layer: what any head takes that reads one state per text."""
+        """All settings but the hidden layer: those of any head that reads one state per text."""
         return {name: value for name, value in self._asdict().items() if name != "hidden"}
 
 
 class TaskType(ABC):
-    """One type of task. A new one is a subclass in a file of its own, and one row in ``TASK_TYPES``."""
+    """A type of task. A new one is a subclass in a file of its own, and one row in ``TASK_TYPES``."""
 
     name: ClassVar[str]
     """name in manifests"""
@@ -96,11 +96,11 @@ class TaskType(ABC):
         """The inputs of the rows of a table and their targets, with names as names."""
 
     def lines(self, source: Source) -> Examples | None:
-        """The same of a source that is no table; None if it is one."""
+        """Inputs and targets of a source that is no table; None if it is one."""
         return None
 
     def read(self, sources: Sequence[Source], tables: Tables | None = None, prefix: str = "") -> Rows:
-        """What sources have for a task; ``tables`` are those that were read before.
+        """The rows of sources; ``tables`` are those that were read before.
 
         An example without a group gets one of its own, whose name begins with ``prefix``, if any source has groups. Raises
         ``DataError`` if a source has no example, or a row lacks what the type needs.
@@ -208,7 +208,7 @@ class TaskType(ABC):
 
 
 def predictions_of(model: Model, logits: Tensor) -> Tensor:
-    """What the head makes of its logits, in float64 on the processor."""
+    """Predictions from the head's logits, in float64 on the processor."""
     assert isinstance(model.head, TaskHead)
     return model.head.predictions(logits.float().cpu().double())
 

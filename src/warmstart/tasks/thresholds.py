@@ -37,7 +37,7 @@ def _thresholds(task: Task, predictions: np.ndarray, labels: np.ndarray) -> np.n
 
 
 def thresholds_of(model: Bundle | Stack) -> tuple[float, ...]:
-    """Those of a model; empty: a half, or it has no labels."""
+    """Thresholds of a model; empty: a half, or it has no labels."""
     return model.calibration.thresholds if model.calibration else ()
 
 
@@ -47,7 +47,7 @@ def at_thresholds(predictions: Any, thresholds: tuple[float, ...]) -> Any:
 
 
 def left_out_at_thresholds(task: Task, split: Split, predictions: Any) -> Any:
-    """The same for the texts that choose the thresholds: of each text by the others, copies of it not among them."""
+    """Labels of the texts that choose thresholds: of each text by the others, copies of it not among them."""
     if not has_thresholds(task) or not len(split):
         return predictions
     assigned = np.zeros(predictions.shape)

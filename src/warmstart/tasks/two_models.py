@@ -60,7 +60,7 @@ class ModelsCompared:
 
 @dataclass(frozen=True)
 class _Scored:
-    """One model on the N test texts."""
+    """The scores of a model on the N test texts."""
 
     score: float
     right: np.ndarray | None = None
@@ -119,7 +119,7 @@ def _scored(model: Bundle | Stack, task: Task | AnswerTask, method: ScoredMethod
 
 
 def _compared(names: tuple[str, str], metric: str, scored: list[_Scored], task: Task | AnswerTask) -> ModelsCompared:
-    """By accuracy text by text if texts are independent; else by resamples that both share, of what is independent."""
+    """Two models, by accuracy text by text if texts are independent; else by resamples of independent units that both share."""
     first, second = scored
     scores, units, count = (first.score, second.score), task.test.units, len(task.test)
     independent = len(np.unique(units)) == count

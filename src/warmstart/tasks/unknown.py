@@ -26,7 +26,7 @@ CHANGED = 2.33
 
 
 def unknown_sentence(count: int, texts: int, share: float) -> str:
-    """How many of the texts are marked, and how many of those that belong to a label are."""
+    """Number of marked texts, and of those among them that belong to a label, as a sentence."""
     marked = "is marked as unknown: it is" if count == 1 else "are marked as unknown: they are"
     return (
         f"{count:,} of {texts:,} text{'s' * (texts != 1)} {marked} like those of none of the labels. "
@@ -35,7 +35,7 @@ def unknown_sentence(count: int, texts: int, share: float) -> str:
 
 
 def drift_sentence(texts: Sequence[Any], typicality: np.ndarray, compared: int) -> str | None:
-    """That N texts are, together, less typical (N,) than texts like the ``compared`` ones would be; None if chance explains it.
+    """A warning that N texts are together less typical (N,) than texts like the ``compared`` ones; None if chance explains it.
 
     Each text counts once, and a blank one not at all. The p-values of unchanged texts have the mean 0.5; their mean over both
     samples is the statistic of Mann and Whitney (1947).
@@ -65,7 +65,7 @@ def split_off_unknown(model: Bundle | Stack, task: Task) -> tuple[Task, Split]:
 
 
 def recognised_sentence(model: Bundle | Stack, known: Read, unknown: Split, names: tuple[str, ...]) -> str:
-    """How many of the ``unknown`` texts, with labels of these ``names``, a model recognises, and how many ``known`` it mistakes."""
+    """Share of the ``unknown`` texts, with labels of these ``names``, that a model recognises, and of ``known`` ones mistaken."""
     labels = sorted({names[number] for number in unknown.labels})
     listed = first_of(labels, 5)
     notice = f"{len(unknown):,} test texts have a label that the model does not know ({listed}), and are not in these scores"
@@ -78,7 +78,7 @@ def recognised_sentence(model: Bundle | Stack, known: Read, unknown: Split, name
 
 
 def texts_compared(model: Bundle | Stack) -> int:
-    """How many texts say how typical another is, by the model; 0: its predictions do not say that."""
+    """Number of texts to which the model compares another for typicality; 0: its predictions have none."""
     members = [member.model for member in model.members] if isinstance(model, Stack) else []
     known = [len(member.known.left_out) for member in members if isinstance(member, FittedBaseline) and member.known]
     return known[0] if known else len(model.calibration.held_out) if model.calibration else 0

@@ -23,7 +23,7 @@ from warmstart.tokenizer.pieces import WORD_MARK
 _BLOCK = 256
 """``base ^ byte`` stays within a block of so many units"""
 _END = 0
-"""in place of a byte: a key ends"""
+"""end of a key, in place of a byte"""
 
 
 def compiled_charsmap(table: Mapping[str, str]) -> bytes:
@@ -44,15 +44,15 @@ def compiled_charsmap(table: Mapping[str, str]) -> bytes:
 
 
 def _double_array(tree: dict[int, Any]) -> np.ndarray:
-    """(units,) of a tree of bytes, whose ends hold the place of a text."""
+    """(units,) the double array of a tree of bytes, whose ends hold the place of a text."""
     units, used, bases = np.zeros(_BLOCK, dtype=np.uint32), np.zeros(_BLOCK, dtype=bool), np.zeros(_BLOCK, dtype=bool)
     used[0], waiting = True, [(0, tree)]
-    for place, node in waiting:  # grows
+    for place, node in waiting:  # grows on the way
         children = np.array([*node])
         base = _free_base(children, used, bases)
         if base is None:
             base = len(units)
-            units, used, bases = (np.concatenate([one, np.zeros(_BLOCK, one.dtype)]) for one in (units, used, bases))
+            units, used, bases = (np.concatenate([table, np.zeros(_BLOCK, table.dtype)]) for table in (units, used, bases))
         bases[base], used[base ^ children] = True, True
         units[place] |= (base ^ place) << 10 | (_END in node) << 8
         for byte, inner in node.items():
@@ -73,13 +73,13 @@ def _free_base(children: np.ndarray, used: np.ndarray, bases: np.ndarray) -> int
 
 
 _ONE_SPACE = r"\A +| +\z| +(?= )"
-"""what is removed, so that there is one space between two words"""
+"""spaces to remove, so that there is one between two words"""
 _UNIGRAM, _BPE = 1, 2
 """types of models"""
 _UNKNOWN, _CONTROL = 2, 3
 """types of pieces"""
 LONGEST_PIECE = 256
-"""of a piece: the ways to cut it are tried one after another"""
+"""most characters of a piece: the ways to cut it are tried one after another"""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class SentencePieceModel:
     charsmap: bytes
     """compiled table of the normalisation; empty: none"""
     dummy_prefix: bool
-    """a space is put before the text"""
+    """True if a space is put before the text"""
     trim: bool
     """spaces at both ends are removed, runs of spaces become one"""
 
@@ -175,7 +175,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def sentencepiece_json(model: SentencePieceModel) -> str:
-    """The same tokenizer as ``tokenizer.json``."""
+    """The tokenizer of a model file as ``tokenizer.json``."""
     unknown = next(id for id, (_, _, kind) in enumerate(model.pieces) if kind == _UNKNOWN)
     if model.model_type == _UNIGRAM:
         scores = [(piece, score) for piece, score, _ in model.pieces]

@@ -1,4 +1,4 @@
-"""In which arithmetic a run multiplies matrices: chosen before the first step, kept in every checkpoint, the same when resumed.
+"""The arithmetic in which a run multiplies matrices: chosen before the first step, kept in every checkpoint, the same when resumed.
 
 Another precision, or another library, sums in another order: a run that changed it on the way would not repeat its own bits. So
 does another number of threads, which a machine that goes on need not have: it is said.
@@ -25,22 +25,22 @@ from warmstart.system.products import Library, product_library, use_product_libr
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What decides the bits of a product."""
+    """The settings that decide the bits of a product."""
 
     precision: str
-    """of products: float32 or bfloat16"""
+    """precision of products: float32 or bfloat16"""
     library: Library
-    """that multiplies float32 matrices on a CPU"""
+    """library that multiplies float32 matrices on a CPU"""
     threads: int = field(default_factory=torch.get_num_threads)
-    """of a CPU"""
+    """number of CPU threads"""
 
     @classmethod
     def choose(cls, precision: str, device: torch.device) -> Arithmetic:
-        """For a new run: ``precision`` is auto, float32 or bfloat16; of the libraries the faster one."""
+        """The arithmetic of a new run: ``precision`` is auto, float32 or bfloat16; of the libraries the faster one."""
         return cls("bfloat16" if in_bfloat16(precision, device) else "float32", product_library())
 
     def resumed(self, device: torch.device) -> Arithmetic:
-        """The same with as many threads as there are now; a note if that is another number, and matters."""
+        """The arithmetic with as many threads as there are now; prints a note if that is another number, and matters."""
         now = replace(self, threads=torch.get_num_threads())
         if now != self and device.type == "cpu":
             console.print(

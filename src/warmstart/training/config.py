@@ -111,7 +111,7 @@ class TrainConfig(Config):
         return self.steps or max(1, round((self.epochs or epochs) * rows / per_step))
 
     def count_text_steps(self, texts: int, mean_tokens: float, epochs: float) -> int | None:
-        """The same for texts: the last batch of an epoch may be short, but is a full step."""
+        """The budget in steps for texts: the last batch of an epoch may be short, but is a full step."""
         return self.count_steps(-(-texts // self.batch) * self.batch, mean_tokens, epochs)
 
 

@@ -37,13 +37,13 @@ from warmstart.system.trouble import explain_trouble
 from warmstart.types import Batch
 
 PATIENCE = timedelta(days=7)
-"""how long processes wait for each other: rank 0 may tokenize for hours; a process that ends is noticed by its closed connection"""
+"""longest wait for another process: rank 0 may tokenize for hours; a process that ends is noticed by its closed connection"""
 LONGEST_PAUSE = 0.05
 """seconds between two looks whether the others are here"""
 HEAD_START = 1.0
 """seconds that the others leave to rank 0, which speaks for all: a launcher ends all processes once one has left"""
 _LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "TCPStore", "failed to recv")
-"""what torch's errors say when a connection is lost"""
+"""parts of torch's errors when a connection is lost"""
 _T = TypeVar("_T")
 
 
@@ -72,7 +72,7 @@ class World:
         return f"rank {self.rank} on {platform.node()}"
 
     def share(self, count: int) -> RowRange:
-        """Which of ``count`` rows this process computes: adjacent ones; each row is computed once.
+        """The part of ``count`` rows that this process computes: adjacent ones; each row is computed once.
 
         8 rows for 3 processes are 0 to 1, 2 to 4 and 5 to 7.
         """
@@ -97,36 +97,36 @@ class World:
         return int(largest)
 
     def from_first(self, value: _T) -> _T:
-        """What rank 0 has."""
+        """The value in rank 0."""
         if not self.several:
             return value
-        found = [value]
-        dist.broadcast_object_list(found, src=0)
-        return found[0]
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def gather(self, value: _T) -> list[_T]:
-        """What each process has, in the order of their ranks."""
+        """The value in each process, in the order of their ranks."""
         if not self.several:
             return [value]
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value)
-        return found
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
 
     def tensors_of_all(self, own: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
         """The tensors that any process has, by name, on ``device``; what not all have is sent by the first that has it."""
         if not self.several:
             return dict(own)
         listed = self.gather({name: (tensor.shape, tensor.dtype) for name, tensor in own.items()})
-        found = dict[str, Tensor]()
+        tensors = dict[str, Tensor]()
         for owner, names in enumerate(listed):
             for name, (shape, dtype) in names.items():
                 if all(name in others for others in listed):
-                    found[name] = own[name]
-                elif name not in found:
+                    tensors[name] = own[name]
+                elif name not in tensors:
                     mine = own[name].to(device).contiguous() if owner == self.rank else None
-                    found[name] = torch.empty(shape, dtype=dtype, device=device) if mine is None else mine
-                    dist.broadcast(found[name], src=owner)
-        return found
+                    tensors[name] = torch.empty(shape, dtype=dtype, device=device) if mine is None else mine
+                    dist.broadcast(tensors[name], src=owner)
+        return tensors
 
     # ------------------------------------------------------------------------------------------------ work
 
@@ -140,11 +140,11 @@ class World:
         except Exception as error:
             own = error
         self._meet()
-        told = [one for one in self.gather(self._told(own) if own else None) if one]
-        if told:
+        reports = [report for report in self.gather(self._report(own) if own else None) if report]
+        if reports:
             if own and not isinstance(own, WarmstartError) and explain_trouble(own) is None:
                 raise own  # a fault of ours: its traceback is shown where it is known
-            cls, sentence = told[0]
+            cls, sentence = reports[0]
             raise cls(sentence)
         return value  # type: ignore[return-value]
 
@@ -157,7 +157,7 @@ class World:
             pause = min(2 * pause, LONGEST_PAUSE)
         here.wait()
 
-    def _told(self, error: Exception) -> tuple[type[WarmstartError], str]:
+    def _report(self, error: Exception) -> tuple[type[WarmstartError], str]:
         """The class and the sentence by which the others hear of an error."""
         sentence = str(error) if isinstance(error, WarmstartError) else explain_trouble(error) or f"{type(error).__name__}: {error}"
         cls = type(error) if isinstance(error, WarmstartError) else LostProcessError
@@ -165,8 +165,8 @@ class World:
 
     def first_alone(self, work: Callable[[], _T]) -> _T:
         """Do ``work`` in rank 0 while the others wait, and give all what it returns; if it fails there, it fails in all."""
-        found = self.together(lambda: [work()] if self.leads else [])
-        return self.from_first(found)[0]
+        results = self.together(lambda: [work()] if self.leads else [])
+        return self.from_first(results)[0]
 
     def in_turns(self, work: Callable[[], _T]) -> _T:
         """Do ``work`` in rank 0, then in the first process of each other machine, then in the rest, which find what is written."""
@@ -180,10 +180,10 @@ class World:
 
     def require_equal(self, facts: Mapping[str, Any]) -> None:
         """Raise ``ConfigError`` that names the first fact in which processes differ."""
-        found = self.gather(dict(facts))
-        for rank, others in enumerate(found):
-            for name in {**found[0], **others}:
-                here, there = found[0].get(name), others.get(name)
+        by_rank = self.gather(dict(facts))
+        for rank, others in enumerate(by_rank):
+            for name in {**by_rank[0], **others}:
+                here, there = by_rank[0].get(name), others.get(name)
                 if here != there:
                     raise ConfigError(
                         f"all processes must begin alike, but {name} differs: {there} in rank {rank}, {here} in rank 0; start all "
@@ -380,7 +380,7 @@ class Parallel:
 
 
 def share_of(batch: Batch, world: World) -> tuple[Batch, BatchShare, bool]:
-    """What this process computes of a batch, which rows these are, and whether they count: if it has none, the first does not."""
+    """The process's part of a batch, its rows, and whether they count: a process without a row gets the first, uncounted."""
     count = len(batch.ids) if batch.targets is None else len(batch.targets)
     texts = world.share(count)
     counts = texts.stop > texts.start
@@ -391,8 +391,8 @@ def share_of(batch: Batch, world: World) -> tuple[Batch, BatchShare, bool]:
     else:
         ends = [0, *batch.windows.cumsum(0).tolist()]
         rows = RowRange(ends[texts.start], ends[texts.stop], len(batch.ids))
-    changes = {one.name: _part(getattr(batch, one.name), rows if one.name in BY_ROW else texts) for one in fields(batch)}
-    changes["target_places"] = None  # those of the share are others
+    changes = {field.name: _part(getattr(batch, field.name), rows if field.name in BY_ROW else texts) for field in fields(batch)}
+    changes["target_places"] = None  # the places of the whole batch do not fit its share
     return replace(batch, **changes), BatchShare(rows, texts), counts
 
 

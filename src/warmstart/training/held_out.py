@@ -67,7 +67,7 @@ def held_out_loss(model: Model, rows: PretrainingRows, limit: int | None = None)
                 losses, targets = _row_losses(model, batch)
                 np.add.at(sums[number], owners, losses)
                 np.add.at(counts[number], owners, targets)
-    weights = counts.sum() / len(views) / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    weights = counts.sum() / len(views) / np.maximum(counts.sum(axis=1, keepdims=True), 1)  # (views, 1)
     known = counts.sum(axis=0) > 0
     both = [(weights * part).sum(axis=0)[known] for part in (sums, counts)]
     return ClusteredRatio(both[0].sum() / both[1].sum(), *both)
@@ -78,7 +78,7 @@ def _row_losses(model: Model, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     head, targets = model.head, batch.targets
     assert isinstance(head, LMHead)
     assert targets is not None
-    states = model.backbone.forward_batch(batch).last_hidden_state
+    states = model.backbone.forward_batch(batch).last_hidden_state  # (B, T, D)
     parts = zip(states.split(1), targets.split(1), strict=True)
     losses = [float(language_loss(state, head.weight, head.bias, target, head.transform)) for state, target in parts]
     return np.array(losses), (targets != IGNORE).sum(dim=1).cpu().numpy()
@@ -133,7 +133,7 @@ class Restorable(Protocol):
     """A model whose weights can be copied and put back."""
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """What may train, by name."""
+        """The parameters that may train, by name."""
         ...
 
     def weights(self) -> dict[str, Tensor]:
@@ -165,7 +165,7 @@ class EarlyStopping:
         self.best_score, self.without_improvement = float("-inf"), 0
 
     def update(self, step: int, score: float) -> bool:
-        """Take note of an evaluation of the present weights; whether they are to be kept."""
+        """Take note of an evaluation of the present weights; returns whether they are to be kept."""
         self.curve.append((step, score))
         self.without_improvement = 0 if score > self.best_score else self.without_improvement + 1
         self.best_score = max(self.best_score, score)
@@ -188,13 +188,13 @@ class EarlyStopping:
         self.model.load_state_dict(self.kept_weights, strict=False)
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """All that was remembered."""
+        """The whole state, by name."""
         scores = torch.tensor([self.kept_score, self.best_score, self.without_improvement], dtype=torch.float64)
         curve = torch.tensor(self.curve, dtype=torch.float64).reshape(-1, 2)
         return {"scores": scores, "curve": curve} | {f"kept/{name}": tensor for name, tensor in self.kept_weights.items()}
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what ``state_tensors`` gave."""
+        """Take over the state that ``state_tensors`` gave."""
         self.kept_score, self.best_score, without = tensors["scores"].tolist()
         self.without_improvement = int(without)
         self.curve = [(int(step), score) for step, score in tensors["curve"].tolist()]

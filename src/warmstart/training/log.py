@@ -1,4 +1,4 @@
-"""What a run records of itself: the lines of ``metrics.jsonl``.
+"""The record that a run keeps of itself: the lines of ``metrics.jsonl``.
 
 ``metrics.jsonl`` is append-only. A resumed run first cuts off what follows its checkpoint, which has a hash of the lines before.
 """
@@ -19,11 +19,11 @@ from warmstart.system.console import console
 from warmstart.system.storage import atomic_write, cannot_write, sha256
 
 FOLDER = "tensorboard"
-"""in the folder of a run"""
+"""name in the folder of a run"""
 
 
 def events_folder(out: str | Path, *, wanted: bool) -> Path | None:
-    """Where the event files of a run lie; None if they are not wanted. Raises ``ConfigError`` if TensorBoard is not installed."""
+    """Folder of the event files of a run; None if they are not wanted. Raises ``ConfigError`` if TensorBoard is not installed."""
     if wanted and find_spec("tensorboard") is None:
         raise ConfigError('--tensorboard needs tensorboard; pip install "warmstart[tensorboard]"')
     return Path(out) / FOLDER if wanted else None
@@ -31,7 +31,7 @@ def events_folder(out: str | Path, *, wanted: bool) -> Path | None:
 
 @contextmanager
 def shown(folder: Path | None, title: str = "") -> Iterator[Callable[[Mapping[str, Any]], None] | None]:
-    """What to call with each new line of the log of one training run; of several each has a ``title``. None without a folder."""
+    """A function for each new line of the log of a training run; of several runs each has a ``title``. None without a folder."""
     if folder is None:
         yield None
         return
@@ -58,13 +58,13 @@ def shown(folder: Path | None, title: str = "") -> Iterator[Callable[[Mapping[st
 
 def numbers(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """The numbers of a line but its step, those of groups with a path: ``{"held_out": {"loss": 2.0}}`` -> ``held_out/loss``."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
-            found |= numbers(value, f"{prefix}{name}/")
+            figures |= numbers(value, f"{prefix}{name}/")
         elif isinstance(value, int | float) and not isinstance(value, bool) and name != "step":
-            found[f"{prefix}{name}"] = float(value)
-    return found
+            figures[f"{prefix}{name}"] = float(value)
+    return figures
 
 
 class MetricsLog:

@@ -38,8 +38,8 @@ from warmstart.types import Batch
 def state_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """The weights and the optimiser state, in rank 0; collective."""
     own = world().tensors_of_all(optimizer.state_tensors(), next(model.parameters()).device)
-    weights = cast(Restorable, model).weights()
-    return {f"model/{name}": tensor for name, tensor in weights.items()} | {f"optimizer/{name}": one for name, one in own.items()}
+    weights = {f"model/{name}": tensor for name, tensor in cast(Restorable, model).weights().items()}
+    return weights | {f"optimizer/{name}": tensor for name, tensor in own.items()}
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
@@ -50,11 +50,11 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 def last_checkpoint(folder: Path, identity: str, device: torch.device) -> Checkpoint | None:
     """The newest undamaged checkpoint, as rank 0 finds it; of several processes its tensors are on ``device``. Collective."""
     here = world()
-    found = here.together(lambda: read_checkpoint(folder, identity) if here.leads else None)
-    checkpoint = here.from_first(replace(found, tensors={}) if found else None)
+    newest = here.together(lambda: read_checkpoint(folder, identity) if here.leads else None)
+    checkpoint = here.from_first(replace(newest, tensors={}) if newest else None)
     if checkpoint is None:
         return None
-    return replace(checkpoint, tensors=here.tensors_of_all(found.tensors if found else {}, device))
+    return replace(checkpoint, tensors=here.tensors_of_all(newest.tensors if newest else {}, device))
 
 
 def restore(model: nn.Module, optimizer: Optimizer, checkpoint: Checkpoint) -> None:
@@ -92,10 +92,10 @@ class _Prefetched:
     def __call__(self, step: int) -> Sequence[Batch]:
         """The batches of a step."""
         known, self.ahead = self.ahead, None
-        found = known[1].result() if known and known[0] == step else self.thread.submit(self.make, step).result()
+        batches = known[1].result() if known and known[0] == step else self.thread.submit(self.make, step).result()
         if self.steps is None or step + 1 < self.steps:
             self.ahead = step + 1, self.thread.submit(self.make, step + 1)
-        return found
+        return batches
 
 
 LOG_EVERY = 10
@@ -107,11 +107,11 @@ ASSUMED_STEPS = 2000
 
 
 FIRST_CHECKPOINT, CHECKPOINT_SHARE = 60.0, 0.05
-"""where the settings name no interval: the fewest seconds between checkpoints, and the largest fraction of its time they take"""
+"""fewest seconds between checkpoints, and the largest fraction of the time they take, where the settings name no interval"""
 
 
 class Resumable(Protocol):
-    """What has a state beside model and optimiser."""
+    """The interface of a state beside model and optimiser."""
 
     def state_tensors(self) -> dict[str, Tensor]:
         """The whole state, by name."""
@@ -123,7 +123,7 @@ class Resumable(Protocol):
 
 
 class Trainable(Protocol):
-    """What the loop needs of a model."""
+    """The interface of a model that the loop can train."""
 
     def loss(self, batch: Batch) -> Tensor:
         """The summed loss of a batch's targets."""
@@ -136,7 +136,7 @@ class Trainable(Protocol):
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What one run trains on, evaluates and reports."""
+    """The data, evaluations and reports of one run."""
 
     batches: Callable[[int], Sequence[Batch]]
     """the batches of step n; a pure function of n"""
@@ -164,19 +164,19 @@ class TrainingJob:
     """called with each new line of metrics.jsonl"""
     progress_bar: bool = True
     more: Resumable | None = None
-    """what a checkpoint keeps as well. Such a job is short, or one of many: without a number in the settings, checkpoints are
+    """further state for a checkpoint. Such a job is short, or one of many: without a number in the settings, checkpoints are
     written by the clock, and none at its end"""
 
 
 @dataclass
 class TrainOutput:
-    """What a run took, and its log."""
+    """Steps, time and log of a run."""
 
     steps: int = 0
     seconds: float = 0.0
     """seconds of training, without evaluations"""
     processor_seconds: float = 0.0
-    """the same in seconds of all processor cores, of this process alone: not those before a resume"""
+    """seconds of all processor cores in this process alone: not those before a resume"""
     tokens: int = 0
     """tokens read, without padding"""
     log: list[dict[str, Any]] = field(default_factory=list)
@@ -213,7 +213,7 @@ class _Run:
         self.stopped, self.next_checkpoint = False, time.monotonic() + FIRST_CHECKPOINT
         self.output = TrainOutput()
         self.loss_sum, self.target_count = torch.zeros((), device=self.device), 0
-        """of the steps since the last line of the log; of several processes each has its own part of the sum"""
+        """sums over the steps since the last line of the log; of several processes each has its own part"""
         log_digest = self._resume()
         self.metrics = self.world.together(
             lambda: MetricsLog(folder if self.world.leads else None, self.output.steps, log_digest, job.observe)
@@ -231,7 +231,7 @@ class _Run:
                 loss, targets = self._step(progress)
                 self.output.seconds += time.perf_counter() - started
                 if self.job.steps is None:
-                    self.output.seconds = self.world.from_first(self.output.seconds)  # by which all stop at the same step
+                    self.output.seconds = self.world.from_first(self.output.seconds)  # so that all stop at the same step
                 self.output.processor_seconds += time.process_time() - processor_started
                 self.loss_sum, self.target_count = self.loss_sum + loss, self.target_count + targets
                 finished = self._progress() >= 1
@@ -276,7 +276,7 @@ class _Run:
             with self.parallel.batch(batch, last=number == len(batches)) as loss_on:
                 with self.arithmetic.use(self.device), compiled(self.forwards):
                     loss = loss_on(self.device)
-                if loss.requires_grad:  # that of a part whose parameters are all frozen for now moves nothing
+                if loss.requires_grad:  # not if all parameters that it reaches are frozen for now
                     (loss / max(1, count)).backward()
             total = total + loss.detach()
             self.output.tokens += int(batch.lengths.sum())

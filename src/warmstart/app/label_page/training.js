@@ -30,7 +30,7 @@ export async function showTraining(training) {
   train.disabled = more.disabled = training.state === "running";
   train.textContent = training.findings.length ? "Train again" : "Train now";
   more.hidden = part("report").hidden = !training.findings.length;
-  part("pages").hidden = !training.served;
+  if (training.served) part("pages").hidden = false;
   part("training").textContent = training.sentence;
   const found = training.findings.join(" ");
   if (found === shown) return;

@@ -7,6 +7,12 @@ import { setUpTabs } from "./tabs.js";
 import { textsOf } from "./texts.js";
 
 const SHOWN = 50; // results that are drawn at once
+const offers = [];
+
+// Another script puts an element beside each prediction: offer(one, option) makes it, or gives null.
+export function offerBeside(offer) {
+  offers.push(offer);
+}
 
 export function setUp(panel) {
   const form = panel.querySelector("form");
@@ -159,6 +165,7 @@ function item(one, option) {
     actions.append(action("Similar training texts", "alike", (button) => showNearest(button, found, one, option)));
   }
   if (actions.childElementCount) found.append(actions);
+  found.append(...offers.map((offer) => offer(one, option)).filter(Boolean));
   return found;
 }
 

@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from warmstart.commands.evaluate.page import pairs_section
-from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result
+from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result, pairs_section
 from warmstart.commands.settings import EvaluateConfig
 from warmstart.data.audit import audit
 from warmstart.data.pretraining_rows import PretrainingRows
@@ -30,8 +29,7 @@ from warmstart.interop.load import load_model, load_predictor
 from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
-from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import attention_step
 from warmstart.stack.stack import Stack
