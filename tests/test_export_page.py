@@ -73,7 +73,7 @@ def test_a_damaged_page_is_named(cups: Path, tmp_path: Path, capsys: pytest.Capt
 
 def with_script(text: str, change: Callable[[str], str]) -> str:
     """A page whose script was changed, with the policy that allows it."""
-    script = joined_scripts("main.js")
+    script = joined_scripts("page.js")
     return text.replace(script, change(script)).replace(source_hash(script), source_hash(change(script)))
 
 
@@ -177,7 +177,7 @@ def test_weights_come_back_within_half_a_step() -> None:
 
 def test_scripts_are_joined_in_the_order_of_need(cups: Path, tmp_path: Path) -> None:
     """Nothing is imported any more, nothing is asked of a network, and nothing in them ends the script."""
-    script = joined_scripts("main.js")
+    script = joined_scripts("page.js")
     assert not re.search(r"^\s*(import|export) ", script, re.MULTILINE)
     for words in ("fetch(", "</script", "<!--", "eval(", "new Function", "innerHTML"):
         assert words not in script

@@ -1,7 +1,7 @@
 // The list of what was labelled: searched and filtered on the server; another label is one more answer of this person.
 
 import { get, post } from "./api.js";
-import { count, make } from "./elements.js";
+import { count, make, succeeds } from "./elements.js";
 
 const COUNT = 10;
 const PAUSE = 250; // milliseconds after a key
@@ -43,7 +43,7 @@ export class Answered {
   // unless(): asked when the answer has come; what somebody has opened meanwhile stays, and the list is shown at a later time.
   async show(start = 0, unless = () => false) {
     const given = [...new FormData(form)].filter(([, value]) => value !== "");
-    try {
+    await succeeds(problem, async () => {
       const found = await (await get(`/api/texts?${new URLSearchParams([...given, ["start", start], ["count", COUNT]])}`)).json();
       if (unless()) {
         this.seen = null;
@@ -54,15 +54,7 @@ export class Answered {
       else rows.replaceChildren(...shown);
       part("answered-count").textContent = found.total ? `${count(found.total, "text")}.` : "No such text.";
       more.hidden = rows.childElementCount >= found.total;
-      problem.hidden = true;
-    } catch (error) {
-      this.fail(error);
-    }
-  }
-
-  fail(error) {
-    problem.textContent = error.status === undefined ? "the server does not answer" : error.message;
-    problem.hidden = false;
+    });
   }
 
   row(one) {
@@ -83,16 +75,13 @@ export class Answered {
     select.disabled = !this.person();
     select.addEventListener("change", async () => {
       select.disabled = true;
-      try {
+      select.disabled = await succeeds(problem, async () => {
         const body = { person: this.person(), text: one.text_id, value: select.value === "" ? null : Number(select.value) };
         const { last, label } = await (await post("/api/correct", body)).json();
         this.changed(last);
         await this.show();
-        if (label !== body.value) this.fail({ status: 200, message: `Noted; the label that counts is ${label === null ? "none" : this.wordsOf(label)}, as others said or decided.` });
-      } catch (error) {
-        select.disabled = false;
-        this.fail(error);
-      }
+        if (label !== body.value) throw new Error(`Noted; the label that counts is ${label === null ? "none" : this.wordsOf(label)}, as others said or decided.`);
+      });
     });
     return select;
   }

@@ -1,7 +1,7 @@
 // Progress, people, accuracy, target, outlook and price: asked for after answers, at most once a second, and from time to time.
 
 import { get } from "./api.js";
-import { count, draw, make, percent } from "./elements.js";
+import { count, make, percent } from "./elements.js";
 import { showTraining } from "./training.js";
 
 const LEAST = 1000; // milliseconds between two requests
@@ -10,6 +10,14 @@ const ELSE = 15_000;
 const [WIDE, HIGH, LEFT, FOOT] = [320, 180, 40, 30]; // of the drawing
 
 const part = (id) => document.getElementById(id);
+
+// A part of a drawing.
+function draw(name, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
 
 export class Figures {
   // proved() is called once, when the target turns out to be proven; answered is the list of what was labelled.

@@ -1,24 +1,78 @@
 // One text at a time: shows it, takes the answer, and shows the next once the answer is on disk.
 
 import { Answered } from "./answered.js";
-import { get } from "./api.js";
-import { Clock } from "./clock.js";
+import { get, post } from "./api.js";
 import { count, make, run, visible } from "./elements.js";
 import { Figures } from "./figures.js";
-import { setUpKeys, showKeys } from "./keys.js";
 import { setUpNames } from "./names.js";
-import { Sender } from "./sender.js";
 import { spansOf, Tags } from "./tags.js";
 import { setUpTraining } from "./training.js";
 
 const [STORED, BROWSER, SAME] = ["warmstart-person", "warmstart-browser", "warmstart-same-person"];
 const ALOUD = 1000; // characters of a text that are read aloud
 const FEW = 9; // labels that need no search
+const SINGLE_KEYS = "warmstart-single-keys";
+const FIELDS = "input, textarea, select"; // in which keys write
+const PAUSE = 1000; // milliseconds between two tries
+const GONE = new Set([502, 503, 504]);
 const tagging = document.body.dataset.type === "tagging";
 const part = Object.fromEntries(
   ["join", "taken", "work", "me", "me-name", "away", "problem", "notice", "text", "nothing", "answering", "find", "find-label", "choices", "comment", "said", "read-aloud", "submit"]
     .map((id) => [id, document.getElementById(id)]),
 );
+// How long a text was looked at: time in which the page is hidden does not count.
+class Clock {
+  constructor() {
+    this.begin();
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.seconds = this.read();
+      this.since = performance.now();
+    });
+  }
+
+  begin() {
+    this.seconds = 0;
+    this.since = performance.now();
+  }
+
+  read() {
+    return this.seconds + (document.hidden ? 0 : (performance.now() - this.since) / 1000);
+  }
+}
+
+// Sends one request at a time. If the server is gone, the request is kept and sent again until the server is back: no answer is lost.
+class Sender {
+  // away(true) when the server has gone, away(false) when it is back.
+  constructor(away) {
+    this.away = away;
+    this.busy = false;
+    addEventListener("beforeunload", (event) => {
+      if (this.busy) event.preventDefault(); // an answer has not been stored yet
+    });
+  }
+
+  // The answer to a request; null at once if another one is under way.
+  async send(path, body) {
+    if (this.busy) return null;
+    this.busy = true;
+    let gone = false;
+    try {
+      for (;;) {
+        try {
+          return await (await post(path, body)).json();
+        } catch (problem) {
+          if (problem.status !== undefined && !GONE.has(problem.status)) throw problem;
+          if (!gone) this.away((gone = true));
+          await new Promise((resolve) => setTimeout(resolve, PAUSE));
+        }
+      }
+    } finally {
+      this.busy = false;
+      if (gone) this.away(false);
+    }
+  }
+}
+
 const clock = new Clock();
 const answered = new Answered(() => person, (value) => (Array.isArray(value) ? "tags" : wordsOf(value)), (found) => {
   last = found;
@@ -184,6 +238,36 @@ function onKey(key) {
     else return false;
   }
   return true;
+}
+
+// Single keys, unless the person writes somewhere, a dialog is open, or they are switched off; act(key) says whether one meant something.
+function setUpKeys(act) {
+  const on = document.getElementById("keys-on");
+  on.checked = localStorage.getItem(SINGLE_KEYS) !== "off";
+  on.addEventListener("change", () => localStorage.setItem(SINGLE_KEYS, on.checked ? "on" : "off"));
+  document.addEventListener("keydown", (event) => {
+    if (!on.checked && event.key.length === 1 && event.key !== " ") return;
+    if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (event.target.closest?.(FIELDS) || document.querySelector("dialog[open]")) return;
+    if (event.key === "Enter" && event.target.closest?.("a, button, summary")) return;
+    if (act(event.key)) event.preventDefault();
+  });
+}
+
+function showKeys(labels, tagging) {
+  const rows = [
+    ...labels.filter((one) => one.key && !(tagging && one.id === 0)).map((one) => [one.key, one.name]),
+    ...(tagging
+      ? [["← →", "the word before or after"], ["Shift + ← →", "choose several words"], ["0", "no label"], ["Enter", "save the tags"]]
+      : [["Enter", "accept the likely label, where one is shown"]]),
+    ["u", "undo your last answer"], ["s", "skip this text"], ["c", "comment; Esc or Enter leaves it"],
+    ...(labels.length > 9 ? [["/", "find a label by its name; Enter takes the first"]] : []),
+    ["?", "these keys"],
+  ];
+  document.getElementById("keys-rows").replaceChildren(...rows.map(([key, words]) => make(
+    "tr", {}, make("th", { scope: "row" }, make("kbd", { textContent: key })), make("td", { dir: "auto", textContent: words }),
+  )));
+  document.getElementById("keys").showModal();
 }
 
 function leave(field) {

@@ -1,7 +1,7 @@
 // The dialog in which labels are added, renamed and merged, with the history of that.
 
 import { get, post } from "./api.js";
-import { count, make } from "./elements.js";
+import { count, make, succeeds } from "./elements.js";
 
 // person() says who changes something; changed(labels) is told what stands then.
 export function setUpNames(person, changed) {
@@ -15,32 +15,20 @@ export function setUpNames(person, changed) {
     changed(labels);
   }
 
-  async function change(body, words) {
-    error.hidden = true;
-    try {
-      const answer = await (await post("/api/labels", { person: person(), ...body })).json();
-      status.textContent = words;
-      show(answer.labels);
-      await showHistory();
-      return true;
-    } catch (problem) {
-      error.textContent = problem.status === undefined ? "the server does not answer" : problem.message;
-      error.hidden = false;
-      return false;
-    }
-  }
+  const change = (body, words) => succeeds(error, async () => {
+    const answer = await (await post("/api/labels", { person: person(), ...body })).json();
+    status.textContent = words;
+    show(answer.labels);
+    await showHistory();
+  });
 
-  document.getElementById("names-open").addEventListener("click", async () => {
-    error.hidden = true;
+  document.getElementById("names-open").addEventListener("click", () => {
     status.textContent = "";
     dialog.showModal();
-    try {
+    succeeds(error, async () => {
       show((await (await get("/api/labels")).json()).labels);
       await showHistory();
-    } catch {
-      error.textContent = "the server does not answer";
-      error.hidden = false;
-    }
+    });
   });
   document.getElementById("names-add").addEventListener("submit", async (event) => {
     event.preventDefault();

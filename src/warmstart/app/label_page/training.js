@@ -1,6 +1,7 @@
 // A model from the labels so far: trained and served beside this page; or a task for the commands.
 
 import { get, post } from "./api.js";
+import { succeeds } from "./elements.js";
 
 const part = (id) => document.getElementById(id);
 const [train, more, write, problem] = ["train", "train-more", "write-task", "training-problem"].map(part);
@@ -9,15 +10,7 @@ let shown = "";
 
 // changed() is called once a training has begun.
 export function setUpTraining(changed) {
-  const ask = async (path, told, body = {}) => {
-    problem.hidden = true;
-    try {
-      told(await (await post(path, body)).json());
-    } catch (error) {
-      problem.textContent = error.status === undefined ? "the server does not answer" : error.message;
-      problem.hidden = false;
-    }
-  };
+  const ask = (path, told, body = {}) => succeeds(problem, async () => told(await (await post(path, body)).json()));
   for (const [button, thorough] of [[train, false], [more, true]]) {
     button?.addEventListener("click", () => ask("/api/train", ({ training }) => {
       showTraining(training);

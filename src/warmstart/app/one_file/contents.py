@@ -23,7 +23,6 @@ from warmstart.app.one_file.parts import Parts, member_network, taken_apart
 from warmstart.app.one_file.tokenizer_spec import tokenizer_spec
 from warmstart.app.one_file.weights import pack_tensors
 from warmstart.app.replies import TARGETS, checks_of
-from warmstart.backbone.config import BackboneConfig
 from warmstart.errors import ModelError
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.per_text import ClassificationHead, MultilabelHead
@@ -172,24 +171,8 @@ def _network(bundle: Bundle) -> dict[str, Any]:
         "typed": config.token_types > 1,
         "max_length": config.max_length,
         "never_generated": bundle.never_generated if bundle.generates and not labels else [],
-        "backbone": _backbone(config) | _adapters(model),
+        "backbone": config.to_dict() | {"per_head": config.per_head, "groups": config.groups} | _adapters(model),
     }
-
-
-def _backbone(config: BackboneConfig) -> dict[str, Any]:
-    own_base = config.window_rotary_base != config.rotary_base
-    scaling = list(config.rotary_scaling) if config.rotary_scaling else None
-    return {
-        "width": config.width, "depth": config.depth, "heads": config.heads, "groups": config.groups, "perHead": config.per_head,
-        "feedforward": config.feedforward, "norm": config.norm, "normType": config.norm_type, "eps": config.norm_eps,
-        "embeddingNorm": config.embedding_norm, "firstNorm": config.first_norm, "tokenTypes": config.token_types,
-        "positions": config.positions, "offset": config.position_offset,
-        "window": config.window, "globalEvery": config.global_every,
-        "rotary": {"base": config.rotary_base, "scaling": scaling},
-        "windowRotary": {"base": config.window_rotary_base, "scaling": None if own_base else scaling},
-        "activation": config.activation, "qkNorm": config.qk_norm,
-        "scale": math.sqrt(config.width) if config.scale_embeddings else 1.0,
-    }  # fmt: skip
 
 
 def _adapters(model: Model) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def page_html(contents: PageContents) -> bytes:
     abilities = set(model["abilities"])
     panels = {panel: (title, [model]) for panel, (title, needed) in _PANELS.items() if needed & abilities}
     script, style = (
-        joined_scripts("main.js"),
+        joined_scripts("page.js"),
         "".join(file.read_text(encoding="utf-8") for file in (COMMON_STYLE, VERDICT_STYLE, _SERVED / "page.css")),
     )
     plain = json.loads(json.dumps(contents.facts, allow_nan=False))  # as they are read back: keys are strings

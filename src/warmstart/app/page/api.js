@@ -1,37 +1,28 @@
-// Requests to the server. Every failure becomes an Error with the server's own words.
+// Requests to the server. Every failure becomes an Error with the server's own words, and its status if it answered.
 
 const HEADERS = { "content-type": "application/json" };
 const CHUNK = 100; // texts of a request
 const CHARACTERS = 300_000; // of all texts of a request of several
 const MOST = 100_000; // characters of a text, as in bodies.py
 
-async function checked(answer) {
+// The page may lie in a folder of its server.
+async function ask(path, options = {}) {
+  const answer = await fetch(`.${path}`, options).catch((problem) => {
+    throw problem.name === "AbortError" ? problem : new Error("the server does not answer");
+  });
   if (answer.ok) return answer;
-  let words = answer.statusText;
-  try {
-    words = (await answer.json()).error;
-  } catch {
-    // no JSON: the status says it
-  }
-  throw Object.assign(new Error(words || `the server answered ${answer.status}`), { status: answer.status });
+  const { error } = await answer.json().catch(() => ({})); // else the status says it
+  throw Object.assign(new Error(error || answer.statusText || `the server answered ${answer.status}`), { status: answer.status });
 }
 
-const here = (path) => `.${path}`; // the page may lie in a folder of its server
+export const get = (path) => ask(path);
 
-export async function get(path) {
-  return checked(await fetch(here(path)));
-}
-
-export async function post(path, body, signal) {
-  const answer = await fetch(here(path), { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal });
-  return checked(answer);
-}
+export const post = (path, body, signal) => ask(path, { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal });
 
 // The rows of a workbook, which the server reads as every command does.
 export async function rowsOfWorkbook(name, body) {
   const headers = { "content-type": "application/octet-stream" };
-  const answer = await fetch(here(`/api/table?name=${encodeURIComponent(name)}`), { method: "POST", headers, body });
-  return (await (await checked(answer)).json()).rows;
+  return (await (await ask(`/api/table?name=${encodeURIComponent(name)}`, { method: "POST", headers, body })).json()).rows;
 }
 
 // The same as post, asked again every second as long as the server says that it is not ready yet (503); say(words) tells why.

@@ -15,14 +15,6 @@ export function make(name, properties = {}, ...children) {
   return element;
 }
 
-// The same for a part of a drawing.
-export function draw(name, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
 export function bar(share) {
   const element = make("div", { className: "bar" });
   element.style.width = `${(100 * share).toFixed(1)}%`;
@@ -35,9 +27,7 @@ export const beginning = (text) => (text.length > SHOWN ? `${text.slice(0, SHOWN
 
 export const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
-export function percent(share, digits = 1) {
-  return `${(100 * share).toFixed(digits)}%`;
-}
+export const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}%`;
 
 // The lines of an area that hold more than space.
 export function linesOf(area) {
@@ -52,34 +42,35 @@ export function inputOf(text, option, parted = option.dataset.parted === "yes") 
   return parted ? text.split("\t") : text;
 }
 
+// Whether a task succeeds; if not, an element says why, which is hidden else.
+export async function succeeds(error, task) {
+  error.hidden = true;
+  try {
+    await task();
+  } catch (problem) {
+    error.textContent = problem.message;
+    error.hidden = false;
+  }
+  return error.hidden;
+}
+
 // Runs a task for a panel: shows that it runs, lets it be stopped, and shows its error.
 export async function run(panel, task) {
-  const form = panel.querySelector("form");
-  const [start, stop, status, error] = ["[type=submit]", ".stop", ".status", ".error"].map((one) => panel.querySelector(one));
+  const [form, start, stop, status, error] = ["form", "[type=submit]", ".stop", ".status", ".error"].map((one) => panel.querySelector(one));
   const aborting = new AbortController();
   const abort = () => aborting.abort();
-  error.hidden = true;
-  start.disabled = true;
-  if (stop) {
-    stop.hidden = false;
-    stop.addEventListener("click", abort);
-  }
-  try {
-    await task(aborting.signal, (words) => (status.textContent = words));
-  } catch (problem) {
-    if (problem.name === "AbortError") {
-      status.textContent = "stopped";
-    } else {
-      status.textContent = "";
-      error.textContent = problem.message === "Failed to fetch" ? "the server does not answer" : problem.message;
-      error.hidden = false;
-    }
-  } finally {
-    start.disabled = false;
-    if (stop) {
-      stop.hidden = true;
-      stop.removeEventListener("click", abort);
-    }
-    form.setAttribute("aria-busy", "false");
-  }
+  const say = (words) => (status.textContent = words);
+  const busy = (is) => {
+    start.disabled = is;
+    if (stop) stop.hidden = !is;
+  };
+  busy(true);
+  stop?.addEventListener("click", abort);
+  await succeeds(error, () => task(aborting.signal, say).catch((problem) => {
+    say(problem.name === "AbortError" ? "stopped" : "");
+    if (problem.name !== "AbortError") throw problem;
+  }));
+  stop?.removeEventListener("click", abort);
+  busy(false);
+  form.setAttribute("aria-busy", "false");
 }

@@ -40,13 +40,14 @@ export class Backbone {
   constructor(config, weights) {
     this.config = config;
     this.weights = weights;
-    this.angles = { global: this.frequencies(config.rotary), local: this.frequencies(config.windowRotary) };
+    const { rotary_base: base, window_rotary_base: own, rotary_scaling: scaling } = config;
+    this.angles = { global: this.frequencies(base, scaling), local: this.frequencies(own, own === base ? scaling : null) };
   }
 
-  frequencies({ base, scaling }) {
-    const { perHead } = this.config;
-    return Array.from({ length: perHead / 2 }, (_, i) => {
-      const frequency = Math.fround(base ** ((-2 * i) / perHead));
+  frequencies(base, scaling) {
+    const { per_head } = this.config;
+    return Array.from({ length: per_head / 2 }, (_, i) => {
+      const frequency = Math.fround(base ** ((-2 * i) / per_head));
       if (!scaling) return frequency;
       const [factor, low, high, length] = scaling;
       const kept = Math.min(1, Math.max(0, ((length * frequency) / (2 * Math.PI) - low) / (high - low)));
@@ -74,9 +75,9 @@ export class Backbone {
   }
 
   norm(x, name) {
-    const { width, normType, eps } = this.config;
+    const { width, norm_type, norm_eps: eps } = this.config;
     const [weight, bias] = [this.weights.get(`backbone.${name}.weight`), this.weights.get(`backbone.${name}.bias`)];
-    return normalized(x, width, { rms: normType === "rms", eps, weight, bias });
+    return normalized(x, width, { rms: norm_type === "rms", eps, weight, bias });
   }
 
   linear(x, rows, name) {
@@ -85,12 +86,12 @@ export class Backbone {
   }
 
   embedded(ids, past, types) {
-    const { width, scale, positions, offset } = this.config;
+    const { width, scale_embeddings, positions, position_offset: offset } = this.config;
     const x = new Float32Array(ids.length * width);
     ids.forEach((id, t) => {
       const at = t * width;
-      this.weights.addRow("backbone.embedding.weight", id, x, at, scale);
-      if (this.config.tokenTypes) this.weights.addRow("backbone.token_types.weight", types ? types[t] : 0, x, at);
+      this.weights.addRow("backbone.embedding.weight", id, x, at, scale_embeddings ? Math.sqrt(width) : 1);
+      if (this.config.token_types) this.weights.addRow("backbone.token_types.weight", types ? types[t] : 0, x, at);
       if (positions === "learned") this.weights.addRow("backbone.positions.weight", past + t + offset, x, at);
       if (positions === "sinusoidal") {
         for (let i = 0; i < width; i++) {
@@ -99,14 +100,14 @@ export class Backbone {
         }
       }
     });
-    return this.config.embeddingNorm ? this.norm(x, "embedding_norm") : x;
+    return this.config.embedding_norm ? this.norm(x, "embedding_norm") : x;
   }
 
   block(x, i, count, past, causal, cache) {
     const name = `blocks.${i}`;
-    const { norm, firstNorm } = this.config;
+    const { norm, first_norm } = this.config;
     if (norm === "pre") {
-      const read = i === 0 && !firstNorm ? x : this.norm(x, `${name}.norm_1`);
+      const read = i === 0 && !first_norm ? x : this.norm(x, `${name}.norm_1`);
       const sum = added(this.attention(read, i, count, past, causal, cache), x);
       return added(this.feedforward(this.norm(sum, `${name}.norm_2`), name, count), sum);
     }
@@ -142,13 +143,13 @@ export class Backbone {
   }
 
   attention(x, i, count, past, causal, cache) {
-    const { heads, groups, perHead, qkNorm, positions, window, globalEvery, eps } = this.config;
-    const local = window !== null && i % globalEvery !== 0;
+    const { heads, groups, per_head, qk_norm, positions, window, global_every, norm_eps: eps } = this.config;
+    const local = window !== null && i % global_every !== 0;
     const all = this.linear(x, count, `blocks.${i}.attention.qkv`);
     const [queries, keys, values] = this.parts(all, count);
-    if (qkNorm) {
+    if (qk_norm) {
       for (const [part, name] of [[queries, "norm_q"], [keys, "norm_k"]]) {
-        part.set(normalized(part, perHead, { rms: true, eps, weight: this.weights.get(`backbone.blocks.${i}.attention.${name}.weight`) }));
+        part.set(normalized(part, per_head, { rms: true, eps, weight: this.weights.get(`backbone.blocks.${i}.attention.${name}.weight`) }));
       }
     }
     if (positions === "rotary") {
@@ -164,8 +165,8 @@ export class Backbone {
 
   // Queries (T, H K), keys and values (T, G K) from the rows that hold all three.
   parts(all, count) {
-    const { heads, groups, perHead } = this.config;
-    const sizes = [heads * perHead, groups * perHead, groups * perHead];
+    const { heads, groups, per_head } = this.config;
+    const sizes = [heads * per_head, groups * per_head, groups * per_head];
     const width = sizes[0] + 2 * sizes[1];
     let start = 0;
     return sizes.map((size) => {
@@ -177,15 +178,15 @@ export class Backbone {
   }
 
   rotate(x, heads, past, angles) {
-    const { perHead } = this.config;
-    const half = perHead / 2;
-    const count = x.length / (heads * perHead);
+    const { per_head } = this.config;
+    const half = per_head / 2;
+    const count = x.length / (heads * per_head);
     for (let t = 0; t < count; t++) {
       for (let j = 0; j < half; j++) {
         const angle = (past + t) * angles[j];
         const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
         for (let h = 0; h < heads; h++) {
-          const at = (t * heads + h) * perHead + j;
+          const at = (t * heads + h) * per_head + j;
           const [front, back] = [x[at], x[at + half]];
           x[at] = front * cos - back * sin;
           x[at + half] = back * cos + front * sin;
@@ -195,22 +196,22 @@ export class Backbone {
   }
 
   attend(queries, keys, values, count, past, causal, window) {
-    const { heads, groups, perHead } = this.config;
-    const [step, total, factor] = [groups * perHead, past + count, perHead ** -0.5];
-    const mixed = new Float32Array(count * heads * perHead);
+    const { heads, groups, per_head } = this.config;
+    const [step, total, factor] = [groups * per_head, past + count, per_head ** -0.5];
+    const mixed = new Float32Array(count * heads * per_head);
     const weights = new Float64Array(total);
     for (let t = 0; t < count; t++) {
       const place = past + t;
       const first = window === null ? 0 : Math.max(0, place - window);
       const last = Math.min(causal ? place : total - 1, window === null ? total - 1 : place + window);
       for (let h = 0; h < heads; h++) {
-        const q = (t * heads + h) * perHead;
-        const k = Math.floor((h * groups) / heads) * perHead;
+        const q = (t * heads + h) * per_head;
+        const k = Math.floor((h * groups) / heads) * per_head;
         let most = -Infinity;
         for (let s = first; s <= last; s++) {
           let score = 0;
           const at = s * step + k;
-          for (let j = 0; j < perHead; j++) score += queries[q + j] * keys[at + j];
+          for (let j = 0; j < per_head; j++) score += queries[q + j] * keys[at + j];
           weights[s] = score * factor;
           if (weights[s] > most) most = weights[s];
         }
@@ -219,7 +220,7 @@ export class Backbone {
         for (let s = first; s <= last; s++) {
           const share = weights[s] / sum;
           const at = s * step + k;
-          for (let j = 0; j < perHead; j++) mixed[q + j] += share * values[at + j];
+          for (let j = 0; j < per_head; j++) mixed[q + j] += share * values[at + j];
         }
       }
     }

@@ -15,6 +15,17 @@ export function answer({ labels, task, thresholds }, found, top = 10, lowest = 0
   return { ...said, probabilities, confidence, abstained };
 }
 
+// The nats that a label loses without each word, by those that it has without one, or without none (-1); tell() may wait.
+export async function lost(words, target, without, tell) {
+  if (!words.length) throw new Error("an empty text has nothing to explain; give some words");
+  const [whole, values] = [without(-1), []];
+  for (let at = 0; at < words.length; at++) {
+    values.push(whole - without(at));
+    await tell();
+  }
+  return { target, words, importance: { erasure: values } };
+}
+
 export class Predictor {
   constructor(settings, tokenizer, backbone, weights) {
     Object.assign(this, { settings, tokenizer, backbone, weights });
@@ -119,7 +130,6 @@ export class Predictor {
     return this.settings.task === "tagging" ? this.tags(input) : answer(this.settings, this.probabilities(input), top, lowest);
   }
 
-  // The nats that a label loses without each word; tell() is called after every word, and may wait.
   async erasure(text, target, tell) {
     const { ids } = this.encode(text);
     const begun = this.tokenizer.spec.opening.length;
@@ -132,17 +142,10 @@ export class Predictor {
       if (i === begun || this.tokenizer.startsWord(ids[i])) word++;
       owner[i] = word;
     }
-    if (word < 0) throw new Error("an empty text has nothing to explain; give some words");
     const number = this.settings.labels.indexOf(target);
-    const nats = (row) => Math.log(softmax(this.logits({ ids: row }))[number]);
-    const whole = nats(ids);
-    const [words, values] = [[], []];
-    for (let erased = 0; erased <= word; erased++) {
-      words.push(this.named(ids.filter((_, i) => owner[i] === erased)));
-      values.push(whole - nats(ids.filter((_, i) => owner[i] !== erased)));
-      await tell(erased + 1, word + 1);
-    }
-    return { target, words, importance: { erasure: values } };
+    const words = Array.from({ length: word + 1 }, (_, at) => this.named(ids.filter((_, i) => owner[i] === at)));
+    const without = (at) => Math.log(softmax(this.logits({ ids: ids.filter((_, i) => owner[i] !== at) }))[number]);
+    return lost(words, target, without, tell);
   }
 
   named(ids) {
