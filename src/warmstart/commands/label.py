@@ -44,18 +44,18 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     labels: tuple[str, ...] = ()
     """names of the labels, with spaces or commas between; more can be added on the page"""
     type: Literal["classification", "tagging"] | None = None
-    """classification: a label for each text (default); tagging: one for each word"""
+    """whether each text gets a label (classification, the default), or each word (tagging)"""
     task: str | None = None
-    """manifest of a task, or a table: its name, type and labels; its training texts are labelled already, its test texts are never
+    """a table or a manifest whose name, type and labels are taken; its training texts are labelled already, its test texts never
     shown, and rows of a table without a label are still to be labelled"""
     guidelines: str | None = None
     """how to label: a file, or the words themselves"""
     price: float | None = Field(None, gt=0)
-    """of one label, in any currency, for what more labels would cost"""
+    """what one label costs, in any currency, so that the page says what more would"""
     target: float | None = Field(None, gt=0, lt=1)
     """accuracy to reach, such as 0.9; the page says when it is proven"""
     judge: str | None = None
-    """who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
+    """name of the person who decides where people disagree; default: whoever has not answered that text"""
     suggest: Advanced[Literal["yes", "no"] | None] = None
     """whether the label that the model finds likely stands beside texts that are not drawn at random, to be accepted by Enter; only
     the others then tell the accuracy; default: as before, at first no"""
