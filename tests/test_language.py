@@ -29,10 +29,9 @@ from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
 from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import DataError
-from warmstart.generation.decoding import decode
+from warmstart.generation.decoding import decode, draw_token, sampling_probabilities
 from warmstart.generation.generate import continue_prompts, generate
 from warmstart.generation.ngram_counts import NgramCounts
-from warmstart.generation.sampling import draw_token, sampling_probabilities
 from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.settings import LMHeadConfig
