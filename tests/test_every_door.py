@@ -282,6 +282,16 @@ def test_a_workbook_keeps_what_text_is_and_what_a_number_is(tmp_path: Path) -> N
         workbook_of([{"a": "x" * 40_000}], file)
 
 
+def test_a_workbook_without_room_is_refused_before_texts_are_labelled(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that is too long for a cell costs no hour of predictions."""
+    monkeypatch.setattr("warmstart.commands.predict._labels", None)
+    (tmp_path / "long.txt").write_text("x" * 40_000)
+    assert main(["predict", model, str(tmp_path / "long.txt"), "--out", str(tmp_path / "a.xlsx")]) == 2
+    assert "a cell of a workbook holds 32,767; name a .csv" in capsys.readouterr().err
+
+
 def test_each_text_gets_one_answer(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A mail, a row of a table without a column called text, and of one that is called .txt; and none of what is no text."""
     (tmp_path / "mail.eml").write_text(

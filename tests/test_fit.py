@@ -490,13 +490,17 @@ def test_a_rival_that_may_be_as_good_is_said_to_be_so() -> None:
     assert [one.rows[1].role.endswith("ahead by no more than luck") for one in (lucky, worse)] == [True, False]
 
 
-def test_frames_and_files_are_fitted_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the command reads them; the result is five lines, predicts and saves; an unknown option is named."""
+def test_frames_and_files_are_fitted_in_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the command reads them, in silence on temporary files; the result is five lines, predicts and saves."""
     monkeypatch.chdir(tmp_path)
     task = who()
     labels = [task.labels[number] for number in task.train.labels[:24]]
     frame = {"subject": [*"abcdefghijkl"] * 2, "body": [*task.train.texts[:24]], "kind": [*labels[:22], None, None]}
     found = ws.fit(frame, text="subject+body", label="kind", minutes=0.1)
+    assert "the frame: 2 of 24 rows have no label" in (said := capsys.readouterr().err)
+    assert "ndjson" not in said
     assert [*map(len, (found.task.train, found.task.unlabelled_texts))] == [22, 2]
     assert found.task.train.texts[0] == f"a\n{task.train.texts[0]}"
     assert 4 <= len(repr(found).splitlines()) <= 5

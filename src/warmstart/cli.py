@@ -12,12 +12,12 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from warmstart.commands import COMMANDS, with_preset
-from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError
+from warmstart.errors import ConfigError, UncheckedWarning, WarmstartError, suggest
 from warmstart.json_output import JSON_FLAG, check_has_result, error_document, result_document, suggestions_document
 from warmstart.next_steps import next_steps
 from warmstart.system.cores import choose_waiting
@@ -108,9 +108,8 @@ def _told(words: list[str]) -> str | None:
 
 def _print_error(words: list[str], error: BaseException, sentence: str | None, code: int) -> None:
     """The document of an error; none after ``--help``, which ends the process too."""
-    if not (isinstance(error, SystemExit) and not error.code):
-        usage = "the words of the command cannot be read; standard error says why" if isinstance(error, SystemExit) else str(error)
-        sys.stdout.write(error_document(_known_name(words), error, sentence or usage, code))
+    if not isinstance(error, SystemExit):
+        sys.stdout.write(error_document(_known_name(words), error, sentence or str(error), code))
 
 
 def _known_name(words: list[str]) -> str:
@@ -214,6 +213,9 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
 def read_command(words: list[str]) -> tuple[Callable[[Any], Any], Any]:
     """The function of a command and its settings, from the words after ``warmstart``. Raises ``ConfigError`` if they are wrong."""
     name, rest = _command(words)
+    if name not in COMMANDS:
+        near = suggest(name, COMMANDS).partition("known: ")[0]
+        raise ConfigError(f"unknown command '{name}'; {near}`warmstart --help` lists all")
     command = COMMANDS[name]
     config = parse(command.load_settings(), rest, f"warmstart {name}")
     return command.load()[1], config
@@ -244,7 +246,7 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
     import tyro
 
     from warmstart.config import read_yaml
-    from warmstart.flags import name_arguments, refuse_wrong_values, settings_file
+    from warmstart.flags import complaint, name_arguments, refuse_wrong_values, settings_file
 
     name_arguments(settings)
     if PRINT_CONFIG in words:
@@ -259,7 +261,12 @@ def parse(settings: Any, words: list[str], program: str) -> Any:
     if "backbone" in settings.model_fields:
         words, preset = _take(words, "--preset")
         given = with_preset(given, preset)
-    return tyro.cli(settings, args=words, prog=program, default=_partial(settings, given, where))
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(settings, args=words, prog=program, default=_partial(settings, given, where))
+    except SystemExit:
+        raise ConfigError(complaint(settings, program, said.getvalue())) from None
 
 
 def _print_help(settings: Any, program: str, *, everything: bool) -> NoReturn:

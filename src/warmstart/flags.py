@@ -147,6 +147,21 @@ def refuse_wrong_values(settings: type[Config], words: Sequence[str], elsewhere:
             raise ConfigError(f"{flag} {what_must_hold(problem)}, but is {came}") from None
 
 
+def complaint(settings: type[Config], program: str, box: str) -> str:
+    """What the box says that is drawn around missing and surplus words: the words, and what is expected in their place."""
+    said = " ".join(re.sub(r"^[\s│╭╰|+]+|[\s│╮╯|+]+$|[─-]{3,}", " ", box, flags=re.MULTILINE).split())
+    wanted = [one for one in _settings(settings) if one.field.is_required() or Positional in one.field.metadata]
+    usage = f"`{' '.join([program, *(one.typed() for one in wanted)])}`"
+    if extra := re.search(r"Unrecognized options: (.+?) For full", said):
+        return f"there is no place for '{extra[1]}' in {usage}; a text or name with blanks needs quotes; see {program} --help"
+    if missing := [
+        one for one in wanted if one.field.is_required() and re.search(rf"\s{re.escape(one.typed().split()[0])}\b", said)
+    ]:
+        means = " ".join((missing[0].field.description or "").split()).partition("; ")[0]
+        return f"{missing[0].typed().split()[0]} is missing in {usage}: {means}; see {program} --help"
+    return said
+
+
 def _nested(path: Sequence[str], value: str) -> str:
     """A setting as it stands in a file: ``train: {clip: 0.5}``."""
     *groups, name = path

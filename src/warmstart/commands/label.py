@@ -48,9 +48,9 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     labels: tuple[str, ...] = ()
     """names of the labels, with spaces or commas between; more can be added on the page"""
     type: Literal["classification", "tagging"] | None = None
-    """classification: a label for each text (default); tagging: one for each word"""
+    """whether each text gets a label (classification, the default), or each word (tagging)"""
     task: str | None = None
-    """manifest of a task, or a table: its name, type and labels; its training texts are labelled already, its test texts are never
+    """a table or a manifest whose name, type and labels are taken; its training texts are labelled already, its test texts never
     shown, and rows of a table without a label are still to be labelled"""
     guidelines: str | None = None
     """guidelines for labelling: a file, or the words themselves"""

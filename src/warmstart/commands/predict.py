@@ -18,7 +18,7 @@ from warmstart.data.source import TABLE_FORMATS, Source
 from warmstart.data.tables import Tables, dialect_of, reading_alike, source_format
 from warmstart.data.text_key import is_blank
 from warmstart.data.token_store import documents_of
-from warmstart.data.written import delimited, workbook
+from warmstart.data.written import delimited, require_room, workbook
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import threshold_for
 from warmstart.interop.load import load_predictor
@@ -59,6 +59,8 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     texts = _inputs_of(bundle, config, source, tables)
     if not texts:
         raise DataError("there is no text; give texts, or a file of texts with --file")
+    if out and out.suffix.lower() == _WORKBOOK:  # before hours of predictions
+        require_room(_kept(source, tables) or [{"text": text} for text in texts], out)
     if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
         console.print(known)
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]

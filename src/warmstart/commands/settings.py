@@ -164,8 +164,8 @@ class PredictConfig(TableFlags):
     second: Advanced[str | None] = None
     """the column of the table that holds the second texts of pairs"""
     out: Effectless[str | None] = None
-    """output file: a table if it ends in .csv or .tsv, of a table with all its columns; lines of JSON if it ends in .jsonl or
-    .ndjson; default: standard output"""
+    """output file: a table if it ends in .csv, .tsv or .xlsx, of a table with all its columns; lines of JSON if it ends in .jsonl
+    or .ndjson; default: standard output"""
     top: int = Field(3, gt=0)
     """number of labels to give with their probabilities, the most probable ones"""
     target_error: float | None = Field(None, gt=0, lt=1)
@@ -174,7 +174,7 @@ class PredictConfig(TableFlags):
     confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
     """probability with which that error rate is guaranteed"""
     refuse_unknown: bool = False
-    """say 'none of these' in place of a label for texts like those of none of the labels; else 'unknown' marks them"""
+    """give 'none of these' to texts that are unlike those of every label; else 'unknown' marks them"""
     unknown_share: Advanced[float] = Field(0.05, gt=0, lt=1)
     """share of the texts of known labels that may be marked so, at most"""
     corpus: FileInput[Advanced[tuple[str, ...]]] = ()

@@ -62,8 +62,8 @@ class LabelledTableFlags(TableFlags):
     """Flags for a table of texts and labels, of which the columns are guessed."""
 
     label_column: str | None = None
-    """the column of a table that holds the labels, or several that say of one label each whether it holds: angry+urgent; default: a
-    guess, which is printed"""
+    """the column of a table that holds the labels, or several of yes and no, one for each label: angry+urgent; default: a guess,
+    which is printed"""
     group_column: Advanced[str | None] = None
     """the column that says which texts belong together, such as those of an author: they count as one; none: every text stands
     alone; default: a guess, which is printed"""

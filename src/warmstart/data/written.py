@@ -34,15 +34,26 @@ def delimited(rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
     return out.getvalue()
 
 
+def require_room(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Raise ``DataError`` for more rows, or a longer cell, than a workbook holds."""
+    if len(rows) >= _MOST_ROWS:
+        raise DataError(f"{file} holds at most {_MOST_ROWS - 1:,} rows, but there are {len(rows):,}; name a .csv")
+    for number, row in enumerate(rows, 1):
+        if (longest := max((len(cell) for cell in row.values() if isinstance(cell, str)), default=0)) > _MOST_CHARACTERS:
+            raise DataError(
+                f"row {number:,} has a text of {longest:,} characters, and a cell of a workbook holds {_MOST_CHARACTERS:,}; "
+                f"name a .csv in place of {file}"
+            )
+
+
 def workbook(rows: Sequence[Mapping[str, Any]], file: Path) -> bytes:
     """An .xlsx of one sheet. What begins with = is text; a column of texts that are all numbers is one of numbers.
 
-    Raises ``DataError`` for more rows, or a longer cell, than Excel holds.
+    Raises ``DataError`` where ``require_room`` does.
     """
     import xlsxwriter
 
-    if len(rows) >= _MOST_ROWS:
-        raise DataError(f"{file} holds at most {_MOST_ROWS - 1:,} rows, but there are {len(rows):,}; name a .csv")
+    require_room(rows, file)
     out = io.BytesIO()
     with xlsxwriter.Workbook(out, {"in_memory": True, "nan_inf_to_errors": True}) as book:
         sheet = book.add_worksheet()
@@ -52,21 +63,15 @@ def workbook(rows: Sequence[Mapping[str, Any]], file: Path) -> bytes:
             numbers = all(_NUMBER.fullmatch(one) for one in cells if isinstance(one, str) and one)
             sheet.write_string(0, place, name)
             for line, cell in enumerate(cells, 1):
-                _write(sheet, (line, place), float(cell) if numbers and isinstance(cell, str) and cell else cell, file)
+                _write(sheet, (line, place), float(cell) if numbers and isinstance(cell, str) and cell else cell)
     return out.getvalue()
 
 
-def _write(sheet: Any, place: tuple[int, int], cell: Any, file: Path) -> None:
+def _write(sheet: Any, place: tuple[int, int], cell: Any) -> None:
     """One cell; nothing for None."""
     if isinstance(cell, bool):
         sheet.write_boolean(*place, cell)
     elif isinstance(cell, int | float) and abs(cell) < 10**15:
         sheet.write_number(*place, cell)
     elif cell is not None and cell != "":
-        text = str(cell)
-        if len(text) > _MOST_CHARACTERS:
-            raise DataError(
-                f"row {place[0]:,} has a text of {len(text):,} characters, and a cell of a workbook holds {_MOST_CHARACTERS:,}; "
-                f"name a .csv in place of {file}"
-            )
-        sheet.write_string(*place, text)
+        sheet.write_string(*place, str(cell))

@@ -223,14 +223,14 @@ class FitConfig(LabelledTableFlags):
     """file with descriptions of labels, for methods that read names: lines of a label, a tab and its description, a csv of the two
     columns, or YAML (label: description); labels that only this file names count as labels without a text"""
     metric: Metric | None = None
-    """the score that chooses the best method and is reported: the share of texts predicted right, or the mean over labels of
-    their F1, where a rare label counts as much as a frequent one; of several labels per text also micro_f1 (all labels together)
-    and subset (all labels right); default: accuracy, of several labels micro_f1, or the manifest's metric"""
+    """the score that chooses the best method and is reported: accuracy, or the mean F1 over labels (macro_f1), where a rare label
+    counts as much as a frequent one; of several labels per text also micro_f1 (all labels together) and subset (all labels right);
+    default: accuracy, of several labels micro_f1, or the manifest's metric"""
     random_sample: bool = False
-    """the labelled texts were drawn at random from texts like those to come, so that labels that are frequent among them are so
-    there, too; default: every label is as likely before a text is read"""
+    """the labelled texts are a random sample of texts like those to come: a label that is frequent among them is frequent there,
+    too; default: every label is as likely before a text is read"""
     minutes: float = Field(3, gt=0)
-    """time for all of it, about"""
+    """about how long it may take"""
     encoders: FileInput[tuple[str, ...]] = ()
     """pretrained models whose vectors are used; default: those installed, but none that is slow or has not read the language"""
     schemes: tuple[SchemeName, ...] = FINE_TUNING

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from warmstart.errors import WarmstartError
 from warmstart.system.trouble import COMMANDING
 
 NOTEBOOK_WIDTH = 110
@@ -56,13 +58,15 @@ class _Console(Console):
 
     latest: _Latest | None = None
     """shows the latest line while nothing is printed"""
+    called = ("", "")
+    """a file that the user did not name, and what it is called instead"""
     logs = False
     """True if each step is printed meanwhile, since no terminal shows the latest"""
 
     def print(self, *objects: Any, **options: Any) -> None:
         if self.latest and objects:
             self.latest.show(objects[0])
-        super().print(*(harmless(part) if isinstance(part, str) else part for part in objects), **options)
+        super().print(*(harmless(part.replace(*self.called)) if isinstance(part, str) else part for part in objects), **options)
 
     def step(self, line: str) -> None:
         """Print what took long, for a log, while all else is quiet."""
@@ -100,6 +104,18 @@ def print_once(sentence: str) -> None:
     if sentence not in _SAID and not _UNSAID.get():
         _SAID.add(sentence)
         console.print(sentence)
+
+
+@contextmanager
+def called(file: Path, name: str) -> Iterator[None]:
+    """What is printed or raised meanwhile calls a temporary file by a name that the user knows."""
+    console.called = str(file), name
+    try:
+        yield
+    except WarmstartError as error:
+        raise type(error)(str(error).replace(*console.called)) from None
+    finally:
+        console.called = "", ""
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from warmstart.report.sections import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.steps import TaskPlace
 from warmstart.stack.files import save_model
-from warmstart.system.console import console, quietly
+from warmstart.system.console import called, console, quietly
 from warmstart.system.storage import atomic_write
 from warmstart.tasks.load import labelled_task, with_descriptions, with_metric
 
@@ -72,20 +72,16 @@ def keep_fit(found: FitResult, folder: Path, write_page: Callable[[], Path]) -> 
 
 
 class FitOptions(TypedDict, total=False):
-    """The options of ``ws.fit``."""
+    """The options of ``ws.fit``: the fields of ``FitConfig``, which explain them; but ``unlabelled`` are texts, no files."""
 
     text: str
-    """the column of a table or frame that holds the texts, or several: subject+body; default: a guess, which is printed"""
+    """the field ``text_column``"""
     label: str
-    """the column of the labels; default: a guess, which is printed"""
+    """the field ``label_column``"""
     unlabelled: Sequence[str]
-    """texts without labels"""
     encoders: Sequence[str]
-    """pretrained models; default: the encoders that are installed"""
     minutes: float
-    """about; default 3"""
     metric: Metric | None
-    """figure by which methods are compared; default: accuracy, of several labels micro_f1"""
 
 
 def fit(texts: Any, labels: Sequence[Any] | None = None, **options: Unpack[FitOptions]) -> FitResult:
@@ -114,7 +110,8 @@ def _task_of(texts: Any, labels: Sequence[Any] | None, options: FitOptions, fold
     else:
         place = Path(texts) if isinstance(texts, str | Path) else write_frame(texts, folder / "frame.ndjson")
         flags = LabelledTableFlags(text_column=options.get("text"), label_column=options.get("label"))
-        task = labelled_task(place, flags)
+        with nullcontext() if isinstance(texts, str | Path) else called(place, "the frame"):
+            task = labelled_task(place, flags)
         task = replace(task, unlabelled_texts=(*task.unlabelled_texts, *more))
     return with_metric(task, options.get("metric"))
 
