@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from warmstart.cli import main
 from warmstart.commands.label import labelling
 from warmstart.errors import ConfigError
 from warmstart.system.locks import LOCK
+from warmstart.system.processes import isolated_children
 from warmstart.tasks.load import load_task
 
 
@@ -287,3 +289,14 @@ def test_serving_a_model_opens_the_project_of_its_table(tmp_path: Path, monkeypa
             assert {one.name for one in session.project.labels()} == {"no", "yes"}
     with pytest.raises(ConfigError, match=r"`warmstart label --task moved.csv --out other`"), labelling("other", "gone"):
         pass
+
+
+@pytest.mark.journeys
+def test_a_page_in_one_file_and_labels_as_files_need_no_extra_of_servers() -> None:
+    """What exports, imports and doctors them is imported where fastapi and uvicorn are missing."""
+    names = ("one_file.contents", "one_file.check", "exchange", "training", "pool", "models")
+    code = "import sys, importlib\nfor name in ('fastapi', 'starlette', 'uvicorn', 'h11'): sys.modules[name] = None\n"
+    code += f"for name in {names}: importlib.import_module('warmstart.app.' + name)"
+    with isolated_children():
+        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr

@@ -35,6 +35,7 @@ from warmstart.model.inference import reordered_copy
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.runs.verdict import ACCURACY, Verdict, read_verdict
 from warmstart.stack.card import stack_card
+from warmstart.stack.checks import examine
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.rows import BackboneVectors, VectorRows
 from warmstart.stack.stack import Stack
@@ -51,6 +52,8 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 LEVEL = 0.95
 """confidence with which the guarantees that are shown hold"""
+TARGETS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+"""error rates whose guarantees are shown"""
 KEPT_THRESHOLDS = 64
 """of a model"""
 Input = str | list[str]
@@ -336,6 +339,11 @@ class Corpus:
         if tokenizer.digest not in self._counts:
             self._counts[tokenizer.digest] = NgramCounts(tokenizer, documents_of([Source(path=self.path)]))
         return self._counts[tokenizer.digest]
+
+
+def checks_of(model: ServedModel) -> list[dict[str, Any]]:
+    """What ``warmstart doctor`` finds."""
+    return [one.to_dict() for one in examine(model.whole, model.path)]
 
 
 def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:

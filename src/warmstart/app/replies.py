@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from warmstart.app.answers import AnswerForm
-from warmstart.app.models import LEVEL, ServedModel
+from warmstart.app.models import LEVEL, TARGETS, ServedModel
 from warmstart.data.source import Source
 from warmstart.data.text_key import is_blank
 from warmstart.errors import DataError, ModelError, suggest
@@ -27,7 +27,6 @@ from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import most_probable, step_of
 from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.model.inference import embed
-from warmstart.stack.checks import examine
 from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.tasks.answers import answer_questions
@@ -275,8 +274,6 @@ class Models(AnswerForm):
 
 MOST_WORDS = 100
 """of a text to be explained: the time grows with their square"""
-TARGETS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-"""error rates whose guarantees are shown"""
 RANDOM_ORDERS = 5
 """random word orders that an explanation is compared with"""
 
@@ -319,11 +316,6 @@ def guarantees_of(model: ServedModel) -> list[dict[str, Any]]:
         for one in found
         if math.isfinite(one.threshold)
     ]
-
-
-def checks_of(model: ServedModel) -> list[dict[str, Any]]:
-    """What ``warmstart doctor`` finds."""
-    return [one.to_dict() for one in examine(model.whole, model.path)]
 
 
 def write_on(

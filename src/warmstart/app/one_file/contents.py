@@ -17,12 +17,11 @@ from torch import Tensor
 
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixConfig
-from warmstart.app.models import LEVEL, ServedModel, evidence_of
+from warmstart.app.models import LEVEL, TARGETS, ServedModel, checks_of, evidence_of
 from warmstart.app.one_file.characters import word_characters
 from warmstart.app.one_file.parts import Parts, member_network, taken_apart
 from warmstart.app.one_file.tokenizer_spec import tokenizer_spec
 from warmstart.app.one_file.weights import pack_tensors
-from warmstart.app.replies import TARGETS, checks_of
 from warmstart.errors import ModelError
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.per_text import ClassificationHead, MultilabelHead
