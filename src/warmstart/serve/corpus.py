@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from warmstart.data.read import documents_of
 from warmstart.data.source import Source
-from warmstart.data.token_store import documents_of
 from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.tokenizer.tokenizer import Tokenizer
 

@@ -1,6 +1,6 @@
 """The text of a task's domain, to pretrain on first: the task's own text, and the passages of other text that are most like it.
 
-    pool   the task's own text without labels (``pool.py``): all that is read if no other text is given
+    pool   the task's own text without labels (``data/pool.py``): all that is read if no other text is given
     TEXT   of its passages the most relevant, up to a number of words; the more relevant are read more often
 
 The kept passages, most relevant first, are cut into ``TIMES`` parts with as many words each. In one pass over the text the first
@@ -33,13 +33,14 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from warmstart.config import Config
+from warmstart.corpora.pieces import DocumentSplit
 from warmstart.data.files import text_lines
 from warmstart.data.pool import NO_POOL, Pool, scored_texts, task_pool
+from warmstart.data.read import documents_of
 from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Task
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, documents_with
-from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
 from warmstart.seeding import rng
 from warmstart.system.storage import atomic_folder, json_or_none
@@ -249,8 +250,8 @@ def _corpus_read(number: int, source: DomainSource, ranked: Relevances, order: n
 def _write(source: DomainSource, passages: _Passages | None, identity: str, folder: Path) -> DomainText:
     """Write the text of one pass, what is held out, the passages, and ``domain.json``; returns what that says."""
     texts = source.pool.texts
-    side = None if source.fraction is None else DocumentSplit(fraction=source.fraction, held_out=True)
-    held = [side is not None and side.contains(number) for number in range(len(texts))]
+    split = None if source.fraction is None else DocumentSplit(fraction=source.fraction)
+    held = [split is not None and bool(split.held_out(number)) for number in range(len(texts))]
     own = [text for text, out in zip(texts, held, strict=True) if not out]
     if not own:
         raise DataError(f"text of '{source.task.name}' must be left to train on, but all is held out; hold out less (--held-out)")
