@@ -9,7 +9,7 @@ RUN python -m venv /opt/warmstart \
  && /opt/warmstart/bin/pip install --no-cache-dir $TORCH_OPTIONS torch==2.13.0
 COPY pyproject.toml constraints.txt README.md LICENSE MANIFEST.in ./
 COPY src ./src
-RUN /opt/warmstart/bin/pip install --no-cache-dir --constraint constraints.txt '.[serve,onnx,minilm]'
+RUN /opt/warmstart/bin/pip install --no-cache-dir --constraint constraints.txt '.[app,onnx,minilm]'
 
 FROM python:3.13-slim
 RUN useradd --create-home --uid 10001 warmstart

@@ -23,7 +23,7 @@ import torch
 
 from warmstart.system.cores import cores_used_by_others
 from warmstart.system.machine import describe_machine
-from warmstart.training.allocator import release_freed_memory
+from warmstart.training.arithmetic import release_freed_memory
 
 Step = Callable[[], object]
 Build = Callable[[], Step]

@@ -20,13 +20,12 @@ from benchmarks.draws import measured_once
 from benchmarks.few_label_tasks import SETS
 from benchmarks.harness import show, table
 
-from warmstart.labelling.accuracy import Outcomes, running_accuracy
-from warmstart.labelling.doubts import likely_wrong
-from warmstart.labelling.learner import LEARNER_STRENGTHS, Beliefs, best_strength, fit_beliefs
-from warmstart.labelling.project import Project
-from warmstart.labelling.selection import Distances, Mixture, draw_text
-from warmstart.labelling.session import LabelSession
-from warmstart.labelling.vectors import pool_vectors
+from warmstart.app.accuracy import Outcomes, likely_wrong, running_accuracy
+from warmstart.app.choosing import Distances, Mixture, draw_text
+from warmstart.app.learner import LEARNER_STRENGTHS, Beliefs, best_strength, fit_beliefs
+from warmstart.app.pool import pool_vectors
+from warmstart.app.project import Project
+from warmstart.app.session import LabelSession
 from warmstart.seeding import rng
 from warmstart.stats.formatting import percent_value
 

@@ -16,7 +16,7 @@ from benchmarks.training import AS_LONG_AS_IT_LIVES, LAB, SMALL, Size, batches, 
 from torch import Tensor
 
 from warmstart.objectives.loss import CHUNK
-from warmstart.training.allocator import keep_freed_memory
+from warmstart.training.arithmetic import keep_freed_memory
 from warmstart.types import IGNORE, Batch
 
 WAYS = ("torch's default", "oneDNN")

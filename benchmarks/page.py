@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from benchmarks.harness import show, table
 
+from warmstart.app.one_file.document import joined_scripts, read_page
 from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.interop.load import load_model
-from warmstart.serve.one_file.document import joined_scripts, read_page
 from warmstart.stats.formatting import file_size, percent
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions

@@ -26,7 +26,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
 from warmstart.stats.formatting import percent_value
-from warmstart.stats.several_labels import HALF, SHARED_FOR_ALL, SHARED_TEXTS, label_thresholds, without_label
+from warmstart.stats.scores import HALF, SHARED_FOR_ALL, SHARED_TEXTS, label_thresholds, without_label
 from warmstart.tasks import task_type_of
 
 LABELLED, SCORED, DRAWS = 200, 600, 3

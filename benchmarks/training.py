@@ -38,8 +38,7 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.seeding import rng
 from warmstart.system.device import autocast, native_bfloat16
-from warmstart.training.allocator import keep_freed_memory
-from warmstart.training.compiled import compile_all, compiled
+from warmstart.training.arithmetic import compile_all, compiled, keep_freed_memory
 from warmstart.training.config import TrainConfig
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.types import IGNORE, Batch, SpecialTokens, Vocabulary

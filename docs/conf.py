@@ -16,9 +16,9 @@ exclude_patterns = ["_extensions", "_build"]
 root_doc = "index"
 html_theme = "furo"
 html_title = "warmstart"
-html_static_path = ["pictures"]
-html_show_sphinx = False
-html_theme_options = {"navigation_with_keys": True}
+html_static_path, html_favicon = ["pictures"], "pictures/logo.svg"
+html_show_sphinx = html_copy_source = html_show_sourcelink = False
+html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 pygments_style, pygments_dark_style = "default", "github-dark"
 myst_heading_anchors = 4
 myst_enable_extensions = ["strikethrough"]

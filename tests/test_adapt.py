@@ -30,9 +30,9 @@ from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.sweep import open_sweep
 from warmstart.finetuning.calibration import split_calibration_texts
-from warmstart.finetuning.control import most_seconds, share_within
 from warmstart.finetuning.ensemble import STACKABLE, Averaged
 from warmstart.finetuning.further import continue_pretraining
+from warmstart.finetuning.runs import most_seconds, share_within
 from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle

@@ -26,7 +26,7 @@ from warmstart.stack.known import KnownTexts
 from warmstart.stack.readout import LinearReadout
 from warmstart.stack.rows import WordRows
 from warmstart.stack.stack import Member, Stack
-from warmstart.stats.power import texts_to_tell
+from warmstart.stats.noise import texts_to_tell
 from warmstart.stats.proportions import paired_proportions
 from warmstart.tasks.two_models import ModelsCompared
 from warmstart.tasks.unknown import texts_compared

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.figures import repeats
-from warmstart.stats.anytime import proven_mean, values_to_prove, weighted_accuracy
+from warmstart.stats.proportions import proven_mean, values_to_prove, weighted_accuracy
 
 
 def one_labelling(chance: np.random.Generator, first: float, last: float, noise: float) -> tuple[np.ndarray, ...]:

@@ -26,6 +26,7 @@ from helpers.mutants import edit
 from helpers.tasks import cats
 from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import LoraConfig, ScalarMixConfig
+from warmstart.app.models import ServedModel
 from warmstart.cli import main
 from warmstart.data.scorings import ScoringRun, read_ledger
 from warmstart.errors import BundleError, ConfigError, ModelError, StorageError, UncheckedWarning, WarmstartError
@@ -41,7 +42,6 @@ from warmstart.model.checks import faults, run_checks
 from warmstart.model.files import load_bundle, read_selftest, save
 from warmstart.model.history import OtherRecord
 from warmstart.model.model import parameter_counts, swap_head
-from warmstart.serve.served import ServedModel
 from warmstart.system.console import console
 from warmstart.system.processes import started_python
 from warmstart.tasks.load import load_task, save_task

@@ -19,7 +19,7 @@ from warmstart.commands.settings import PredictConfig, PretrainConfig
 from warmstart.config import EFFECTLESS, Config, read_yaml, result_key
 from warmstart.errors import ConfigError, suggest
 from warmstart.finetuning.config import STRATEGY_NAMES
-from warmstart.finetuning.strategies import STRATEGIES
+from warmstart.finetuning.continual import STRATEGIES
 from warmstart.flags import file_settings
 from warmstart.heads.pooled import POOLINGS
 from warmstart.heads.settings import POOLING_NAMES

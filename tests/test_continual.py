@@ -24,7 +24,7 @@ from warmstart.data.task import Task
 from warmstart.errors import ConfigError
 from warmstart.finetuning import task_suite
 from warmstart.finetuning.config import ContinualConfig
-from warmstart.finetuning.strategies import sampling_fractions, task_order
+from warmstart.finetuning.continual import sampling_fractions, task_order
 from warmstart.finetuning.task_suite import TaskSuite, load_tasks
 from warmstart.model.files import load_bundle
 from warmstart.stats.forgetting import forgetting_metrics

@@ -44,9 +44,8 @@ from warmstart.runs.run import Run
 from warmstart.system.stopping import Terminated, termination_raises
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
-from warmstart.training.distributed import World, is_lost_connection, store_of_attempt, world
+from warmstart.training.distributed import World, is_lost_connection, share_of, store_of_attempt, world
 from warmstart.training.loop import train
-from warmstart.training.parallel import share_of
 from warmstart.types import Batch
 
 Trained = tuple[list[float], dict[str, Tensor]]

@@ -47,7 +47,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import swap_head
 from warmstart.runs.made_of import input_hashes
-from warmstart.tokenizer.charsmap import compiled_charsmap
+from warmstart.tokenizer.sentencepiece import compiled_charsmap
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "\u2581", "\u2581query", ":", "\u2581a", "b", "c", "\u2581cat", "\u00e9", "1", "/", "2"]

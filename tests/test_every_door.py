@@ -19,6 +19,7 @@ import pytest
 
 import warmstart as ws
 from helpers.workbook import workbook
+from warmstart.app.pool import read_pool
 from warmstart.cli import main
 from warmstart.commands.fit.command import read_labelled
 from warmstart.data import tables
@@ -29,7 +30,6 @@ from warmstart.data.written import workbook as workbook_of
 from warmstart.errors import DataError
 from warmstart.experiment.config import FitConfig, RaceConfig
 from warmstart.experiment.sweep import open_sweep
-from warmstart.labelling.reading import read_pool
 from warmstart.system import console
 from warmstart.tasks.load import load_task
 

@@ -13,14 +13,14 @@ import torch
 
 from helpers.mutants import bases
 from helpers.one_file import labelled
+from warmstart.app.one_file.contents import refuse_unable
+from warmstart.app.one_file.document import joined_scripts, read_page, source_hash
+from warmstart.app.one_file.tokenizer_spec import tokenizer_spec
+from warmstart.app.one_file.weights import pack_tensors, quantise_rows, unpack_tensors
 from warmstart.cli import main
 from warmstart.errors import BundleError, ModelError
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.model.files import save
-from warmstart.serve.one_file.contents import refuse_unable
-from warmstart.serve.one_file.document import joined_scripts, read_page, source_hash
-from warmstart.serve.one_file.tokenizer_spec import tokenizer_spec
-from warmstart.serve.one_file.weights import pack_tensors, quantise_rows, unpack_tensors
 from warmstart.system.storage import SEAL, sealed
 from warmstart.tokenizer.tokenizer import Tokenizer
 

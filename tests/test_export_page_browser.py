@@ -22,6 +22,7 @@ from helpers.one_file import browser_probabilities, in_browser, labelled, made_t
 from helpers.restarts import adapt_record
 from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import BottleneckConfig, ScalarMixConfig
+from warmstart.app.one_file.document import write_model_page
 from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig
@@ -35,7 +36,6 @@ from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.serve.one_file.document import write_model_page
 from warmstart.tasks.predict import predict, raw_predictions, unread
 from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer

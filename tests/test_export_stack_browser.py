@@ -16,6 +16,9 @@ from helpers.bundles import unread_model
 from helpers.models import SENTENCES
 from helpers.mutants import LABELS
 from helpers.one_file import browser_probabilities, in_browser, labelled, made_texts, rounded
+from warmstart.app.models import ServedModel
+from warmstart.app.one_file.parts import taken_apart
+from warmstart.app.replies import explanation_of
 from warmstart.baselines import baselines_for
 from warmstart.baselines.choice import fitted_baseline, run_baseline
 from warmstart.cli import main
@@ -26,9 +29,6 @@ from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadCon
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
-from warmstart.serve.one_file.parts import taken_apart
-from warmstart.serve.replies import explanation_of
-from warmstart.serve.served import ServedModel
 from warmstart.stack import files as stack_files
 from warmstart.stack.files import save_stack
 from warmstart.stack.fitted import FittedBaseline

@@ -14,12 +14,11 @@ from scipy import optimize, special, stats
 from helpers.figures import repeats
 from helpers.learners import Population, naive_bayes, nearest_mean
 from helpers.tasks import cats
+from warmstart.app.accuracy import SMALLEST_GAIN, Outcomes, Outlook, outlook
 from warmstart.data.audit import audit
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.experiment.trial import Method, TrialResult
-from warmstart.labelling.accuracy import Outcomes
-from warmstart.labelling.outlook import SMALLEST_GAIN, Outlook, outlook
 from warmstart.stats import extrapolation
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.extrapolation import (

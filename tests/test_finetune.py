@@ -41,7 +41,7 @@ from warmstart.tasks import task_type_of
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training import loop
 from warmstart.training.config import TrainConfig
-from warmstart.training.early_stopping import EarlyStopping
+from warmstart.training.held_out import EarlyStopping
 from warmstart.training.loop import TrainingJob
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.types import IGNORE, Batch

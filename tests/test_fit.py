@@ -42,6 +42,7 @@ from warmstart.model.files import save
 from warmstart.model.model import Model
 from warmstart.runs.state import RunState
 from warmstart.runs.steps import TaskPlace
+from warmstart.runs.verdict import glossed
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature
 from warmstart.stats.intervals import Estimate
@@ -187,11 +188,11 @@ def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitte
     assert "seed 0" not in said, "nothing of each trial"
     assert len(found.headline.split()) <= 25
     assert not [word for word in BANNED if word in " ".join(lines).lower()]
-    best = f"Use {found.best.name}: right on 100 of 100 new texts (likely "
+    best = f"Use {glossed(found.best.name)}: right on 100 of 100 new texts (likely "
     for part in (best, 'always "', "best with", "  warmstart predict "):
         assert part in said, part
     sure = replace(found, tested=Estimate(0.86, 0.81, 0.9))
-    assert sure.headline == f"Use {found.best.name}: right on 86 of 100 new texts (likely 81 to 90)."
+    assert sure.headline == f"Use {glossed(found.best.name)}: right on 86 of 100 new texts (likely 81 to 90)."
 
 
 def test_the_page_shows_the_surest_mistakes_and_every_label(fitted: tuple[Path, FitResult, str]) -> None:
@@ -344,7 +345,7 @@ def test_macro_f1_chooses_where_it_is_asked_for(tested: tuple[Path, FitResult]) 
     assert "of 100 of your texts" not in page
     found = replace(found, tested=None)
     value, low, high = found.selected.expected
-    assert found.headline == f"Use {found.best.name}: macro-F1 {value:.2f} on new texts (likely {low:.2f} to {high:.2f})."
+    assert found.headline == f"Use {glossed(found.best.name)}: macro-F1 {value:.2f} on new texts (likely {low:.2f} to {high:.2f})."
     assert all("macro-F1 0." in row.score or "macro-F1 1." in row.score for row in found.rows)
 
 
@@ -456,11 +457,11 @@ def test_a_figure_that_is_not_known_well_is_nowhere_said(tmp_path: Path) -> None
     known = fit_result()
     few = replace(known, task=replace(task, test=task.test.take(np.arange(5))), tested=Estimate(0.8, 0.38, 0.96))
     assert (known.told, few.told) == (True, False)
-    assert few.headline == f"Use {few.best.name}; 5 test texts are too few to say how often it is right."
+    assert few.headline == f"Use {glossed(few.best.name)}; 5 test texts are too few to say how often it is right."
     right, left_out = known.best.right[:8], known.left_out.take(np.arange(8))
     eight = replace(known.task, train=left_out)
     labels = replace(known, task=eight, left_out=left_out, candidates=(known.best._replace(right=right),))
-    assert labels.headline == f"Use {few.best.name}; 8 labels are too few to say how often it is right."
+    assert labels.headline == f"Use {glossed(few.best.name)}; 8 labels are too few to say how often it is right."
     assert few.how == labels.how == ""
     assert (few.rows[0].score, few.rows[0].ends) == ("too few texts to say", None)
     assert "80 of 100" not in " ".join([*fit_lines(few, tmp_path, tmp_path, None), *few.findings])

@@ -20,7 +20,7 @@ from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.stack import combine
 from warmstart.experiment.store import TrialPredictions
 from warmstart.stats.calibration import apply_temperature, fit_temperature, loss_gain
-from warmstart.stats.several_labels import given_and_found, without_label
+from warmstart.stats.scores import given_and_found, without_label
 from warmstart.tasks.thresholds import thresholds_of
 
 pytestmark = pytest.mark.usefixtures("few_baselines")

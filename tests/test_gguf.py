@@ -18,8 +18,7 @@ from helpers.refusals import mutated, refused
 from warmstart.cli import main
 from warmstart.errors import ModelError, TokenizerError, WarmstartError
 from warmstart.interop.convert import import_foreign
-from warmstart.interop.ggml_tokenizer import tokenizer_of
-from warmstart.interop.gguf_file import read_gguf
+from warmstart.interop.gguf_file import read_gguf, tokenizer_of
 from warmstart.model.files import load_bundle
 
 gguf = pytest.importorskip("gguf")

@@ -13,8 +13,7 @@ import torch
 from helpers.models import make_language_model
 from helpers.training import KilledError, job, killed_at, packed_batch, ragged_batch
 from warmstart.training.config import TrainConfig
-from warmstart.training.loop import _Run, train
-from warmstart.training.prefetch import prefetched
+from warmstart.training.loop import _Run, prefetched, train
 from warmstart.types import Batch
 
 GPU, META = torch.device("cuda"), torch.device("meta")

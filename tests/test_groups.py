@@ -14,6 +14,7 @@ from sklearn import config_context
 
 from helpers.refusals import refused
 from helpers.tasks import cats
+from warmstart.app.pool import task_to_label
 from warmstart.cli import main
 from warmstart.commands.fit.command import read_labelled
 from warmstart.data.audit import audit
@@ -25,7 +26,6 @@ from warmstart.errors import DataError
 from warmstart.estimators import TextClassifier
 from warmstart.experiment.config import FitConfig
 from warmstart.finetuning.calibration import split_calibration_texts
-from warmstart.labelling.reading import task_to_label
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.resampling import resample_indices

@@ -23,8 +23,7 @@ from warmstart.commands import COMMANDS, Command
 from warmstart.finetuning.schemes.registry import SCHEMES, NamedScheme
 from warmstart.heads.registry import HEADS
 from warmstart.model.files import load_bundle, save
-from warmstart.objectives.objective import Objective
-from warmstart.objectives.registry import OBJECTIVES
+from warmstart.objectives.registry import OBJECTIVES, Objective
 from warmstart.registry import Registry
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import save_task
@@ -40,7 +39,7 @@ import polars as pl
 from warmstart.config import Config
 from warmstart.report.parts import Section, Table
 from warmstart.report.result import StudyResult, Summary
-from warmstart.report.study import finish_study
+from warmstart.report.result import finish_study
 from warmstart.runs.run import Run
 from warmstart.stats.formatting import percent
 

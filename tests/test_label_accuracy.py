@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from helpers.figures import repeats
-from warmstart.labelling.accuracy import Outcomes, accuracy_starts, running_accuracy
-from warmstart.labelling.learner import Beliefs
-from warmstart.labelling.selection import Distances, Mixture, draw_text
+from warmstart.app.accuracy import Outcomes, accuracy_starts, running_accuracy
+from warmstart.app.choosing import Distances, Mixture, draw_text
+from warmstart.app.learner import Beliefs
 
 MOSTLY_UNCERTAIN = Mixture(random=0.2, uncertain=0.8, diverse=0.0)
 

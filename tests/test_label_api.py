@@ -12,14 +12,15 @@ import pytest
 
 from helpers.labelling import TextsInOrder, news
 from helpers.mutants import LABELS, bases
-from helpers.served import client_of, cups_task
-from warmstart.labelling.exporting import as_bytes
-from warmstart.labelling.records import IMPORTED
+from helpers.served import client_of, cups_task, server_of
+from warmstart.app.exchange import as_bytes
+from warmstart.app.guard import AccessRules
+from warmstart.app.label_routes import guidelines_html, labels_api, make_label_app
+from warmstart.app.models import ServedModel
+from warmstart.app.routes import make_app
+from warmstart.app.tables import IMPORTED
 from warmstart.model.files import save
 from warmstart.runs.verdict import Verdict, write_verdict
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.labelling.app import make_label_app
-from warmstart.serve.labelling.guidelines import guidelines_html
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -218,3 +219,28 @@ def test_only_the_files_of_the_page_are_served(session: TextsInOrder) -> None:
     """Of the folders that hold them."""
     names = ("page.css", "elements.js", "api.js", "label.js", "label.css", "classify.js", "label.html.jinja", "..%2Fapp.py")
     assert [one.status_code for one in ask(session, *((f"/page/{name}", None) for name in names))] == [200] * 5 + [404] * 3
+
+
+def test_a_server_of_models_also_opens_a_project(session: TextsInOrder, tokenizer: Tokenizer) -> None:
+    """Under one guard and one token; a label of a text that was tried comes from the person who has that name."""
+    rules = AccessRules(token="a token of some length")
+    server = server_of(ServedModel.of(bases(tokenizer)["labels"], "cups"))
+    app = make_app(server, rules, labels_api(session, rules, "../"))
+    body = {"person": "Anna", "browser": "a", "text": "a new text", "value": 2}
+
+    async def all_() -> list[Any]:
+        async with client_of(app) as client:
+            refused = await client.get("/label/api/labels")
+            client.headers["authorization"] = f"Bearer {rules.token}"
+            pages = [await client.get(path) for path in ("/", "/label/")]
+            posted = [await client.post("/label/api/tried", json=body | {"browser": one}) for one in "ab"]
+            return [refused, *pages, *posted]
+
+    refused, models, labels, stored, taken = asyncio.run(all_())
+    server.close()
+    assert refused.status_code == 401
+    assert 'data-labels="label/"' in models.text
+    assert '<a href="../">Try</a>' in labels.text
+    assert stored.json() == {"label": 2, "sentence": "Saved: politics, by Anna. The text is new in the project."}
+    assert (taken.status_code, "somebody else has joined as 'Anna'" in taken.json()["error"]) == (422, True)
+    assert (session.project.texts[3:], session.project.labelled()) == (("a new text",), {3: 2})

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from warmstart.app.exchange import LEAST_TEST
+from warmstart.app.project import Project
+from warmstart.app.tables import MOST_TEXT_BYTES, ProjectSettings
 from warmstart.cli import main
-from warmstart.labelling.exporting import LEAST_TEST
-from warmstart.labelling.project import Project
-from warmstart.labelling.records import MOST_TEXT_BYTES, ProjectSettings
+from warmstart.commands.label import labelling
+from warmstart.errors import ConfigError
 from warmstart.system.locks import LOCK
 from warmstart.tasks.load import load_task
 
@@ -220,9 +222,9 @@ def test_mistakes_end_with_one_message(
         assert " ".join(message.split()) in (said := " ".join(capsys.readouterr().err.split())), words
         assert "Traceback" not in said, words
         assert not (tmp_path / "p" / "project.sqlite").exists(), words
-    monkeypatch.setitem(sys.modules, "warmstart.serve.labelling.app", None)
+    monkeypatch.setitem(sys.modules, "warmstart.app.label_routes", None)
     assert main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p")]) == 2
-    assert 'is not installed; pip install "warmstart[serve]"' in capsys.readouterr().err
+    assert 'is not installed; pip install "warmstart[app]"' in capsys.readouterr().err
     assert not (tmp_path / "p" / "project.sqlite").exists()
 
 
@@ -248,7 +250,7 @@ def test_a_taken_port_is_said_before_the_vectors_are_made(
     pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may take minutes; the project is free afterwards."""
-    session = pytest.importorskip("warmstart.labelling.session", reason="the server needs the extra 'serve'")
+    session = pytest.importorskip("warmstart.app.session", reason="the server needs the extra 'app'")
     monkeypatch.setattr(session, "pool_vectors", None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -260,11 +262,28 @@ def test_a_taken_port_is_said_before_the_vectors_are_made(
 @pytest.mark.usefixtures("socket_enabled")
 def test_a_session_is_closed_even_if_nothing_can_be_said_of_it(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a training would outlive the server."""
-    session = pytest.importorskip("warmstart.labelling.session", reason="the server needs the extra 'serve'")
+    session = pytest.importorskip("warmstart.app.session", reason="the server needs the extra 'app'")
     closed = list[object]()
-    monkeypatch.setattr("warmstart.serve.running.run", lambda *_: None)
+    monkeypatch.setattr("warmstart.app.running.run", lambda *_: None)
     monkeypatch.setattr(session.Training, "close", lambda training: closed.append(training))
     monkeypatch.setattr(session.LabelSession, "status", lambda _: {})
     with pytest.raises(KeyError):
         main(["label", str(pool), "--labels", "a", "b", "--out", str(tmp_path / "p"), "--port", "0"])
     assert len(closed) == 1
+
+
+def test_serving_a_model_opens_the_project_of_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one has the texts and labels of which the run learned, without the test texts; without a table the way is said."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"text number {number},{'no' if number % 2 else 'yes'}" for number in range(40)]
+    Path("table.csv").write_text("\n".join(["body,said", *rows]))
+    for name, data in (("run", "table.csv"), ("gone", "moved.csv")):
+        Path(name).mkdir()
+        (Path(name) / "config.yaml").write_text(f"data: {data}\ntext_column: body\nlabel_column: said\nout: run\n")
+    for _ in range(2):  # made, and opened again
+        with labelling("labels", "run/bundle") as session:
+            labelled = session.project.labelled()
+            assert len(labelled) == len(session.project.texts) == 32
+            assert {one.name for one in session.project.labels()} == {"no", "yes"}
+    with pytest.raises(ConfigError, match=r"`warmstart label --task moved.csv --out other`"), labelling("other", "gone"):
+        pass

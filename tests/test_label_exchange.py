@@ -16,6 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.labelling import news
+from warmstart.app.exchange import LEAST_TEST, as_bytes, export, formula_texts, import_files, random_texts, take_rows
+from warmstart.app.project import Project
+from warmstart.app.training import Training, after_labelling
 from warmstart.commands.fit.command import read_labelled
 from warmstart.data.annotations import Annotation
 from warmstart.data.pool import task_pool
@@ -23,10 +26,6 @@ from warmstart.data.source import Source
 from warmstart.data.tables import read_table
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.config import FitConfig
-from warmstart.labelling.exporting import LEAST_TEST, as_bytes, export, formula_texts, random_texts
-from warmstart.labelling.importing import import_files, take_rows
-from warmstart.labelling.project import Project
-from warmstart.labelling.training import Training, after_labelling
 from warmstart.tasks.load import load_task
 
 POOL = ("The goal came late.", "A vote was held.", "Rain in Oslo", "Ada, of London")

@@ -11,11 +11,16 @@ import pytest
 
 from helpers.browser import IN_A_BROWSER, readable, watched_page
 from helpers.labelling import TextsInOrder, news
+from helpers.mutants import bases
+from helpers.served import server_of
 from helpers.served_page import Running, serving_app
-from warmstart.labelling.project import Project
-from warmstart.labelling.session import FITTED
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.labelling.app import make_label_app
+from warmstart.app.guard import AccessRules
+from warmstart.app.label_routes import labels_api, make_label_app
+from warmstart.app.models import ServedModel
+from warmstart.app.project import Project
+from warmstart.app.routes import make_app
+from warmstart.app.session import FITTED
+from warmstart.tokenizer.tokenizer import Tokenizer
 
 pytestmark = IN_A_BROWSER
 WAIT = 180_000
@@ -230,7 +235,43 @@ def test_from_a_text_file_to_a_model_in_use(browser: Any, tmp_path: Path) -> Non
     finally:
         server.kill()
     with Project.open(tmp_path / "news") as project:
-        assert (len(project.labelled()), project.notice) == (36, "")
+        assert len(project.labelled()) == 36
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_wrong_prediction_is_labelled_where_it_stands(width: int, browser: Any, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """By keys alone, from the page that tries models; its text is in the project, and both pages lead to each other."""
+    session = TextsInOrder(news(tmp_path / "news", TEXTS))
+    with ExitStack() as stack:
+        server = server_of(ServedModel.of(bases(tokenizer)["labels"], "cups"))
+        address = stack.enter_context(serving_app(make_app(server, AccessRules(), labels_api(session, AccessRules(), "../"))))
+        watched = watched_page(browser, address, errors="Content Security", viewport={"width": width, "height": 844})
+        page = stack.enter_context(watched)
+        page.set_default_timeout(WAIT)
+        page.goto(address)
+        for name in ("Anna", ""):  # the second time the browser knows who labels
+            page.fill("#classify-texts", f"The strike ended. {name}".strip())
+            page.click("#classify [type=submit]")
+            page.wait_for_selector("#classify-results li:only-child .relabel button:enabled")
+            page.focus(".relabel button")
+            page.keyboard.press("Enter")
+            page.wait_for_selector(".relabel [role=group] button")
+            readable(page)
+            if name:
+                page.wait_for_function("document.activeElement.matches('.relabel input')")
+                page.keyboard.type(name)
+                page.keyboard.press("Tab")
+            page.wait_for_function("document.activeElement.matches('.relabel [role=group] button')")
+            page.keyboard.press("Tab")
+            page.keyboard.press("Enter")
+            page.wait_for_selector(".relabel [role=status]:has-text('Saved: politics, by Anna. The text is new in the project.')")
+        assert session.project.texts[len(TEXTS) :] == ("The strike ended. Anna", "The strike ended.")
+        assert session.project.labelled() == {len(TEXTS): 2, len(TEXTS) + 1: 2}
+        page.click("#pages >> text=Label")
+        page.wait_for_selector("#work:not([hidden])")
+        readable(page)
+        page.click("#pages >> text=Try")
+        page.wait_for_selector("#classify-texts")
 
 
 def test_an_answer_waits_for_a_server_that_is_away(browser: Any, tmp_path: Path) -> None:

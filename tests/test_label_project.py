@@ -1,9 +1,7 @@
-"""A labelling project loses no answer, whatever happens to its process or its file, and what an earlier version wrote stands."""
+"""A labelling project loses no answer, whatever happens to its process or its file."""
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import signal
 import sqlite3
@@ -20,20 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.labelling import news
+from warmstart.app.project import Project
+from warmstart.app.tables import BACKUP, COPY_AFTER, DATABASE, DISAGREEMENT, MOST_TEXT_BYTES, Value
 from warmstart.errors import ConfigError, DataError, StorageError
-from warmstart.labelling.database import BACKUP, COPY_AFTER, DATABASE
-from warmstart.labelling.project import Project
-from warmstart.labelling.records import DISAGREEMENT, MOST_TEXT_BYTES, Value
 from warmstart.system.locks import LOCK
 from warmstart.system.processes import isolated_children
 
-EVENTS = Path(__file__).parent / "old_files"
-SQL = (EVENTS / "labelling_events.sql").read_text(encoding="utf-8")
-EVENTS_IN_IT = re.compile('^INSERT INTO "events"', re.MULTILINE)
 TEXTS = ("one two", 'a\tb\n"c", d\r\n', "three \u2028 \U0001f600 four", "five", "six")
 ANSWERING = """
 import sys
-from warmstart.labelling.project import Project
+from warmstart.app.project import Project
 project = Project.open(sys.argv[1])
 for number in range(1000000):
     draw = project.draw(text=number % 5, person="anna", queue="new", component="random", probability=0.2, remaining=5)
@@ -79,7 +73,6 @@ def test_it_opens_as_it_was_closed(tmp_path: Path) -> None:
         assert (again.texts, again.draws(), again.answers()) == (TEXTS, [draw], [answer])
         assert (again.name, again.type, again.guidelines, again.price) == ("test", "classification", "Read it\n twice.", 0.25)
         assert [(label.id, label.name, label.key) for label in again.labels()] == [(1, "A", "1"), (2, "B", "2"), (3, "C", "3")]
-        assert again.notice == ""
 
 
 @pytest.mark.journeys
@@ -94,7 +87,6 @@ def test_a_killed_process_loses_no_answer(tmp_path: Path) -> None:
         child.send_signal(signal.SIGKILL)
         seen += [int(line) for line in child.stdout if line.endswith("\n")]
     with Project.open(tmp_path / "p") as project:
-        assert project.notice == ""
         assert [answer.id for answer in project.answers()][: len(seen)] == seen
         assert len(project.draws()) - len(project.answers()) in (0, 1)
 
@@ -198,61 +190,19 @@ def test_a_newer_version_and_another_program_are_refused(tmp_path: Path) -> None
             Project.open(tmp_path)
 
 
-def of_events(folder: Path) -> Path:
-    """The database that a version up to 0.2 wrote, with a bit of all that it can hold; its last rows are still in its log."""
-    folder.mkdir(parents=True)
-    connection = sqlite3.connect(folder / DATABASE, isolation_level=None)
-    connection.execute("pragma journal_mode=wal")
-    connection.executescript(SQL)
-    shutil.copytree(folder, folder.with_name("killed"))  # as a process leaves it that was killed
+def test_a_project_of_events_is_refused_with_the_way_to_its_labels(tmp_path: Path) -> None:
+    """It stays byte for byte as it is, also where a killed process left rows in the log."""
+    new(tmp_path / "p").close()
+    connection = sqlite3.connect(tmp_path / "p" / DATABASE, isolation_level=None)
+    connection.executescript("pragma journal_mode=wal; pragma user_version=1; insert into person values ('Anna', '');")
+    shutil.copytree(tmp_path / "p", old := tmp_path / "killed")
     connection.close()
-    return folder.with_name("killed")
-
-
-def test_a_project_of_events_is_converted_once(tmp_path: Path) -> None:
-    """All that stood in it stands, as its version saw it; the old database is kept, and another opening says nothing."""
-    folder, wanted = of_events(tmp_path / "old"), json.loads((EVENTS / "labelling_events.json").read_text(encoding="utf-8"))
-    assert (folder / f"{DATABASE}-wal").stat().st_size > 0
-    for notice in ("has been converted; the database as it was is kept as project.events-1.sqlite", ""):
-        with Project.open(folder) as project:
-            assert project.notice.endswith(notice)
-            assert bool(project.notice) == bool(notice)
-            found: dict[str, Any] = {
-                "texts": project.texts, "labels": [(one.id, one.name, one.key) for one in project.labels()],
-                "label_ids": project.label_ids(), "people": project.people(), "browser": project.browser_of("Anna"),
-                "history": [(one.at, one.person, one.words) for one in project.history()],
-                "labelled": project.labelled(), "disagreements": project.disagreements(), "votes": project.votes(0),
-                "settings": vars(project.settings), "name": project.name, "type": project.type, "guidelines": project.guidelines,
-                "price": project.price, "table": project.table, "open": [one.id for one in project.open_draws()],
-                "draws": [vars(one) for one in project.draws()], "answers": [vars(one) for one in project.answers()],
-            }  # fmt: skip
-            for rows in ("draws", "answers"):  # a decision that was no answer has become one
-                assert len(found[rows]) == len(wanted[rows]) + 1
-                found[rows] = [row for row in found[rows] if row["id"] in {one["id"] for one in wanted[rows]}]
-            assert json.loads(json.dumps(found)) == wanted
-    kept = sqlite3.connect(folder / "project.events-1.sqlite")
-    assert kept.execute("select count(*) from events").fetchone() == (len(EVENTS_IN_IT.findall(SQL)),)
-    kept.close()
-    with Project.open(folder) as project:
-        assert say(project, 1, "Anna", 1) > max(one["id"] for one in wanted["draws"])
-
-
-def test_a_damaged_project_of_events_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    """A flipped bit that SQLite does not see is noticed by the checksums of events and texts; nothing is converted."""
-    for number, sql in enumerate(
-        (
-            "update events set body = replace(body, '\"value\": 1', '\"value\": 2')",
-            "update texts set text = 'fife' where id = 3",
-            "delete from texts where id = 4",
-        )
-    ):
-        folder = of_events(tmp_path / f"{number}" / "old")
-        edit(folder, sql)
-        before = (folder / DATABASE).read_bytes()
-        with pytest.raises(DataError, match="is damaged"):
-            Project.open(folder)
-        assert (folder / DATABASE).read_bytes() == before
-        assert not [*folder.glob("project.events-*")]
+    files = [old / DATABASE, old / f"{DATABASE}-wal"]
+    before = [file.read_bytes() for file in files]
+    assert before[1]
+    with pytest.raises(DataError, match=r"is left as it is; the last commit that opens it is 5cb677ad: .* --export .* --import"):
+        Project.open(old)
+    assert [file.read_bytes() for file in files] == before
 
 
 def test_a_copy_is_made_every_fifty_answers(tmp_path: Path) -> None:
@@ -270,7 +220,7 @@ def test_a_folder_is_open_once(project: Project) -> None:
     """In this process, and in another."""
     with pytest.raises(StorageError, match="is open elsewhere"):
         Project.open(project.folder)
-    code = f"from warmstart.labelling.project import Project; Project.open({str(project.folder)!r})"
+    code = f"from warmstart.app.project import Project; Project.open({str(project.folder)!r})"
     with isolated_children():
         child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "is in use by process" in child.stderr

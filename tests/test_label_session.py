@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from helpers.labelling import news
+from warmstart.app import learner as learning_
+from warmstart.app import pool as pooled
+from warmstart.app import session as session_module
+from warmstart.app.accuracy import Outcomes
+from warmstart.app.choosing import Mixture
+from warmstart.app.project import Project
+from warmstart.app.session import FITTED, LabelSession
 from warmstart.errors import ConfigError
-from warmstart.labelling import learning
-from warmstart.labelling import session as session_module
-from warmstart.labelling import vectors as pooled
-from warmstart.labelling.accuracy import Outcomes
-from warmstart.labelling.project import Project
-from warmstart.labelling.selection import Mixture
-from warmstart.labelling.session import FITTED, LabelSession
 from warmstart.runs.verdict import Verdict, write_verdict
 
 WORDS = {"animals": "cat dog horse mouse cow sheep", "tools": "hammer saw drill wrench plane file"}
@@ -280,12 +280,12 @@ def test_merged_labels_count_as_one_everywhere(session: LabelSession) -> None:
 def test_a_fit_that_began_before_a_merge_leaves_no_predictions_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """They name labels that mean something else now."""
     places = np.arange(40.0).reshape(-1, 1)
-    learner = learning.BackgroundLearner(places, lambda: {text: 1 + text % 2 for text in range(40)}, 0, 0)
+    learner = learning_.BackgroundLearner(places, lambda: {text: 1 + text % 2 for text in range(40)}, 0, 0)
     learner.close()
     learner.learn()
     assert learner.left_out is not None
     learner.forget()
-    monkeypatch.setattr(learning, "left_out_predictions", lambda *_: learner.forget())
+    monkeypatch.setattr(learning_, "left_out_predictions", lambda *_: learner.forget())
     learner.learn()
     assert (learner.left_out, learner.checked) == (None, 0)
 
@@ -381,8 +381,8 @@ def test_names_are_left_for_good_once_a_regression_predicts_better() -> None:
     truth = chance.integers(0, 40, 300)
     vectors = np.eye(40)[truth] + chance.normal(0, 0.2, (300, 40))
 
-    def learner(classes: int, names: dict[int, np.ndarray]) -> learning.BackgroundLearner:
-        found = learning.BackgroundLearner(
+    def learner(classes: int, names: dict[int, np.ndarray]) -> learning_.BackgroundLearner:
+        found = learning_.BackgroundLearner(
             vectors, lambda: dict(enumerate((truth[:count] % classes).tolist())), 0, 0, lambda: names
         )
         found.close()
@@ -441,3 +441,27 @@ def test_the_outlook_begins_with_the_model_in_use(session: LabelSession) -> None
     assert since == len(counts) - 5
     assert np.unique(known.random_share).tolist() == [0.5, 0.8]
     assert np.isfinite(known.floors).all()
+
+
+def test_a_text_that_a_model_was_tried_on_is_no_random_draw(session: LabelSession) -> None:
+    """Its label counts as an answer of that person, can be undone and is never asked for, and no figure of accuracy counts it."""
+    first, other = session.project.texts[:2]
+    said = [session.label_tried(" Anna ", text, 1) for text in ("a new text", first)]
+    assert said[0] == {"label": 1, "sentence": "Saved: animals, by Anna. The text is new in the project."}
+    assert said[1] == {"label": 1, "sentence": "Saved: animals, by Anna."}
+    assert session.label_tried("Ben", first, 2) == {
+        "label": None, "sentence": "Saved: tools, by Ben. People differ about it; somebody must decide."
+    }  # fmt: skip
+    session.learner.wait()
+    assert session.outcomes()[0] is None
+    assert {session.project.draws()[place].queue for place in range(2)} == {"tried"}
+    asked = {shown(session, person)["text"] for person in ("Cleo", "Dora")}
+    assert not asked & {"a new text"}
+    assert (session.status()["texts"], session.status()["newest"]) == (201, None)
+    assert session.label_tried("Ben", other, 2)["label"] == 2
+    undone = session.undo("Ben")
+    assert undone is not None
+    assert (undone["text"], session.project.labelled().get(1)) == (other, None)
+    again = LabelSession(session.project, np.zeros((201, 1)))
+    again.learner.close()
+    assert again.project.labelled()[200] == 1

@@ -21,7 +21,7 @@ from warmstart.model.bundle import Calibration
 from warmstart.stack.fitted import FittedBaseline
 from warmstart.stack.readout import ConstantReadout, PerLabelReadout
 from warmstart.stack.stack import Member, Stack
-from warmstart.stats.several_labels import HALF, SHARED_TEXTS, label_thresholds
+from warmstart.stats.scores import HALF, SHARED_TEXTS, label_thresholds
 from warmstart.system.processes import run_python
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import load_task

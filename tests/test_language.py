@@ -30,10 +30,9 @@ from warmstart.corpora.store import TokenText
 from warmstart.corpora.write import tokenized_text
 from warmstart.data.source import Source
 from warmstart.errors import DataError
-from warmstart.generation.decoding import decode
+from warmstart.generation.decoding import decode, draw_token, sampling_probabilities
 from warmstart.generation.generate import continue_prompts, generate
 from warmstart.generation.ngram_counts import NgramCounts
-from warmstart.generation.sampling import draw_token, sampling_probabilities
 from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.settings import LMHeadConfig

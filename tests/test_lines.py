@@ -21,9 +21,8 @@ from warmstart.objectives.registry import OBJECTIVES
 from warmstart.stack import files as stack_files
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
-from warmstart.training import tensorboard
-from warmstart.training.log import read_metrics
-from warmstart.training.tensorboard import events_folder, numbers, shown
+from warmstart.training import log as tensorboard
+from warmstart.training.log import events_folder, numbers, read_metrics, shown
 
 QUICK = [
     "--width", "16", "--depth", "1", "--heads", "2", "--feedforward", "24", "--max-length", "64", "--batch", "4",

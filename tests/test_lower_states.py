@@ -13,11 +13,10 @@ from helpers.bundles import finetune_config, language_bundle, make_task
 from helpers.models import SENTENCES, make_backbone
 from warmstart.data.batches import labelled_batches
 from warmstart.data.encode import encode
-from warmstart.finetuning import lower_states
+from warmstart.finetuning import inputs as lower_states
 from warmstart.finetuning.finetune import FineTuneResult, FineTuning, fine_tune, task_model
-from warmstart.finetuning.inputs import EncodedTask
+from warmstart.finetuning.inputs import EncodedTask, LowerStates, frozen_blocks
 from warmstart.finetuning.losses import Contrast, ContrastiveLoss, LanguageTask, task_loss
-from warmstart.finetuning.lower_states import LowerStates, frozen_blocks
 from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.model import Model

@@ -30,6 +30,7 @@ from torch.utils._pytree import tree_leaves
 import warmstart
 from helpers.models import make_language_model
 from helpers.training import job
+from warmstart.app.batches import CACHE_VARIABLES, KERNELS, bound_kernel_caches
 from warmstart.commands import COMMANDS
 from warmstart.config import ThreadsConfig
 from warmstart.objectives.config import ObjectiveConfig
@@ -37,12 +38,11 @@ from warmstart.objectives.registry import OBJECTIVES
 from warmstart.runs import run
 from warmstart.runs.run import Run
 from warmstart.seeding import rng
-from warmstart.serve.kernel_caches import CACHE_VARIABLES, KERNELS, bound_kernel_caches
 from warmstart.system import cores, device, products
 from warmstart.system.machine import describe_machine
 from warmstart.system.processes import isolated_children, run_python
 from warmstart.system.products import Linear, multiply, outer, product_library, use_product_library
-from warmstart.training.allocator import keep_freed_memory
+from warmstart.training.arithmetic import keep_freed_memory
 from warmstart.training.config import TrainConfig
 from warmstart.training.loop import train
 from warmstart.types import Vocabulary

@@ -15,6 +15,7 @@ import pytest
 
 from helpers.bundles import classifier, language_bundle
 from helpers.fits import quickstart_result
+from helpers.pages import PAGES, command_lines
 from helpers.workbook import workbook
 from warmstart.cli import main, read_command
 from warmstart.config import NAMES_FILES, NAMES_TASKS
@@ -132,6 +133,24 @@ def test_next_steps_run_as_printed(name: str, place: Path, capsys: pytest.Captur
     steps = printed_steps(capsys.readouterr().err)
     assert [step.removeprefix("warmstart ")[: len(one)] for step, one in zip(steps, following, strict=True)] == following
     follow(steps, exported=name == "labels")
+
+
+@pytest.mark.parametrize("page", ["tutorials/support-tickets", "how-to/excel", "how-to/emails"])
+def test_what_a_page_for_beginners_shows_runs_as_printed(page: str, place: Path, few_baselines: Any) -> None:
+    """On tables as people have them; of what listens until Ctrl-C the project of labels is made, and the words are read."""
+    labelled = [*csv.reader(Path("my tickets.csv").read_text().splitlines())]
+    new = [row[:-1] for row in labelled]
+    Path("my tickets.csv").rename("tickets.csv")
+    Path("new.csv").write_text("\n".join(",".join(row) for row in new))
+    for name, rows in (("tickets.xlsx", labelled), ("new.xlsx", new)):
+        Path(name).write_bytes(workbook(rows))
+    Path("inbox").mkdir()
+    Path("inbox/one.eml").write_text("Subject: The news\nFrom: ann@example.org\n\nThe coach left.\n")
+    for line in command_lines(PAGES[f"docs/{page}.md"]):
+        check(line)
+        words = shlex.split(line)[1:]
+        if words[0] != "serve":
+            assert main([*words, *(["--export", "first"] if words[0] == "label" and "--export" not in words else [])]) == 0, line
 
 
 def test_texts_are_labelled_by_the_columns_that_fit_read(place: Path) -> None:

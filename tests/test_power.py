@@ -19,8 +19,8 @@ from warmstart.experiment.ranking import RankedMethod, Ranking
 from warmstart.experiment.trial import Method, TrialResult
 from warmstart.stats.differences import Difference, paired_difference
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.noise import Noise
-from warmstart.stats.power import (
+from warmstart.stats.noise import (
+    Noise,
     detectable_above,
     detectable_from_interval,
     detectable_proportion,

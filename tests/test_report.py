@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import warmstart
 from warmstart.report import charts, drawing, theme
-from warmstart.report.categories import number_categories
+from warmstart.report.charts import number_categories
 from warmstart.report.drawing import svg
 from warmstart.report.drawings import (
     class_balance_chart,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from helpers.browser import IN_A_BROWSER, readable
+from helpers.browser import IN_A_BROWSER, readable, watched_page
 from helpers.bundles import language_bundle, unread_model
 from helpers.fits import quickstart_result
 from helpers.models import SENTENCES
@@ -22,6 +24,7 @@ from warmstart.commands.race.page import write_race_page
 from warmstart.commands.settings import PretrainConfig
 from warmstart.config import Config
 from warmstart.experiment.config import AdaptConfig
+from warmstart.inspection.attention_lab import softmax_weights
 from warmstart.model.files import save
 from warmstart.studies.attention import StudyAttentionConfig, study_attention
 from warmstart.studies.lab import StudyLabConfig, study_lab
@@ -156,3 +159,68 @@ def test_a_chart_follows_the_colours_of_the_page(browser: Any, pages: dict[str, 
         page.goto(pages["lab"])
         images = page.locator(".drawing img").all()
         assert [one.get_attribute("class") for one in images if one.is_visible()] == ["dark"] * (len(images) // 2)
+
+
+@pytest.fixture
+def lab_page(browser: Any, pages: dict[str, str]) -> Iterator[Any]:
+    """The page of ``study lab``, from disk; nothing may fail, and nothing may be asked of another place."""
+    with watched_page(browser, pages["lab"], errors="Content Security") as page:
+        page.goto(pages["lab"])
+        page.wait_for_selector("#lab-live:not([hidden])")
+        yield page
+
+
+def shown_weights(page: Any) -> list[list[float]]:
+    """The numbers of the table, a row for each key."""
+    rows = page.locator("#lab-weights tbody tr")
+    return [[float(one) for one in row.locator("td.number").all_inner_texts()] for row in rows.all()]
+
+
+def test_attention_is_computed_as_in_the_lab(lab_page: Any) -> None:
+    """Copying, averaging and two heads, for the keys and queries that are shown; by the closed form for keys of varying length."""
+    keys, spread = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]]), {}
+    for name, beta, points in (("copying", 6, [[1, 0]]), ("averaging", 6, [[1, 1]]), ("two heads", 10, [[1, 0], [0, 1]])):
+        lab_page.select_option("#lab-experiment", name)
+        heads = [softmax_weights(beta * np.array(one), keys) for one in points]
+        columns = [*heads, np.mean(heads, axis=0)] if len(heads) > 1 else [beta * keys @ np.array(points[0]), *heads]
+        np.testing.assert_allclose(shown_weights(lab_page), np.transpose(columns), atol=6e-4)
+    lab_page.select_option("#lab-experiment", "averaging")
+    assert "the mean of the values of a and b" in lab_page.locator("#lab-finding").inner_text()
+    assert "beta times the sum of the keys a and b" in lab_page.locator("#lab-about").inner_text()
+    for name in ("one head", "two heads"):
+        lab_page.select_option("#lab-experiment", name)
+        found = re.findall(
+            r"mean (\d\.\d+), standard deviation (\d\.\d+)", lab_page.locator("#lab-lengths figcaption").inner_text()
+        )
+        spread[name] = [float(one) for one in found[0]]
+    assert spread["one head"] == pytest.approx([0.5, 0.442], abs=0.02)
+    assert spread["two heads"][1] < spread["one head"][1] / 2, "two heads vary less than half as much"
+
+
+def test_points_are_moved_by_arrow_keys_and_by_dragging(lab_page: Any) -> None:
+    """The weights follow, and what has come of it is said."""
+    lab_page.select_option("#lab-experiment", "copying")
+    query = lab_page.get_by_role("button", name="query: 1.00, 0.00")
+    query.focus()
+    for _ in range(4):
+        lab_page.keyboard.press("Shift+ArrowUp")
+    for key in ("ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"):
+        lab_page.keyboard.press(key)
+    assert query.count() == 0
+    assert lab_page.evaluate("document.activeElement.getAttribute('aria-label')") == "query: 1.00, 1.00"
+    assert "Query at 1.00, 1.00. The output is the mean of the values of a and b" in lab_page.locator("#lab-finding").inner_text()
+    key = lab_page.get_by_role("button", name="key b: 0.00, 1.00")
+    box, plane = key.bounding_box(), lab_page.locator("#lab-plane").bounding_box()
+    lab_page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    lab_page.mouse.down()
+    lab_page.mouse.move(plane["x"] + plane["width"] / 2, plane["y"] + plane["height"] * 0.9, steps=4)
+    lab_page.mouse.up()
+    lab_page.mouse.move(plane["x"], plane["y"])
+    moved = lab_page.locator("#lab-plane button.key", has_text="b").get_attribute("aria-label")
+    assert moved.startswith("key b: 0.0")
+    assert float(moved.split(", ")[1]) == pytest.approx(-1.28, abs=0.05)
+    assert "The output is the value of a" in lab_page.locator("#lab-finding").inner_text()
+    lab_page.locator("#lab-beta").fill("0")
+    assert shown_weights(lab_page) == [[0, 0.25]] * 4
+    lab_page.click("#lab-reset")
+    assert lab_page.get_by_role("button", name="key b: 0.00, 1.00").count() == 1

@@ -20,18 +20,20 @@ from helpers.mutants import LABELS
 from helpers.served import asked, asked_until_ready, client_of, cups_task, events_of, server_of
 from helpers.served import models as models
 from helpers.served import server as server
+from warmstart.app.guard import TOKEN_VARIABLE, AccessRules
+from warmstart.app.models import Corpus, ServedModel, open_models
+from warmstart.app.replies import write_on
+from warmstart.app.routes import Server, make_app
+from warmstart.commands.serve import ServeConfig
 from warmstart.errors import ConfigError
 from warmstart.estimators import TextEncoder
+from warmstart.experiment.config import FitConfig
 from warmstart.generation.generate import generate
 from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.model.files import save
 from warmstart.model.inference import embed
-from warmstart.serve.app import Server, make_app
-from warmstart.serve.corpus import Corpus
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.replies import write_on
-from warmstart.serve.served import ServedModel, open_models
+from warmstart.runs.run import Run
 from warmstart.tasks.predict import raw_predictions
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")  # sockets of the event loop with itself
@@ -85,7 +87,7 @@ def test_predictions_pass_a_long_generation(server: Server, monkeypatch: pytest.
     def write_and_note(model: Any, prompt: str, config: Any, top: int, on_token: Callable[[dict[str, Any]], None]) -> Any:
         return write_on(model, prompt, config, top, lambda token: (begun.set(), on_token(token)))
 
-    monkeypatch.setattr("warmstart.serve.app.write_on", write_and_note)
+    monkeypatch.setattr("warmstart.app.routes.write_on", write_and_note)
 
     async def ask() -> tuple[Any, Any, bool]:
         async with client_of(make_app(server, AccessRules())) as client:
@@ -160,6 +162,43 @@ def test_training_texts_must_be_those_of_a_served_model(server: Server, models: 
     assert (refused.status_code, "start the server with --texts TASK" in refused.json()["error"]) == (422, True)
     for name in ("causal", "tags"):
         assert "has no 'nearest'" in asked(server, "/api/nearest", {"model": name, "inputs": [["a", "b"]]}).json()["error"]
+
+
+@pytest.mark.parametrize("change", ["none", "elsewhere", "changed", "gone"])
+def test_training_texts_of_a_run_are_shown_by_themselves(
+    change: str, models: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the table is still what the run read, from wherever the server is started; nothing is printed of how it is read."""
+    monkeypatch.chdir(tmp_path)
+    table, task = tmp_path / "cups.tsv", cups_task()
+    rows = [f"{i}\t{text}\t{LABELS[i % 3]}" for i, text in enumerate(task.train.texts)]
+    table.write_text("\n".join(["id\twords\tcup", *rows]), encoding="utf-8")
+    run = Run.open("runs/fit", FitConfig(data="cups.tsv", text_column="words", label_column="cup", out="runs/fit"))
+    save(models["labels"], run.folder / "bundle")
+    capsys.readouterr()
+    if change == "elsewhere":
+        monkeypatch.chdir(tmp_path.parent)
+    elif change == "changed":
+        table.write_text(table.read_text(encoding="utf-8").replace("cat", "dog"), encoding="utf-8")
+    elif change == "gone":
+        table.unlink()
+    made = Server(open_models([str(tmp_path / "runs" / "fit")]), 1024, 0.005, 64, True)
+    assert made.training_texts.looked.wait(60)
+    shown = change in ("none", "elsewhere")
+    answer = asked_until_ready(made, {"inputs": [task.train.texts[7]], "count": 1})
+    assert (answer.status_code == 200, "nearest" in next(iter(made.models)).abilities) == (shown, shown)
+    if shown:
+        assert answer.json()["nearest"][0][0] == {"text": task.train.texts[7], "label": LABELS[7 % 3], "cosine": 1}
+    made.close()
+    assert "column" not in capsys.readouterr().err
+
+
+def test_training_texts_are_shown_by_themselves_on_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token, another name or another address says that others ask, who must not read them unless --texts says so."""
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    for settings in ({"host": "0.0.0.0"}, {"token": "x" * 16}, {"allowed_hosts": ("models.example.org",)}):
+        assert not ServeConfig.build({"models": ("m",), **settings}, "settings").alone
+    assert ServeConfig(models=("m",)).alone
 
 
 def test_what_followed_in_a_corpus_stands_beside_what_is_probable(tmp_path: Path, models: dict[str, Any]) -> None:

@@ -29,19 +29,16 @@ from helpers.served import models as models
 from helpers.served import server as server
 from helpers.served_page import serving_app
 from helpers.workbook import workbook
+from warmstart.app import answers
+from warmstart.app.answers import MOST_PROBLEMS, Fields, PredictBody, TextsBody, problems
+from warmstart.app.batches import BusyError, Computer, make_way
+from warmstart.app.guard import AccessRules, Guard, network_of
+from warmstart.app.models import ServedModel
+from warmstart.app.replies import Ended, GeneratedToken, predictions_for
+from warmstart.app.routes import STREAMS, Server, make_app
+from warmstart.app.running import SPARE_FILES, Connections, OnceAMinute
 from warmstart.errors import DataError
 from warmstart.model.history import FindingRecord
-from warmstart.serve import answers
-from warmstart.serve.answers import MOST_PROBLEMS, Fields, problems
-from warmstart.serve.app import STREAMS, Server, make_app
-from warmstart.serve.bodies import PredictBody, TextsBody
-from warmstart.serve.computing import BusyError, Computer, make_way
-from warmstart.serve.connections import SPARE_FILES, Connections
-from warmstart.serve.forms import Ended, GeneratedToken
-from warmstart.serve.guard import AccessRules, Guard, network_of
-from warmstart.serve.replies import predictions_for
-from warmstart.serve.running import OnceAMinute
-from warmstart.serve.served import ServedModel
 from warmstart.stats.calibration import expected_calibration_error
 from warmstart.tasks.predict import predict
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -76,7 +73,7 @@ def test_every_task_type_is_answered_as_by_the_library(
         batches.append(len(inputs))
         return predictions_for(model, inputs, *settings)
 
-    monkeypatch.setattr("warmstart.serve.app.predictions_for", predict_and_note)
+    monkeypatch.setattr("warmstart.app.routes.predictions_for", predict_and_note)
     for name, inputs in INPUTS.items():
         expected = predict(models[name], [one if isinstance(one, str) else tuple(one) for one in inputs], top=2)
         requests = [[i] for i in range(len(inputs))] + [list(reversed(range(len(inputs))))]
@@ -434,8 +431,8 @@ def test_the_answer_to_a_body_that_is_too_long_arrives(framing: str) -> None:
 
 def test_a_refused_body_is_read_no_further_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it never ends, or its client falls silent; whether it says how long it is or not."""
-    monkeypatch.setattr("warmstart.serve.guard.LINGER_BYTES", 100)
-    monkeypatch.setattr("warmstart.serve.guard.SILENT_SECONDS", 0.01)
+    monkeypatch.setattr("warmstart.app.guard.LINGER_BYTES", 100)
+    monkeypatch.setattr("warmstart.app.guard.SILENT_SECONDS", 0.01)
     received, sent = 0, list[Any]()
 
     async def endless() -> Any:

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from helpers.browser import IN_A_BROWSER, readable
@@ -18,10 +17,9 @@ from helpers.served_page import classify, opened_page, page_task, serving, submi
 from helpers.served_page import models as models
 from helpers.served_page import page as page
 from helpers.workbook import workbook
-from warmstart.inspection.attention_lab import softmax_weights
+from warmstart.app.guard import AccessRules
+from warmstart.app.models import ServedModel, ServedModels
 from warmstart.runs.steps import TaskPlace
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.served import ServedModel, ServedModels
 
 pytestmark = IN_A_BROWSER
 
@@ -108,18 +106,16 @@ def test_a_mail_is_one_text_and_a_file_is_read_in_the_browser(page: Any) -> None
 
 
 def test_similar_training_texts_stand_beside_a_prediction(page: Any) -> None:
-    """On request, with labels and cosines, as text; a model without any says how to get them."""
+    """On request, with labels and cosines, as text; a model without any has no such tab, and nothing is said of it."""
     classify(page, "I want tea\nmilk").get_by_role("button", name="Similar training texts").first.press("Enter")
     page.wait_for_selector("table.nearest tbody tr")
     rows = rows_of(page, "table.nearest")
     assert (len(rows), rows[0]) == (5, ["I want tea", LABELS[0], "1.000"])
     assert {row[0] for row in rows} < {*page_task().train.texts}
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Similar training texts"
-    assert page.locator("#classify-hint").is_hidden()
     page.select_option("#classify-model", "number")
-    submit(page, "classify")
-    page.wait_for_selector("#classify-hint:not([hidden])")
-    assert "--texts TASK" in page.locator("#classify-hint").inner_text()
+    page.wait_for_selector("#tab-alike", state="hidden")
+    assert "--texts" not in page.content()
 
 
 def test_a_guarantee_is_chosen_by_a_slider(page: Any) -> None:
@@ -195,7 +191,7 @@ def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any
     The box for texts is seen without scrolling, on a phone, too.
     """
     found = fit_result().verdict(Path("runs/mails"), TaskPlace("mails.csv"))
-    monkeypatch.setattr("warmstart.serve.served.read_verdict", lambda path: found)
+    monkeypatch.setattr("warmstart.app.models.read_verdict", lambda path: found)
     assert ServedModels(models).verdict is None
     with serving(server_of(*models[:1])) as address, opened_page(browser, address) as page:
         assert page.locator("h1").all_inner_texts() == [found.headline]
@@ -210,20 +206,6 @@ def test_a_model_begins_with_its_verdict(models: list[ServedModel], browser: Any
             assert page.evaluate("document.getElementById('classify-texts').getBoundingClientRect().top + scrollY") <= 300, width
 
 
-def test_what_explains_the_network_is_folded_until_it_is_asked_for(browser: Any, address: str) -> None:
-    """By keyboard, or by an address that names it."""
-    page = browser.new_page()
-    page.goto(address)
-    inside, experiment = page.locator("#inside > summary"), page.locator("#learn-experiment")
-    assert experiment.is_hidden()
-    inside.press("Enter")
-    assert experiment.is_visible()
-    inside.press("Enter")
-    page.goto(f"{address}#learn")
-    experiment.wait_for()
-    page.close()
-
-
 def test_texts_of_none_of_the_labels_are_said_to_be(page: Any) -> None:
     """Beside the prediction, and counted in the summary."""
     one = {"text": "", "label": LABELS[0], "confidence": 0.9, "probabilities": {LABELS[0]: 0.9}}
@@ -234,63 +216,8 @@ def test_texts_of_none_of_the_labels_are_said_to_be(page: Any) -> None:
     assert page.locator("#classify-summary").inner_text() == f"{LABELS[0]}: 2 · like those of none of the labels: 1"
 
 
-def shown_weights(page: Any) -> list[list[float]]:
-    """The numbers of the table, a row for each key."""
-    rows = page.locator("#learn-weights tbody tr")
-    return [[float(one) for one in row.locator("td.number").all_inner_texts()] for row in rows.all()]
-
-
-def test_attention_is_computed_as_in_the_lab(page: Any) -> None:
-    """Copying, averaging and two heads, for the keys and queries that are shown; by the closed form for keys of varying length."""
-    keys, spread = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]]), {}
-    for name, beta, points in (("copying", 6, [[1, 0]]), ("averaging", 6, [[1, 1]]), ("two heads", 10, [[1, 0], [0, 1]])):
-        page.select_option("#learn-experiment", name)
-        heads = [softmax_weights(beta * np.array(one), keys) for one in points]
-        columns = [*heads, np.mean(heads, axis=0)] if len(heads) > 1 else [beta * keys @ np.array(points[0]), *heads]
-        np.testing.assert_allclose(shown_weights(page), np.transpose(columns), atol=6e-4)
-    page.select_option("#learn-experiment", "averaging")
-    assert "the mean of the values of a and b" in page.locator("#learn-finding").inner_text()
-    assert "beta times the sum of the keys a and b" in page.locator("#learn-about").inner_text()
-    for name in ("one head", "two heads"):
-        page.select_option("#learn-experiment", name)
-        found = re.findall(r"mean (\d\.\d+), standard deviation (\d\.\d+)", page.locator("#learn-lengths figcaption").inner_text())
-        spread[name] = [float(one) for one in found[0]]
-    assert spread["one head"] == pytest.approx([0.5, 0.442], abs=0.02)
-    assert spread["two heads"][1] < spread["one head"][1] / 2, "two heads vary less than half as much"
-
-
-def test_points_are_moved_by_arrow_keys_and_by_dragging(page: Any) -> None:
-    """The weights follow, and what has come of it is said."""
-    page.select_option("#learn-experiment", "copying")
-    query = page.get_by_role("button", name="query: 1.00, 0.00")
-    query.focus()
-    for _ in range(4):
-        page.keyboard.press("Shift+ArrowUp")
-    for key in ("ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"):
-        page.keyboard.press(key)
-    assert query.count() == 0
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "query: 1.00, 1.00"
-    assert "Query at 1.00, 1.00. The output is the mean of the values of a and b" in page.locator("#learn-finding").inner_text()
-    key = page.get_by_role("button", name="key b: 0.00, 1.00")
-    box, plane = key.bounding_box(), page.locator("#learn-plane").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.mouse.down()
-    page.mouse.move(plane["x"] + plane["width"] / 2, plane["y"] + plane["height"] * 0.9, steps=4)
-    page.mouse.up()
-    page.mouse.move(plane["x"], plane["y"])
-    moved = page.locator("#learn-plane button.key", has_text="b").get_attribute("aria-label")
-    assert moved.startswith("key b: 0.0")
-    assert float(moved.split(", ")[1]) == pytest.approx(-1.28, abs=0.05)
-    assert "The output is the value of a" in page.locator("#learn-finding").inner_text()
-    page.locator("#learn-beta").fill("0")
-    assert shown_weights(page) == [[0, 0.25]] * 4
-    page.click("#learn-reset")
-    assert page.get_by_role("button", name="key b: 0.00, 1.00").count() == 1
-
-
 def fill_every_panel(page: Any) -> None:
     """Every panel shows a result, tables and drawings included."""
-    page.evaluate("document.querySelector('#inside').open = true")
     classify(page, "tea\nmilk")
     page.get_by_role("button", name="Similar training texts").first.click()
     page.wait_for_selector("table.nearest tbody tr")
@@ -300,7 +227,6 @@ def fill_every_panel(page: Any) -> None:
     submit(page, "write")
     page.wait_for_selector("#write .status:has-text('5 tokens')")
     page.click("#write-text button:nth-of-type(1)")
-    page.select_option("#learn-experiment", "two heads")
 
 
 SIDEWAYS = """(panel) => [panel, ...panel.querySelectorAll("*")]
@@ -319,7 +245,7 @@ def test_everyone_can_read_it(width: int, scheme: str, browser: Any, address: st
         fill_every_panel(page)
         readable(page)
         panels = {panel.get_attribute("id"): panel.evaluate(SIDEWAYS) for panel in page.query_selector_all("main section[id]")}
-        assert {*panels} == {"classify", "write", "checks", "learn"}
+        assert {*panels} == {"classify", "write", "checks"}
         assert width == 1000 or not any(panels.values()), panels
 
 

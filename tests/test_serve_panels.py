@@ -13,9 +13,9 @@ from helpers.served_page import address as address
 from helpers.served_page import classify, submit
 from helpers.served_page import models as models
 from helpers.served_page import page as page
+from warmstart.app import routes as app
+from warmstart.app.models import ServedModel
 from warmstart.errors import ModelError
-from warmstart.serve import app
-from warmstart.serve.served import ServedModel
 
 pytestmark = IN_A_BROWSER
 HEBREW = "שלום לכל העולם"

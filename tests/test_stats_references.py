@@ -26,7 +26,6 @@ from sklearn import metrics
 
 import warmstart.stats
 from warmstart.seeding import rng
-from warmstart.stats.agreement import krippendorff_alpha, krippendorff_interval
 from warmstart.stats.calibration import expected_calibration_error, log_loss, reliability_bins
 from warmstart.stats.correlation import PearsonSums, bootstrap_correlation, correlation_q_values, pearson, spearman
 from warmstart.stats.differences import MethodScores, paired_difference
@@ -44,7 +43,7 @@ from warmstart.stats.proportions import (
     wilson_interval,
 )
 from warmstart.stats.resampling import cluster_bootstrap, jackknife
-from warmstart.stats.scores import classification_scores
+from warmstart.stats.scores import classification_scores, krippendorff_alpha, krippendorff_interval
 
 
 def test_intervals_of_proportions_are_those_of_scipy() -> None:

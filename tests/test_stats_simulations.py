@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from helpers.figures import repeats
-from warmstart.stats.agreement import krippendorff_alpha, krippendorff_interval
 from warmstart.stats.multiple_testing import above_zero, max_statistic_threshold
 from warmstart.stats.permutation import p_of_no_signal
 from warmstart.stats.proportions import paired_proportions, unseen_label_share
 from warmstart.stats.ratios import ClusteredRatio
 from warmstart.stats.resampling import cluster_bootstrap
+from warmstart.stats.scores import krippendorff_alpha, krippendorff_interval
 
 pytestmark = pytest.mark.proofs
 

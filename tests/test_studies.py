@@ -67,8 +67,7 @@ from warmstart.model.history import PretrainRecord
 from warmstart.model.inference import embed
 from warmstart.model.model import Model, fresh_head
 from warmstart.report.parts import Section
-from warmstart.report.result import StudyResult, Summary
-from warmstart.report.study import finish_study
+from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.report.study_charts import heat_chart
 from warmstart.stack.files import save_stack
 from warmstart.stack.fitted import FittedBaseline

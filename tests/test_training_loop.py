@@ -21,14 +21,12 @@ from warmstart.errors import CheckpointError, ConfigError, ModelError
 from warmstart.model.model import Model
 from warmstart.seeding import derive, rng, seed_torch
 from warmstart.training import loop
-from warmstart.training.arithmetic import Arithmetic
+from warmstart.training.arithmetic import Arithmetic, check_compiler
 from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from warmstart.training.compiled import check_compiler
-from warmstart.training.config import TrainConfig
+from warmstart.training.config import SCHEDULES, TrainConfig, learning_rate_factor
 from warmstart.training.log import MetricsLog, read_metrics
 from warmstart.training.loop import train
 from warmstart.training.optimizers import Optimizer, ParameterGroup
-from warmstart.training.schedules import SCHEDULES, learning_rate_factor
 from warmstart.types import Batch
 
 

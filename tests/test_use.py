@@ -13,6 +13,7 @@ import torch
 import warmstart as ws
 from helpers.refusals import refused
 from helpers.sentencepiece import CONTROL, field, model_file
+from warmstart.app.one_file.contents import refuse_unable
 from warmstart.cli import main
 from warmstart.errors import ModelError
 from warmstart.experiment.methods import list_methods
@@ -22,7 +23,6 @@ from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.encoders import ENCODERS, installed
 from warmstart.model.model import swap_head
-from warmstart.serve.one_file.contents import refuse_unable
 
 WIDTH, NARROW, INNER, PARTS, ROWS = 16, 8, 12, 3, 8
 WORDS = ["▁", "a", "b", "c", "▁a", "▁b", "▁cat", "é", "数", "▁river"]

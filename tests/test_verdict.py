@@ -45,6 +45,7 @@ from warmstart.runs.verdict import (
     row_of,
     use_sentence,
     verdict_lines,
+    write_verdict,
 )
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import of_100
@@ -165,12 +166,23 @@ def test_the_run_keeps_what_its_page_shows(tmp_path: Path) -> None:
     result = fit_result()
     write_fit_page(result, Config(), tmp_path)
     kept = read_verdict(tmp_path)
-    assert kept == result.verdict(tmp_path)
+    assert kept == replace(result.verdict(tmp_path), use=kept.use)
     assert read_verdict(tmp_path / "bundle") == kept
     assert kept.headline in (tmp_path / "report.html").read_text()
     for damage in ("{", "[]", '{"headline": 1}'):
         (tmp_path / "verdict.json").write_text(damage)
         assert read_verdict(tmp_path) is None
+
+
+def test_a_page_names_no_flag(tmp_path: Path) -> None:
+    """Nobody can give one there; the rest of the sentence stays."""
+    late = "The time was too short for contrast and to say what more labels would add; --minutes gives more."
+    write_verdict(Verdict("news", "9 labels", 9, "Use it.", use=(late, "It is good; a test says so.")), tmp_path)
+    found = read_verdict(tmp_path)
+    assert found is not None
+    assert found.use == (
+        "The time was too short for contrast and to say what more labels would add.", "It is good; a test says so.",
+    )  # fmt: skip
 
 
 def test_a_page_with_a_server_has_a_box_and_buttons() -> None:
@@ -190,6 +202,7 @@ def test_a_score_that_is_hardly_known_is_no_number() -> None:
     wide = Estimate(0.6, 0.3, 0.8)
     assert use_sentence("A", "accuracy", wide, "22 test texts") == "Use A; 22 test texts are too few to say how often it is right."
     assert row_of("A", "accuracy", wide).ends is None
+    assert use_sentence("stack", "accuracy", wide, "22 test texts").startswith("Use stack (several methods, averaged); ")
     assert use_sentence("A", "macro_f1", Estimate(0.8, 0.7, 0.9), "") == "Use A: macro-F1 0.80 on new texts (likely 0.70 to 0.90)."
 
 

@@ -19,9 +19,8 @@ from helpers.bundles import bundle_with, finetune_config, language_bundle, make_
 from helpers.models import SENTENCES
 from warmstart.data.audit import audit
 from warmstart.data.batches import BATCH_COST, labelled_batches, sorted_batches
-from warmstart.data.encode import Encoded, collate, encode, encode_pieces
+from warmstart.data.encode import Encoded, collate, encode, encode_pieces, framed_windows, window_starts
 from warmstart.data.task import Split, Task
-from warmstart.data.windows import framed_windows, window_starts
 from warmstart.errors import ConfigError, ModelError
 from warmstart.estimators import TextEncoder
 from warmstart.finetuning.features import FeatureCache

@@ -14,23 +14,47 @@ PROJECT = {"CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing", "SECU
 GENERATED = ["reference/generated/commands", "reference/generated/python", "reference/generated/python-statistics"]
 """pages that the code writes"""
 LINK = re.compile(r"(?<=\]\()(?!https?:)([^)#\s]+)((?:#[^)\s]*)?\))")
-RESULT = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(results/[^)#\s]+)[^)\s]*\)")
-"""a link to measured figures, which the site does not hold: it names the file"""
+RESULT = re.compile(r"\[([^\]`]+)\]\((?:\.\./)*(results/[^)#\s]+)[^)\s]*\)")
+"""a link to measured figures, which are no pages of the site: it opens the file"""
+
+WORDS = re.compile(r"<!-- search: (.+) -->")
+"""below the title of a page: words for which the search of the site finds it first"""
+READABLE = {
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
+    '<aside class="toc-drawer': '<aside aria-label="This page" class="toc-drawer',
+    "<pre>": '<pre tabindex="0">',
+    '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+    '<th class="head"><p></p></th>': "<td></td>",
+    '<div id="search-results"></div>': '<h1>Search</h1>\n<div id="search-results" aria-live="polite"></div>',
+}
+"""what the theme and Sphinx write -> what a screen reader and a keyboard need"""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Sphinx calls this."""
     app.connect("source-read", _read)
+    app.connect("build-finished", _make_readable)
     return {"parallel_read_safe": True}
 
 
 def _read(app: Sphinx, name: str, source: list[str]) -> None:
     shown = {f"project/{page}": file for file, page in PROJECT.items()}
     text = (ROOT / shown[name]).read_text(encoding="utf-8") if name in shown else source[0]
-    text = RESULT.sub(r"\1 (`\2`)", text)
+    text = WORDS.sub(lambda found: f"```{{index}} ! {found[1].replace(', ', ', ! ')}\n```", text)
+    text = RESULT.sub(r"{download}`\1 </../\2>`", text)
     contents = _contents(text) if name == "index" else ""
     rule = _from_top if name in shown else _to_top if "/" in name else _to_top_from_start
     source[0] = LINK.sub(rule, text) + contents
+
+
+def _make_readable(app: Sphinx, error: Exception | None) -> None:
+    """Names for landmarks, levels for captions, and keys that scroll wide blocks, which the theme leaves out."""
+    for file in () if error else Path(app.outdir).rglob("*.html"):
+        text = file.read_text(encoding="utf-8")
+        for written, needed in READABLE.items():
+            text = text.replace(written, needed)
+        file.write_text(text, encoding="utf-8")
 
 
 def _to_top(found: re.Match[str]) -> str:

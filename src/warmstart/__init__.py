@@ -56,7 +56,7 @@ _HOMES = {
     "train_tokenizer": "tokenizer.train",
     "write_texts": "data.tables",
 }
-"""Where each public name lives; those of commands are in their table."""
+"""Home of each public name; those of commands are in their table."""
 _TYPED = ("predict", "generate", "serve", "label", "audit", "runs", "recipe")
 """commands for terminals alone: programs call what they call"""
 

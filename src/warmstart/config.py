@@ -29,7 +29,7 @@ ADVANCED = "advanced"
 Advanced = Annotated[T, ADVANCED]
 """the type of an advanced setting: ``clip: Advanced[float] = 1.0``"""
 IN_FILE = "in a file"
-"""marks a setting that is no flag, because hardly anybody types it: it is read from ``--config FILE``, or given in Python"""
+"""marks a setting without a flag: it is read from ``--config FILE``, or given in Python"""
 InFile = Annotated[T, IN_FILE, Fixed, Suppress]
 """the type of such a setting, or of a group of them: ``clip: InFile[float] = 1.0``"""
 EFFECTLESS = "effectless"
@@ -41,7 +41,7 @@ NAMES_FILES, NAMES_TASKS = "names files", "names tasks"
 FileInput = Annotated[T, NAMES_FILES]
 """the type of such a setting, in which a word that is no file may stand too: ``pool: FileInput[str] = "rest"``"""
 TaskInput = Annotated[T, NAMES_TASKS]
-"""the same for manifests of tasks, and whatever else ``load_task`` reads"""
+"""the type of a setting that names manifests of tasks, or anything else that ``load_task`` reads"""
 
 
 class Config(BaseModel):
@@ -75,8 +75,8 @@ class Config(BaseModel):
     def effective(self) -> dict[str, Any]:
         """The settings that change the result, as plain values."""
         values, fields = self.to_dict(), type(self).model_fields
-        groups = {name: one.effective() for name in fields if isinstance(one := getattr(self, name), Config)}
-        return {name: one for name, one in (values | groups).items() if EFFECTLESS not in fields[name].metadata}
+        groups = {name: group.effective() for name in fields if isinstance(group := getattr(self, name), Config)}
+        return {name: value for name, value in (values | groups).items() if EFFECTLESS not in fields[name].metadata}
 
 
 class ThreadsConfig(Config):
@@ -91,7 +91,7 @@ def result_key(*made_of: Any) -> str:
 
     Plain values are those that settings alone do not say: the digests of files, texts and models that they name.
     """
-    known = [[command_name(one), one.effective()] if isinstance(one, Config) else one for one in made_of]
+    known = [[command_name(part), part.effective()] if isinstance(part, Config) else part for part in made_of]
     return sha256(json.dumps(known, sort_keys=True).encode())
 
 
@@ -136,11 +136,11 @@ _WANTED = {
     "tuple": "must be a list",
     "model": "must be a group of settings ('key: value')",
 }
-"""what must hold, by pydantic's name of the error, or by the type that was expected"""
+"""requirements by pydantic's name of the error, or by the type that was expected"""
 
 
 def what_must_hold(problem: Any) -> str:
-    """What must hold, after pydantic's error entry: ``must be at least 1``."""
+    """The requirement of pydantic's error entry: ``must be at least 1``."""
     template = _WANTED.get(problem["type"]) or _WANTED.get(problem["type"].split("_")[0])
     return template.format(**problem.get("ctx", {})) if template else problem["msg"].removeprefix("Value error, ")
 
@@ -150,7 +150,7 @@ def _settings_at(cls: type[Config], path: tuple[int | str, ...]) -> type[Config]
     for part in path:
         field = cls.model_fields.get(str(part))
         types = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
-        cls = next((one for one in types if hasattr(one, "model_fields")), cls)
+        cls = next((kind for kind in types if hasattr(kind, "model_fields")), cls)
     return cls
 
 
@@ -209,7 +209,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _WrittenInt(int):
-    """A number that knows how it was written."""
+    """A whole number with the text that was written for it."""
 
     written = ""
 
@@ -218,7 +218,7 @@ class _WrittenInt(int):
 
 
 class _WrittenFloat(float):
-    """The same."""
+    """A float with the text that was written for it."""
 
     written = ""
 
@@ -227,13 +227,13 @@ class _WrittenFloat(float):
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> _WrittenInt | _WrittenFloat:
-    made = (
+    number = (
         _WrittenInt(node.value)
         if node.tag.endswith("int")
         else _WrittenFloat(node.value.replace(".inf", "inf").replace(".nan", "nan"))
     )
-    made.written = node.value
-    return made
+    number.written = node.value
+    return number
 
 
 for _tag, _first, _pattern in (

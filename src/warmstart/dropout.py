@@ -26,20 +26,20 @@ class RowRange:
 
 @dataclass(frozen=True)
 class BatchShare:
-    """What of a batch one process computes."""
+    """The part of a batch that one process computes."""
 
     rows: RowRange
     texts: RowRange
-    """the same in texts, of which each may have several rows"""
+    """range of the texts; each may have several rows"""
 
 
 _present: BatchShare | None = None
-"""None: the whole batch"""
+"""the share of the batch that this process computes; None: the whole batch"""
 
 
 @contextmanager
 def drawing_for(share: BatchShare | None) -> Iterator[None]:
-    """Inside this context tensors hold this share of a batch."""
+    """Let tensors hold this share of a batch inside the context."""
     global _present
     before, _present = _present, share
     try:

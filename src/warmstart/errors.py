@@ -28,7 +28,7 @@ class WarmstartError(Exception):
     """The root of all errors that a user can cause and fix."""
 
     result: Any = None
-    """what was found all the same, for ``--json``"""
+    """result that exists all the same, for ``--json``"""
 
 
 class ConfigError(WarmstartError):

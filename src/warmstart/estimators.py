@@ -146,7 +146,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
     task_type: ClassVar[str]
     """the type of its tasks"""
     metric: ClassVar[Any]
-    """what chooses the kept weights and the kept run"""
+    """score that chooses the kept weights and the kept run"""
 
     def __init__(
         self,

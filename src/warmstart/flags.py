@@ -22,7 +22,7 @@ from warmstart.errors import ConfigError
 
 
 def count_flags(settings: type[Config]) -> dict[str, int]:
-    """How many ``basic`` and how many ``advanced`` flags these settings give a command; groups count field by field."""
+    """Numbers of ``basic`` and ``advanced`` flags that these settings give a command; groups count field by field."""
     advanced = [flag.advanced for flag in all_flags(settings)]
     return {"basic": advanced.count(False), ADVANCED: advanced.count(True)}
 
@@ -35,7 +35,7 @@ def name_arguments(settings: type[Config]) -> None:
 
 
 def _argument(name: str, field: FieldInfo) -> str:
-    """What stands for the value of a setting: ``MODEL``, ``[POOL ...]``, ``TEXT [TEXT ...]``."""
+    """The argument of a setting in the usage: ``MODEL``, ``[POOL ...]``, ``TEXT [TEXT ...]``."""
     shown = name.removeprefix("more_").replace("_", "-").upper()
     if _is_list(field):
         shown = shown.removesuffix("S")
@@ -52,17 +52,17 @@ INDENT = 24
 def command_help(settings: type[Config], program: str, *, everything: bool) -> str:
     """The usage of a command and its flags: the basic ones, each with what its help says first, or all of them in full."""
     width = min(WIDEST, get_terminal_size().columns)
-    shown = (one for one in _settings(settings) if not one.in_file and (everything or not one.advanced))
-    flags = sorted(shown, key=lambda one: Positional not in one.field.metadata)
-    required = [one.typed() for one in flags if one.field.is_required() or Positional in one.field.metadata]
+    shown = (setting for setting in _settings(settings) if not setting.in_file and (everything or not setting.advanced))
+    flags = sorted(shown, key=lambda setting: Positional not in setting.field.metadata)
+    required = [setting.typed() for setting in flags if setting.field.is_required() or Positional in setting.field.metadata]
     lines = [f"usage: {' '.join([program, *required, '[options]'])}", "", *wrap(settings.__doc__ or "", width), ""]
-    for one in flags:
-        said = " ".join((one.field.description or "").split())
-        words = one.described("").default
-        said = said if everything else said.partition("; ")[0]
-        default = f" [default: {words}]" if words not in ("", "no") and "default" not in said else ""
-        typed, *more = wrap(said + default, width - INDENT, break_on_hyphens=False) or [""]
-        name = f"  {one.typed()}"
+    for setting in flags:
+        help_text = " ".join((setting.field.description or "").split())
+        words = setting.described("").default
+        help_text = help_text if everything else help_text.partition("; ")[0]
+        default = f" [default: {words}]" if words not in ("", "no") and "default" not in help_text else ""
+        typed, *more = wrap(help_text + default, width - INDENT, break_on_hyphens=False) or [""]
+        name = f"  {setting.typed()}"
         lines += [f"{name:<{INDENT}}{typed}"] if len(name) < INDENT else [name, " " * INDENT + typed]
         lines += [" " * INDENT + line for line in more]
     return "\n".join(lines)
@@ -70,30 +70,30 @@ def command_help(settings: type[Config], program: str, *, everything: bool) -> s
 
 @dataclass(frozen=True)
 class Flag:
-    """One setting of a command, as people write it."""
+    """A flag of a command, as people write it."""
 
     name: str
     """``--batch``, or ``TASK`` for an argument without a flag"""
     values: str
     """accepted values: ``number``, ``a, b or c``"""
     default: str
-    """empty if it is required, or has none"""
+    """default as it is typed; empty if the setting is required, or has none"""
     help: str
     advanced: bool
 
 
 def all_flags(settings: type[Config]) -> Iterator[Flag]:
     """Every flag of a command in the order of its settings, those of groups after them."""
-    for one in _settings(settings):
-        if not one.in_file:
-            yield one.described(one.path[-1].upper() if Positional in one.field.metadata else one.flag)
+    for setting in _settings(settings):
+        if not setting.in_file:
+            yield setting.described(setting.path[-1].upper() if Positional in setting.field.metadata else setting.flag)
 
 
 def file_settings(settings: type[Config]) -> Iterator[Flag]:
-    """What is no flag and stands in the file of ``--config`` alone (``config.InFile``), named as there: ``train.clip``."""
-    for one in _settings(settings):
-        if one.in_file:
-            yield one.described(".".join(one.path))
+    """The settings without a flag, for the file of ``--config`` alone (``config.InFile``), named as there: ``train.clip``."""
+    for setting in _settings(settings):
+        if setting.in_file:
+            yield setting.described(".".join(setting.path))
 
 
 def settings_file(settings: type[Config]) -> str:
@@ -119,31 +119,31 @@ def refuse_wrong_values(settings: type[Config], words: Sequence[str], elsewhere:
 
     Flags that are read ``elsewhere`` are passed over. -> ``"--seeds must be at least 1, but is 0"``
     """
-    known = {one.flag: one for one in _settings(settings)}
+    known = {setting.flag: setting for setting in _settings(settings)}
     for at, word in enumerate(words):
         flag, equals, first = word.partition("=")
         name = flag.replace("_", "-")
-        rest = [*takewhile(lambda one: not one.startswith("--"), words[at + 1 :])]
-        given: Any = [first, *rest] if equals else rest
+        rest = [*takewhile(lambda argument: not argument.startswith("--"), words[at + 1 :])]
+        value: Any = [first, *rest] if equals else rest
         if (switch := known.get(re.sub(r"(--|\.)no-", r"\1", name))) and switch.in_file:
-            written = "false" if name not in known else given[0] if given else "true" if _is_switch(switch.field) else "…"
+            written = "false" if name not in known else value[0] if value else "true" if _is_switch(switch.field) else "…"
             raise ConfigError(f"{flag} is no flag; write `{_nested(switch.path, written)}` into a file, and give --config FILE")
         if word.startswith("--") and word != "--" and not switch and name not in (*known, *elsewhere):
-            near = [one for one in known if len(name) > 4 and name[2:] in one] or get_close_matches(name, known, n=1)
+            near = [key for key in known if len(name) > 4 and name[2:] in key] or get_close_matches(name, known, n=1)
             meant = f"did you mean {near[0]}? " if near else ""
             raise ConfigError(f"there is no flag {flag}; {meant}--help-all lists all")
-        if name not in known or _is_switch(field := known[name].field) or given[:1] == ["None"] or (_is_list(field) and not given):
+        if name not in known or _is_switch(field := known[name].field) or value[:1] == ["None"] or (_is_list(field) and not value):
             continue
-        if not given:
+        if not value:
             raise ConfigError(f"{flag} needs a value after it")
         if not _is_list(field):
-            given = given[0]
+            value = value[0]
         checked: Any = Annotated[field.annotation, field]
         try:
-            TypeAdapter(checked).validate_python(given)
+            TypeAdapter(checked).validate_python(value)
         except ValidationError as error:
             problem = error.errors()[0]
-            came = problem["input"] if problem["loc"] or not _is_list(field) else " ".join(given)
+            came = problem["input"] if problem["loc"] or not _is_list(field) else " ".join(value)
             raise ConfigError(f"{flag} {what_must_hold(problem)}, but is {came}") from None
 
 
@@ -155,10 +155,10 @@ def _nested(path: Sequence[str], value: str) -> str:
 
 @dataclass(frozen=True)
 class _Setting:
-    """One field of the settings of a command or of a group in them."""
+    """A field of the settings of a command or of a group in them."""
 
     path: tuple[str, ...]
-    """its keys in the file of settings"""
+    """keys of the setting in the file of settings"""
     flag: str
     field: FieldInfo
     default: Any
@@ -166,19 +166,19 @@ class _Setting:
     in_file: bool
 
     def typed(self) -> str:
-        """How it is written: ``--minutes N``, ``--metric {accuracy,macro_f1}``, ``--random-sample``, ``POOL``."""
+        """The flag with its argument: ``--minutes N``, ``--metric {accuracy,macro_f1}``, ``--random-sample``, ``POOL``."""
         if Positional in self.field.metadata:
             return _argument(self.path[-1], self.field)
         if _is_switch(self.field):
             return re.sub(r"^--", "--[no-]", self.flag) if self.default is True else self.flag
         several = " ..." * _is_list(self.field)
-        choices = [one for kind in _types(self.field) if get_origin(kind) is Literal for one in get_args(kind)]
+        choices = [choice for kind in _types(self.field) if get_origin(kind) is Literal for choice in get_args(kind)]
         name = "N" if {int, float} & {*_types(self.field)} else self.flag.rpartition("-")[2].rpartition(".")[2].upper()
         shown = f"{{{','.join(map(str, choices))}}}" if choices else name
         return f"{self.flag} {shown.removesuffix('S') if several else shown}{several}"
 
     def described(self, name: str) -> Flag:
-        """As people write it."""
+        """The setting as a ``Flag`` of this name."""
         return Flag(name, _values(self.field), _plain(self.default), self.field.description or "", self.advanced)
 
 
@@ -186,7 +186,7 @@ def _settings(cls: type[Config], above: _Setting | None = None, prefix: str = ""
     """Every setting, those of groups after the others."""
     groups = []
     for name, field in cls.model_fields.items():
-        found = _Setting(
+        setting = _Setting(
             (*(above.path if above else ()), name),
             _flag(prefix, name, field),
             field,
@@ -195,11 +195,11 @@ def _settings(cls: type[Config], above: _Setting | None = None, prefix: str = ""
             IN_FILE in field.metadata or (above is not None and above.in_file),
         )
         if group := _group(field):
-            groups.append((group, found, _inner(field, name, prefix)))
+            groups.append((group, setting, _inner(field, name, prefix)))
         else:
-            yield found
-    for group, found, inner in groups:
-        yield from _settings(group, found, inner)
+            yield setting
+    for group, setting, inner in groups:
+        yield from _settings(group, setting, inner)
 
 
 def _default(field: FieldInfo) -> Any:
@@ -207,14 +207,14 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _inner(field: FieldInfo, name: str, prefix: str) -> str:
-    """What the flags of a group begin with."""
+    """The prefix of the flags of a group."""
     inner = _given_name(field, name)
     return f"{prefix}{inner}." if inner else prefix
 
 
 def _given_name(field: FieldInfo, name: str) -> str:
-    """What the command line calls a field: ``arg(name="for")`` or its own name."""
-    names = [one.name for one in field.metadata if isinstance(getattr(one, "name", None), str)]
+    """The command line's name of a field: ``arg(name="for")`` or its own name."""
+    names = [mark.name for mark in field.metadata if isinstance(getattr(mark, "name", None), str)]
     return names[0] if names else name
 
 
@@ -222,12 +222,12 @@ _NAMES = {"str": "text", "int": "whole number", "float": "number", "bool": "yes 
 
 
 def _values(field: FieldInfo) -> str:
-    """What a field takes, in words: ``"whole number, or none"``."""
+    """The accepted values of a field in words: ``"whole number, or none"``."""
     return _described(field.annotation)
 
 
-def _described(one: Any) -> str:
-    origin, inside = get_origin(one), get_args(one)
+def _described(kind: Any) -> str:
+    origin, inside = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return ", or ".join(dict.fromkeys(_described(part) for part in inside))
     if origin is Literal:
@@ -238,7 +238,7 @@ def _described(one: Any) -> str:
         return f"{_described(inside[0])} …"
     if origin is dict:
         return "names and values"
-    return _NAMES.get(getattr(one, "__name__", ""), str(getattr(one, "__name__", one)))
+    return _NAMES.get(getattr(kind, "__name__", ""), str(getattr(kind, "__name__", kind)))
 
 
 def _plain(default: Any) -> str:
@@ -253,7 +253,7 @@ def _plain(default: Any) -> str:
 def _types(field: FieldInfo) -> list[Any]:
     """The type of a field, or the types of a union, without None."""
     members = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else [field.annotation]
-    return [one for one in members if one is not type(None)]
+    return [kind for kind in members if kind is not type(None)]
 
 
 def _is_switch(field: FieldInfo) -> bool:
@@ -261,7 +261,7 @@ def _is_switch(field: FieldInfo) -> bool:
 
 
 def _is_list(field: FieldInfo) -> bool:
-    return any(get_origin(one) is tuple for one in _types(field))
+    return any(get_origin(kind) is tuple for kind in _types(field))
 
 
 def _flag(prefix: str, name: str, field: FieldInfo) -> str:

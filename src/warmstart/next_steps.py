@@ -20,17 +20,17 @@ _WHOLE = (".xlsx", ".parquet")
 _TEXTS = (".txt", ".md", ".text", ".eml")
 _NO_DATA = ("readme", "license", "requirements", "changelog")
 _HELD_OUT = ("test", "dev", "valid")
-"""in the names of tables from which nothing is learned"""
+"""parts of the names of tables from which nothing is learned"""
 _MOST_ENTRIES = 2000
-"""of one folder that are looked at"""
+"""most entries of one folder that are looked at"""
 _MOST_BYTES = 1 << 20
-"""of a text, a line, or the description of a saved model"""
+"""most bytes of a text, a line, or the description of a saved model"""
 _MOST_TABLE_BYTES = 20 << 20
 
 
 @dataclass
 class Found:
-    """What lies in a folder and in the folders of it."""
+    """The contents of a folder and of the folders in it."""
 
     labelled: dict[str, list[str]] = field(default_factory=dict)
     """tables with a column that is named as labels are, and the columns of each"""
@@ -49,42 +49,42 @@ class Found:
     def new(self) -> str | None:
         """A table like a labelled one, but for the labels."""
         known = [{*columns} for columns in self.labelled.values()]
-        return next((name for name, columns in self.tables.items() if any({*columns} <= one for one in known)), None)
+        return next((name for name, columns in self.tables.items() if any({*columns} <= header for header in known)), None)
 
 
 def next_steps(folder: Path) -> list[tuple[str, str]]:
     """``(what for, command)`` of at most four next steps in a folder, the likeliest first."""
-    found = look(folder)
-    steps = [*_of_models(found), *_of_texts(found)]
-    if found.projects:
-        steps.append(("go on labelling", command("label", "--out", found.projects[0])))
+    contents = look(folder)
+    steps = [*_of_models(contents), *_of_texts(contents)]
+    if contents.projects:
+        steps.append(("go on labelling", command("label", "--out", contents.projects[0])))
     return steps[:4] or [("try everything, without data or network", command("quickstart"))]
 
 
-def _of_models(found: Found) -> Iterator[tuple[str, str]]:
-    """To use a model that has learned a task, else to look at one that has read text."""
-    if found.adapted:
-        out = ["--out", free_name("labelled.csv")] if found.new else []
-        yield "label new texts", command("predict", found.adapted[0], found.new or "A new text.", *out)
-        yield "use it in the browser", command("serve", found.adapted[0])
-    elif found.pretrained:
-        yield "look at what it writes", command("serve", found.pretrained[0])
+def _of_models(contents: Found) -> Iterator[tuple[str, str]]:
+    """Steps to use a model that has learned a task, else to look at one that has read text."""
+    if contents.adapted:
+        out = ["--out", free_name("labelled.csv")] if contents.new else []
+        yield "label new texts", command("predict", contents.adapted[0], contents.new or "A new text.", *out)
+        yield "use it in the browser", command("serve", contents.adapted[0])
+    elif contents.pretrained:
+        yield "look at what it writes", command("serve", contents.pretrained[0])
 
 
-def _of_texts(found: Found) -> Iterator[tuple[str, str]]:
-    """To learn from labels, else to give some, and to pretrain on text that has none."""
-    text, table = next(iter(found.texts), None), next(iter(found.labelled), None)
+def _of_texts(contents: Found) -> Iterator[tuple[str, str]]:
+    """Steps to learn from labels, else to give some, and to pretrain on text that has none."""
+    text, table = next(iter(contents.texts), None), next(iter(contents.labelled), None)
     if table:
         yield "make the best model of your labels", command("fit", table, *(["--unlabelled", text] if text else []))
-        if found.pretrained:
-            words = ["race", table, "--backbones", found.pretrained[0], "--budget", "30m", *out_words("runs/race")]
+        if contents.pretrained:
+            words = ["race", table, "--backbones", contents.pretrained[0], "--budget", "30m", *out_words("runs/race")]
             yield "does your model help?", command(*words, "--save", "recommended")
         return
-    if text and not found.pretrained:
+    if text and not contents.pretrained:
         words = ["pretrain", text, "--objective", "masked", "--minutes", "10", "--out", free_name("runs/lm")]
         yield "pretrain on your text", command(*words)
-    pool, column = (text, None) if text else _first_texts(found)
-    if pool and not found.projects:
+    pool, column = (text, None) if text else _first_texts(contents)
+    if pool and not contents.projects:
         words = [
             "label",
             pool,
@@ -98,55 +98,55 @@ def _of_texts(found: Found) -> Iterator[tuple[str, str]]:
         yield "label some of it; the page renames labels", command(*words)
 
 
-def _first_texts(found: Found) -> tuple[str | None, str | None]:
+def _first_texts(contents: Found) -> tuple[str | None, str | None]:
     """A table without labels, and its column of texts, unless that is called so."""
-    if not found.tables:
+    if not contents.tables:
         return None, None
     from warmstart.data.columns import TEXT_NAMES
 
-    for name, columns in found.tables.items():
+    for name, columns in contents.tables.items():
         folded = {column.strip().lower(): column for column in columns}
-        if column := next((folded[one] for one in TEXT_NAMES if one in folded), None):
+        if column := next((folded[name] for name in TEXT_NAMES if name in folded), None):
             return name, None if column == "text" else column
     return None, None
 
 
 def look(folder: Path) -> Found:
-    """What lies in a folder, in its folders, and in those of ``runs``; what cannot be read is left out."""
-    found = Found()
+    """The contents of a folder, of its folders, and of those of ``runs``; what cannot be read is left out."""
+    contents = Found()
     for entry in _entries(folder):
         if entry.is_file():
-            _file(found, entry, folder)
+            _file(contents, entry, folder)
         elif entry.name == "runs":
             for run in _entries(entry):
-                _folder(found, run, folder)
+                _folder(contents, run, folder)
         else:
-            _folder(found, entry, folder)
-    return found
+            _folder(contents, entry, folder)
+    return contents
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    """Its files and folders that are not hidden, in the order of their names."""
+    """Files and folders of a folder that are not hidden, in the order of their names."""
     names: list[str] = []
     with suppress(OSError), os.scandir(folder) as entries:
         names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
     yield from (folder / name for name in sorted(names) if not name.startswith((".", "_")))
 
 
-def _file(found: Found, file: Path, start: Path) -> None:
+def _file(contents: Found, file: Path, start: Path) -> None:
     bare, name = without_compression(file), os.path.relpath(file, start)
     if bare.suffix.lower() in _TEXTS and not bare.name.lower().startswith(_NO_DATA):
-        found.texts.append(name)
+        contents.texts.append(name)
     columns = _columns(file)
     folded = [column.strip().lower() for column in columns]
     if len(folded) < 2 or "probability" in folded:  # of predictions nothing is learned
         if folded and "probability" not in folded:
-            found.tables[name] = columns
+            contents.tables[name] = columns
         return
     from warmstart.data.columns import LABEL_NAMES
 
-    labelled = any(one in LABEL_NAMES for one in folded) and not any(one in bare.name.lower() for one in _HELD_OUT)
-    (found.labelled if labelled else found.tables)[name] = columns
+    labelled = any(column in LABEL_NAMES for column in folded) and not any(part in bare.name.lower() for part in _HELD_OUT)
+    (contents.labelled if labelled else contents.tables)[name] = columns
 
 
 def _columns(file: Path) -> list[str]:
@@ -169,17 +169,17 @@ def _columns(file: Path) -> list[str]:
     return []
 
 
-def _folder(found: Found, folder: Path, start: Path) -> None:
+def _folder(contents: Found, folder: Path, start: Path) -> None:
     name = os.path.relpath(folder, start)
     kind = _head(folder / "bundle" / "bundle.json") or _head(folder / "bundle.json")
     if (folder / "bundle" / "stack.json").is_file() or (folder / "stack.json").is_file():
-        found.adapted.append(name)
+        contents.adapted.append(name)
     elif kind:
-        (found.pretrained if kind == "language-modeling" else found.adapted).append(name)
+        (contents.pretrained if kind == "language-modeling" else contents.adapted).append(name)
     elif (folder / PROJECT_FILE).is_file():
-        found.projects.append(name)
+        contents.projects.append(name)
     elif any(without_compression(file).suffix.lower() in _TEXTS for file in _entries(folder) if file.is_file()):
-        found.texts.append(name)
+        contents.texts.append(name)
 
 
 def _head(file: Path) -> str | None:

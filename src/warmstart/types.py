@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 IGNORE = -100
 """A target that does not count in the loss (torch's convention)."""
 SelectionName = Literal["cross-validation", "holdout", "none"]
-"""how settings are chosen: by folds of the texts that learn, by texts set apart, or not at all"""
+"""procedure that chooses settings: folds of the texts that learn, texts set apart, or none"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SpecialTokens:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What an objective needs to know about a tokenizer: its size, its special ids, and which tokens begin a word."""
+    """The facts on a tokenizer that an objective needs: its size, its special ids, and which tokens begin a word."""
 
     size: int
     specials: SpecialTokens
@@ -74,7 +74,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch: objectives and labelled tasks make it, models read it."""
+    """A batch: objectives and labelled tasks make it, models read it."""
 
     ids: torch.Tensor
     """(B, T) int64 token ids"""
@@ -101,7 +101,7 @@ class Batch:
     @classmethod
     def of(cls, batch: Batch, **changes: Any) -> Self:
         """A batch as one of this class, with the fields that it has of it, and with others."""
-        return cls(**{one.name: getattr(batch, one.name) for one in fields(cls) if hasattr(batch, one.name)} | changes)
+        return cls(**{field.name: getattr(batch, field.name) for field in fields(cls) if hasattr(batch, field.name)} | changes)
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -123,20 +123,20 @@ class Batch:
         """The rows at these indices, without the columns at the end that are padding in all of them; targets stay as they are."""
         width = int(self.lengths[indices].max())
         values: dict[str, Any] = {name: getattr(self, name) for name in ("ids", "attention_mask", "token_type_ids", "states")}
-        return replace(self, **{name: one[indices, :width] for name, one in values.items() if one is not None})
+        return replace(self, **{name: tensor[indices, :width] for name, tensor in values.items() if tensor is not None})
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device; for one that is not the CPU the places of its targets are looked up first."""
+        """The batch on another device; for one that is not the CPU the places of its targets are looked up first."""
         if device.type == "cpu":
             return self._mapped(lambda tensor: tensor.to(device))
         return self.with_target_places()._mapped(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """The same batch in memory from which a GPU copies while the program goes on; the places of its targets are looked up."""
+        """The batch in pinned memory, from which a GPU copies while the program goes on, with the places of its targets."""
         return self.with_target_places()._mapped(lambda tensor: tensor.pin_memory())
 
     def with_target_places(self) -> Batch:
-        """The same batch with ``target_places``, if it is on the CPU and each token has a target of its own."""
+        """The batch with ``target_places``, if it is on the CPU and each token has a target of its own."""
         targets = self.targets
         if targets is None or targets.shape != self.ids.shape or targets.device.type != "cpu" or self.target_places is not None:
             return self
@@ -145,6 +145,6 @@ class Batch:
     def _mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
         import torch
 
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         changed: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, torch.Tensor)}
         return replace(self, **changed)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from warmstart.labelling.project import Project
-from warmstart.labelling.session import LabelSession
-from warmstart.labelling.training import Training
+from warmstart.app.project import Project
+from warmstart.app.session import LabelSession
+from warmstart.app.training import Training
 
 
 def news(folder: Path, texts: Sequence[str], labels: Sequence[str] = ("sport", "politics", "science"), **settings: Any) -> Project:
@@ -52,6 +52,9 @@ class TextsInOrder(LabelSession):
 
     def _doubtful(self) -> list[int]:
         return [0]
+
+    def _note(self, *texts: int) -> None:
+        pass
 
     def status(self) -> dict[str, Any]:
         """Figures; those of the model are made up."""

@@ -12,14 +12,14 @@ import torch
 
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import LABELS
+from warmstart.app.one_file.contents import PageContents, model_facts
+from warmstart.app.one_file.document import as_in_page, joined_scripts
+from warmstart.app.one_file.parts import taken_apart
+from warmstart.app.one_file.weights import pack_tensors
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import HeadConfig
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.model import Model, fresh_head
-from warmstart.serve.one_file.contents import PageContents, model_facts
-from warmstart.serve.one_file.document import as_in_page, joined_scripts
-from warmstart.serve.one_file.parts import taken_apart
-from warmstart.serve.one_file.weights import pack_tensors
 from warmstart.stack.stack import Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 

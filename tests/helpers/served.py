@@ -14,6 +14,9 @@ import pytest
 
 from helpers.models import SENTENCES, make_backbone
 from helpers.mutants import LABELS, bases
+from warmstart.app.guard import AccessRules, App
+from warmstart.app.models import ServedModel, ServedModels
+from warmstart.app.routes import Server, make_app
 from warmstart.data.task import Split, Task
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.per_text import MultilabelHeadConfig
@@ -22,13 +25,10 @@ from warmstart.heads.settings import HeadConfig
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.history import AnswersRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head
-from warmstart.serve.app import Server, make_app
-from warmstart.serve.guard import AccessRules, App
-from warmstart.serve.served import ServedModel, ServedModels
 from warmstart.stack.stack import Member, Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-httpx = pytest.importorskip("httpx", reason="the server needs the extra 'serve', and its tests httpx")
+httpx = pytest.importorskip("httpx", reason="the server needs the extra 'app', and its tests httpx")
 HOME = "http://127.0.0.1"
 HELD_OUT = tuple((0.3 + i / 300, i % 20 != 0) for i in range(200))
 """confidence and correctness of held-out predictions, of which one in twenty is wrong"""

@@ -26,18 +26,17 @@ from helpers.models import SENTENCES
 from helpers.mutants import LABELS, bases
 from helpers.restarts import adapt_record
 from helpers.served import server_of
+from warmstart.app.guard import AccessRules
+from warmstart.app.models import Corpus, ServedModel
+from warmstart.app.routes import Server, make_app
+from warmstart.app.running import limited_protocol
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
 from warmstart.model.history import FindingRecord
-from warmstart.serve.app import Server, make_app
-from warmstart.serve.connections import limited_protocol
-from warmstart.serve.corpus import Corpus
-from warmstart.serve.guard import AccessRules
-from warmstart.serve.served import ServedModel
 from warmstart.tokenizer.tokenizer import Tokenizer
 
-uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'serve'")
+uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'app'")
 DEADLINE = 120
 """seconds in which a process must have done what it was asked"""
 
@@ -133,10 +132,9 @@ class Running:
 
 @contextmanager
 def opened_page(browser: Any, address: str) -> Iterator[Any]:
-    """A page with nothing folded; nothing may fail, and nothing may be asked of another place."""
+    """A page; nothing may fail, and nothing may be asked of another place."""
     with watched_page(browser, address, errors="Content Security") as opened:
         opened.goto(address)
-        opened.evaluate("document.querySelector('#inside')?.setAttribute('open', '')")
         yield opened
 
 

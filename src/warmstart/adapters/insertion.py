@@ -27,11 +27,11 @@ class Adapter(nn.Module):
         self.config = config
 
     def forward(self, inputs: Tensor, output: Any) -> Any:
-        """What replaces the ``output`` that the host computed from ``inputs``; both (B, T, ...)."""
+        """The replacement of the ``output`` that the host computed from ``inputs``; both (B, T, ...)."""
         raise NotImplementedError
 
     def weight_change(self) -> Tensor | None:
-        """(out, in): what to add to the host's weight instead of keeping the module; None: it is not linear."""
+        """(out, in): the change of the host's weight in place of the module; None: it is not linear."""
         return None
 
 
@@ -65,9 +65,8 @@ def merge_adapters(model: nn.Module) -> nn.Module:
 
     Adapters that are not linear (bottlenecks, a scalar mix) stay. Raises ``ModelError`` if there is nothing to fold.
     """
-    changes = [
-        (host, name, change) for host, name, one in _adapters_with_hosts(model) if (change := one.weight_change()) is not None
-    ]
+    inserted = _adapters_with_hosts(model)
+    changes = [(host, name, change) for host, name, adapter in inserted if (change := adapter.weight_change()) is not None]
     if not changes:
         raise ModelError(
             "there is nothing to merge: only LoRA can be folded into the weights; remove_adapters(model) removes other adapters"

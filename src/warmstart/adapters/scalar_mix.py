@@ -46,7 +46,7 @@ def normalized_layers(output: BackboneOutput) -> list[Tensor]:
 
 
 def last_hidden_state_without_mix(backbone: Backbone, output: BackboneOutput) -> Tensor:
-    """(B, T, D): what ``last_hidden_state`` would be without a scalar mix."""
+    """(B, T, D): the ``last_hidden_state`` that there would be without a scalar mix."""
     return backbone.norm(output.hidden_states[-1])
 
 

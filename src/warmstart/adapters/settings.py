@@ -32,7 +32,7 @@ class LoraConfig(Config):
     alpha: float = Field(16.0, gt=0)
     """strength: each change is scaled by alpha / rank"""
     targets: Targets = ("q", "v")
-    """which matrices: q, k, v, qkv (all three as one), out (of attention), feedforward (both of its layers)"""
+    """matrices to adapt: q, k, v, qkv (all three as one), out (of attention), feedforward (both of its layers)"""
     dropout: float = Field(0.0, ge=0, lt=1)
     """dropout probability of each change's input"""
 

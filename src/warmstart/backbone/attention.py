@@ -24,12 +24,12 @@ from warmstart.errors import ModelError
 from warmstart.system.products import Linear
 
 MAX_EXPLICIT_KEYS = 512
-"""up to about this many keys, and for more than one query, plain matrix products on a CPU beat torch's fused kernel"""
+"""number of keys up to which plain matrix products on a CPU beat torch's fused kernel, for more than one query"""
 
 
 @dataclass(frozen=True)
 class AttentionMask:
-    """Which tokens each token may attend to: causal or not, within a window or not, never to padding."""
+    """The tokens that each token may attend to: causal or not, within a window or not, never to padding."""
 
     causal: bool
     """each token attends only to itself and the tokens before it"""
@@ -41,7 +41,7 @@ class AttentionMask:
     past: int = 0
     """number of key tokens before the first query token (those in the cache)"""
     window: int | None = None
-    """how many tokens to either side a token may attend to; None: all"""
+    """number of tokens on either side that a token may attend to; None: all"""
     distances: Tensor | None = None
     """(1, H, T, S) added to the scores; None: nothing"""
 
@@ -225,7 +225,7 @@ class Synthesizer(nn.Module):
 
 
 def _normalized(x: Tensor, norm: nn.RMSNorm) -> Tensor:
-    """In the precision of ``x``: under autocast the norm's weights are wider than ``x``, and torch would take its slow path."""
+    """``x`` normalised in its precision: under autocast the norm's weights are wider, and torch would take its slow path."""
     return F.rms_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.eps)
 
 

@@ -26,12 +26,12 @@ from warmstart.types import Batch
 EMBEDDING_MODULES = ("embedding", "token_types", "positions", "embedding_norm", "ngrams")
 """the backbone's modules below its blocks"""
 Views = tuple[tuple[AttentionMask, tuple[Tensor, Tensor] | None], ...]
-"""what blocks with global attention, and those with local attention, read beside the states"""
+"""mask and rotary (cos, sin) of blocks with global attention, then of those with local attention"""
 
 
 @dataclass(frozen=True)
 class BackboneOutput:
-    """What a backbone returns, always in this form."""
+    """The output of a backbone."""
 
     hidden_states: tuple[Tensor, ...]
     """L + 1 tensors (B, T, D): the embedding, then the output of each block, before the final norm; fewer if only some blocks ran:
@@ -100,7 +100,7 @@ class Backbone(nn.Module):
     def forward_part(
         self, batch: Batch, blocks: range, *, causal: bool | None = None, need_weights: bool = False
     ) -> BackboneOutput:
-        """The same of only these ``blocks``, from ``batch.states`` (B, T, D) or from the embedding on; a scalar mix has no part."""
+        """Hidden states of these ``blocks`` only, from ``batch.states`` (B, T, D) or the embedding on; a scalar mix has no part."""
         ids, causal = batch.ids, batch.causal if causal is None else causal
         self._check(ids, 0)
         position_ids = _position_ids(ids, batch.attention_mask, 0)
@@ -113,7 +113,7 @@ class Backbone(nn.Module):
     def _through(
         self, blocks: range, x: Tensor, views: Views, kv_cache: KVCache | None = None, *, need_weights: bool
     ) -> BackboneOutput:
-        """What ``blocks`` make of ``x`` (B, T, D)."""
+        """The output of ``blocks`` for ``x`` (B, T, D)."""
         hidden_states, attention_weights = [x], []
         for i in blocks:
             layer_cache = kv_cache.layers[i] if kv_cache else None

@@ -38,7 +38,7 @@ class BackboneConfig(Config):
     norm_type: InFile[Literal["layer", "rms"]] = "layer"
     """layer norm or RMS norm"""
     norm_eps: InFile[float] = Field(1e-5, gt=0)
-    """what norms add to the variance, for stability"""
+    """constant that norms add to the variance, for stability"""
     embedding_norm: InFile[bool] = False
     """normalise the sum of the embeddings (BERT)"""
     first_norm: InFile[bool] = True
@@ -46,7 +46,7 @@ class BackboneConfig(Config):
     token_types: InFile[int] = Field(0, ge=0)
     """number of token types, each with its own embedding (BERT's first and second text); 0: none"""
     positions: InFile[Literal["sinusoidal", "learned", "rotary"]] = "rotary"
-    """how the positions of tokens are encoded: rotary, learned or sinusoidal"""
+    """encoding of the positions of tokens: rotary, learned or sinusoidal"""
     position_offset: InFile[int] = Field(0, ge=0)
     """unused rows at the start of the learned positions (RoBERTa has 2)"""
     distance_buckets: InFile[int] = Field(0, ge=0)
@@ -60,7 +60,7 @@ class BackboneConfig(Config):
     window: InFile[int | None] = Field(None, ge=0)
     """local attention: tokens that a token attends to on either side; none: every block has global attention"""
     global_every: InFile[int] = Field(1, gt=0)
-    """with a window: the first block and every n-th block after it have global attention"""
+    """window: the first block and every n-th block after it have global attention all the same"""
     window_rotary_base: InFile[float] = Field(10_000.0, gt=0)
     """rotary_base of the blocks with local attention"""
     attention: InFile[Literal["dot-product", "synthesizer"]] = "dot-product"

@@ -33,10 +33,10 @@ class NoWordsError(Exception):
 
 @dataclass(frozen=True)
 class Readable:
-    """What a baseline may read: no labels, no validation and no test texts."""
+    """Inputs and texts that a baseline may read: no labels, no validation and no test texts."""
 
     task: Task
-    """for its type and the names of its labels"""
+    """the task, whose type and names of labels may be read"""
     inputs: tuple[Any, ...]
     """the inputs of all texts that learn"""
     pool: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Readable:
     """the frozen backbone; None if there is none"""
     seed: int = 0
     units: tuple[int, ...] = ()
-    """which of the inputs are independent (``data/units.py``); empty: all"""
+    """number of the independent unit of each input (``data/units.py``); empty: each input is one"""
 
     def words_of(self) -> list[str]:
         """The inputs as plain strings. Raises ``NoWordsError`` if all are empty."""
@@ -57,21 +57,21 @@ class Readable:
 
 @dataclass(frozen=True)
 class Reading:
-    """How inputs become rows."""
+    """A mapping from inputs to rows, with the rows of the pool."""
 
     rows: Callable[[Sequence[Any]], Any]
     """inputs -> their rows"""
     pool: Any = None
     """(M, ·) the rows of the pool; None if the baseline does not read it, or if it is empty"""
     saved: Any = None
-    """how inputs become rows, in a form that can be saved (``fitted_baseline``); None: inputs are no rows of numbers"""
+    """the reading in a form that can be saved (``fitted_baseline``); None: inputs are no rows of numbers"""
     names: Any = None
     """(C, ·) rows of what the labels mean; None if the baseline does not read that"""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a baseline learns from."""
+    """Rows and labels from which a baseline learns."""
 
     rows: Any
     """(N, ·)"""
@@ -80,7 +80,7 @@ class Sample:
     pool: Any
     """(M, ·) rows without labels, or None"""
     task: Task
-    """for its type and the names of its labels"""
+    """the task, whose type and names of labels count"""
     seed: int
     names: Any = None
     """(C, ·) rows of what the labels mean, or None"""
@@ -92,36 +92,36 @@ class Sample:
 
 @dataclass(frozen=True)
 class Baseline:
-    """One baseline. A new one is a function in a file, and one row in ``BASELINES``."""
+    """A method without a network of its own. A new one is a function in a file, and one row in ``BASELINES``."""
 
     read: Callable[[Readable], Reading]
-    """how it reads; raises ``NoWordsError`` if there is nothing to read"""
+    """reads the texts; raises ``NoWordsError`` if there is nothing to read"""
     fit: Callable[[Sample, float], Predict]
-    """how it learns, with one value of its setting"""
+    """learns from a sample, with one value of the setting"""
     types: tuple[str, ...] | None = None
     """names of the task types that it serves; None: all"""
     setting: str = ""
     """the name of what is chosen"""
     candidates: tuple[float, ...] = ()
-    """its values that are tried; empty: nothing is chosen"""
+    """values of the setting that are tried; empty: nothing is chosen"""
     multilabel_candidates: tuple[float, ...] = ()
-    """those with several labels per text, if they are others"""
+    """values that are tried with several labels per text; empty: the same as ``candidates``"""
     note: str = ""
-    """what it does, if nothing is chosen; empty: what the task type's constant prediction does"""
+    """note for reports when nothing is tuned; empty: the rule of the task type's constant prediction"""
     linear: bool = False
-    """it learns weights with a penalty on their squares from rows alone: it may learn in their span (``span.py``)"""
+    """learns weights with a penalty on their squares from rows alone, so that it may learn in their span (``span.py``)"""
     quick: bool = False
     """a fit takes milliseconds, so that texts can be left out in many folds"""
     race_only: bool = False
     """a race runs it, but an adaptation leaves it out"""
     reads_pool: bool = False
-    """it reads texts without labels"""
+    """reads texts without labels"""
     pool_limit: int | None = None
-    """how many of them at most; a larger pool is sampled"""
+    """most texts without labels that are read; a larger pool is sampled"""
     limited_because: str = ""
-    """why no more"""
+    """reason for the limit, for reports"""
     needs_vectors: bool = False
-    """it reads vectors of a frozen backbone"""
+    """reads vectors of a frozen backbone"""
 
 
 def inputs_themselves(readable: Readable) -> Reading:

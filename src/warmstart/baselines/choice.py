@@ -32,20 +32,20 @@ NOTHING_TO_CHOOSE = (0.0,)
 
 @dataclass(frozen=True)
 class BaselineRun:
-    """What a baseline predicts within a label budget."""
+    """Predictions of a baseline within a label budget."""
 
     test: Any
     """predictions for the test split, in the form that the task type scores"""
     choosing: Any
     """predictions for ``budget.choosing``, by models that did not learn from those texts"""
     setting: float
-    """the one that was chosen; that of ``NOTHING_TO_CHOOSE`` if there is none"""
+    """the chosen setting; that of ``NOTHING_TO_CHOOSE`` if there is none"""
     tried: dict[float, float]
     """setting -> the task's metric on ``budget.choosing``; empty if nothing was chosen"""
     note: str
-    """what the baseline does or chose, and what else it read"""
+    """description of the baseline for reports: its rule or its setting, and the texts without labels that it read"""
     reading: Reading
-    """how inputs became rows"""
+    """the mapping from inputs to rows"""
     model: Callable[[], Predict]
     """the model that predicts the test split, fitted once it is asked for"""
 
@@ -77,17 +77,17 @@ def run_baseline(
     learner = _Learner(baseline, budget, reading, equal=equal or task.metric == "macro_f1")
     several = () if task.single_label else baseline.multilabel_candidates
     candidates = several or baseline.candidates or NOTHING_TO_CHOOSE
-    found = {one: learner.choose(one) for one in candidates} if setting is None else {}
+    fits = {value: learner.choose(value) for value in candidates} if setting is None else {}
     tried = dict[float, float]()
-    if len(found) > 1:
-        tried = {one: scores_left_out(task, budget.choosing, made).score(task.metric) for one, (made, _) in found.items()}
-    best = max(candidates, key=lambda one: tried.get(one, 0.0)) if setting is None else setting
+    if len(fits) > 1:
+        tried = {value: scores_left_out(task, budget.choosing, guesses).score(task.metric) for value, (guesses, _) in fits.items()}
+    best = max(candidates, key=lambda value: tried.get(value, 0.0)) if setting is None else setting
     note = _note(baseline, budget, best if tried else None)
     if baseline.reads_pool:
         limited = len(kept) < len(pool)
         note += f"; read {len(kept):,} {f'of {len(pool):,} ' if limited else ''}text{'s' * (len(pool) != 1)} without labels"
         note += f", no more because {baseline.limited_because}" * limited
-    choosing, last = found.get(best, (np.empty(0), None))
+    choosing, last = fits.get(best, (np.empty(0), None))
 
     @cache
     def model() -> Predict:
@@ -114,7 +114,7 @@ class _Learner:
         return predict if self.span is None else self.span.on_columns(predict)
 
     def _learn(self, indices: np.ndarray, setting: float) -> Predict:
-        """The same model, of rows as in ``learned``."""
+        """The model of ``fit``, of rows as in ``learned``."""
         labels, task, seed = self.train.labels[indices], self.budget.whole, self.budget.seed
         rest = (self.reading.names, self.span is not None, self.equal)
         return self.baseline.fit(Sample(self.learned[indices], labels, self.reading.pool, task, seed, *rest), setting)
@@ -137,14 +137,11 @@ def _sampled(pool: Sequence[str], limit: int | None, seed: int) -> tuple[str, ..
 
 
 def _note(baseline: Baseline, budget: LabelBudget, setting: float | None) -> str:
-    """What the baseline does or chose."""
+    """The rule or the chosen setting of the baseline, for reports."""
     if setting is None:
         return baseline.note or task_type_of(budget.whole).constant_rule
     by = f"by {len(budget.folds)}-fold cross-validation" if budget.cross_validated else "on validation"
     return f"{baseline.setting} = {setting:g}, chosen {by}"
-
-
-# A baseline that was run, in a form that can be saved; or why there is none.
 
 
 def fitted_baseline(run: BaselineRun, vectors: Bundle | None = None) -> FittedBaseline:

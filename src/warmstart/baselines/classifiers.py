@@ -20,7 +20,7 @@ from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelRead
 
 @dataclass(frozen=True)
 class ClassSample:
-    """What a classifier learns from: at least two classes, and all classes up to the last one occur."""
+    """Rows from which a classifier learns: at least two classes, and all classes up to the last one occur."""
 
     rows: Any
     """(N, ·)"""
@@ -49,7 +49,7 @@ def for_labels(fit: ClassFit) -> Callable[[Sample, float], Readout | PerLabelRea
     def fitted(sample: Sample, setting: float) -> Readout | PerLabelReadout:
         if sample.labels.ndim == 1:
             return _in_classes(fit, sample, sample.labels, len(sample.task.labels), setting)
-        return PerLabelReadout(tuple(_in_classes(fit, sample, one.astype(np.int64), 2, setting) for one in sample.labels.T))
+        return PerLabelReadout(tuple(_in_classes(fit, sample, column.astype(np.int64), 2, setting) for column in sample.labels.T))
 
     return fitted
 
@@ -73,8 +73,6 @@ def from_margins(weights: np.ndarray, bias: np.ndarray, side: float = 1.0) -> Li
         return LinearReadout(weights, bias)
     return LinearReadout(np.concatenate([-side * weights, weights], axis=1), np.concatenate([-side * bias, bias]))
 
-
-# Linear models, from scikit-learn.
 
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0)
 """values of C (inverse strength of the penalty) of a logistic regression on TF-IDF"""
@@ -103,8 +101,8 @@ def fitted_logistic(
 
     solver = "newton-cg" if isinstance(rows, np.ndarray) else "lbfgs"  # with few columns in half the time
     model = LogisticRegression(C=strength, max_iter=10_000, tol=until, solver=solver).fit(rows, labels, weights)
-    found = from_margins(model.coef_.T, model.intercept_, side=0.0)
-    return replace(found, bias=found.bias - np.log(np.bincount(labels, weights))) if equal else found
+    readout = from_margins(model.coef_.T, model.intercept_, side=0.0)
+    return replace(readout, bias=readout.bias - np.log(np.bincount(labels, weights))) if equal else readout
 
 
 def ridge_regression(sample: Sample, strength: float) -> LinearReadout:
@@ -128,23 +126,23 @@ EM_SMOOTHING = (0.1, 0.03, 0.01)
 class has said"""
 EM_STEPS = 15
 POOL_WEIGHT = 0.1
-"""of a text without label; a labelled one has 1"""
+"""weight of a text without label; a labelled one has 1"""
 
 
 @for_labels
 def naive_bayes_em(sample: ClassSample, smoothing: float) -> LinearReadout:
     """Naive Bayes that also learns from its own guesses for the pool."""
-    known = np.eye(sample.labels.max() + 1)[sample.labels]
-    texts, words = known.sum(axis=0), sample.rows.T @ known
+    known = np.eye(sample.labels.max() + 1)[sample.labels]  # (N, K)
+    texts, words = known.sum(axis=0), sample.rows.T @ known  # (K,), (V, K)
     predict = _naive_bayes(texts, words, smoothing)
     for _ in range(EM_STEPS if sample.pool is not None else 0):
-        guessed = POOL_WEIGHT * predict(sample.pool)
+        guessed = POOL_WEIGHT * predict(sample.pool)  # (M, K)
         predict = _naive_bayes(texts + guessed.sum(axis=0), words + sample.pool.T @ guessed, smoothing)
     return replace(predict, bias=np.zeros_like(predict.bias)) if sample.equal else predict
 
 
 def _naive_bayes(texts: np.ndarray, words: np.ndarray, smoothing: float) -> LinearReadout:
-    """From the number of texts of each class (K,) and of each word in each class (V, K): rows (·, V) -> (·, K) probabilities."""
+    """Naive Bayes from the number of texts of each class (K,) and of each word in each class (V, K)."""
     smooth = words + smoothing
     return LinearReadout(np.log(smooth / smooth.sum(axis=0)), np.log(texts / texts.sum()))
 
@@ -164,14 +162,14 @@ INTERPOLATION = 0.9
 NBSVM_MARGINS = (1.0, 0.1, 10.0)
 """values of C"""
 SVM_GRADIENT = 1e-2
-"""where liblinear stops: at 1e-4 a thousand classes take four times as long"""
+"""gradient at which liblinear stops: at 1e-4 a thousand classes take four times as long"""
 
 
 @for_labels
 def nbsvm(sample: ClassSample, strength: float) -> LinearReadout:
-    """One for two classes, otherwise one for each class. The softmax of the margins ranks the classes; it is no probability."""
+    """A machine for two classes, else one for each class. The softmax of the margins ranks the classes; it is no probability."""
     classes = [1] if sample.labels.max() == 1 else range(sample.labels.max() + 1)
-    models = [_one_against_rest(sample.rows, sample.labels == one, strength) for one in classes]
+    models = [_one_against_rest(sample.rows, sample.labels == label, strength) for label in classes]
     weights, bias = np.stack([model[0] for model in models], axis=1), np.array([model[1] for model in models])
     return replace(from_margins(weights, bias), unit_length=True)
 

@@ -46,9 +46,6 @@ def collapsed(task: Task, scores: Scores) -> bool:
     return bool(scores.score(task.metric) <= constant_score(task) + COLLAPSE_MARGIN)
 
 
-# Tagging without context: each word gets the tag that it most often has in training.
-
-
 def most_frequent_tags(sample: Sample, setting: float) -> Predict:
     """The most frequent tag of each word; an unknown word gets the most frequent tag of all."""
     counts: dict[str, Counter[int]] = defaultdict(Counter)

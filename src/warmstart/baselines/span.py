@@ -21,7 +21,7 @@ import numpy as np
 from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelReadout
 
 MOST_ROWS = 1000
-"""with more, turning takes longer than it saves"""
+"""number of rows above which turning takes longer than it saves"""
 NEGLIGIBLE = 1e-10
 """an eigenvalue below this share of the largest is none: copies and empty texts add no dimension"""
 
@@ -53,7 +53,7 @@ def span_of(rows: Any) -> Span | None:
 
     if rows.shape[0] > min(MOST_ROWS, rows.shape[1] - 1):
         return None
-    products = rows @ rows.T
+    products = rows @ rows.T  # (N, N) = U S² Uᵀ; the rows are U S along R directions
     squares, directions = eigh(products if isinstance(products, np.ndarray) else products.toarray())
     kept = squares > NEGLIGIBLE * squares[-1]
     lengths = np.sqrt(squares[kept])

@@ -46,19 +46,19 @@ def tag_chain(sample: Sample, _: float) -> Predict:
     follows = _transitions([*sample.labels], classes)
 
     def predict(rows: Sequence[Sequence[str]]) -> np.ndarray:
-        found = []
+        marginals = []
         for words in rows:
             sums = model.decision_function(vectorizer.transform([*word_features(words)]))
             emissions = np.full((len(words), classes), -np.inf)
             emissions[:, model.classes_] = log_softmax(sums if sums.ndim > 1 else np.stack([-sums / 2, sums / 2], axis=1), axis=1)
-            found.append(softmax(_marginals(emissions, follows), axis=1))
-        return as_objects(found)
+            marginals.append(softmax(_marginals(emissions, follows), axis=1))
+        return as_objects(marginals)
 
     return predict
 
 
 def word_features(words: Sequence[str]) -> Iterator[dict[str, float]]:
-    """What of each word, and of those beside it, a tag depends on."""
+    """Features of each word, and of those beside it, on which a tag depends."""
     lower, shapes = ["", *(word.lower() for word in words), ""], ["", *map(_shape, words), ""]
     for place, word in enumerate(words, 1):
         named = {"word": word, "lower": lower[place], "shape": shapes[place]}
@@ -89,8 +89,8 @@ def _transitions(labels: Sequence[np.ndarray], classes: int) -> np.ndarray:
 def _marginals(emissions: np.ndarray, follows: np.ndarray) -> np.ndarray:
     """(W, C) logarithms of the probability of each tag of each word, up to a constant for each word."""
     forward, backward, between = [emissions[0] + follows[-1]], [np.zeros(emissions.shape[1])], follows[:-1]
-    for one in emissions[1:]:
-        forward.append(logsumexp(forward[-1][:, None] + between, axis=0) + one)
-    for one in emissions[:0:-1]:
-        backward.append(logsumexp(between + one + backward[-1], axis=1))
+    for emission in emissions[1:]:
+        forward.append(logsumexp(forward[-1][:, None] + between, axis=0) + emission)
+    for emission in emissions[:0:-1]:
+        backward.append(logsumexp(between + emission + backward[-1], axis=1))
     return np.array(forward) + np.array(backward[::-1])

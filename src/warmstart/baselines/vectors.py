@@ -28,17 +28,17 @@ from warmstart.stats.calibration import fit_temperature
 # texts and names. Texts without labels refine m, each with its probabilities (soft k-means, Ren et al. 2018, equations 3 and 4).
 
 SCALE = 20.0
-"""of cosines in the softmax: near the lowest loss on every development set, with 0, 50 and 100 labels"""
+"""scale of cosines in the softmax: near the lowest loss on every development set, with 0, 50 and 100 labels"""
 NOTHING_LEFT = 1e-9
 """a sum of vectors of length 1 that is as short is a rounding error"""
 PRIOR_TEXTS = 3.0
-"""added to the texts of each class, so that few of them do not rule a class out; set on the development sets"""
+"""texts added to those of each class, so that few of them do not rule a class out; set on the development sets"""
 REGRESSION_STRENGTH = 10.0
 """C of the logistic regression, set on the development sets, where 3 and 30 are as good"""
 NAME_TEXTS = 3.0
 """texts that a name is worth"""
 POOL_WEIGHTS = (0.1, 0.03, 0.3)
-"""of a text without label; a labelled one has 1"""
+"""candidate weights of a text without label; a labelled one has 1"""
 POOL_STEPS = 10
 VECTOR_POOL_LIMIT = 3000
 """texts of the pool that are read at most: each is read by a network"""
@@ -49,10 +49,10 @@ def with_names(readable: Readable) -> Reading:
     reading = standardised(readable)
     rows, meanings = reading.rows, readable.task.label_meanings
     assert isinstance(rows, VectorRows), "what is standardised has the scale of each dimension"
-    said, names = np.flatnonzero([*map(bool, meanings)]), np.zeros((len(meanings), len(rows.scale)))
-    if len(said) > 1:
-        vectors = of_unit_length(np.asarray(rows.vectors([meanings[i] for i in said]), dtype=np.float64))
-        names[said] = of_unit_length((vectors - vectors.mean(axis=0)) / rows.scale)
+    described, names = np.flatnonzero([*map(bool, meanings)]), np.zeros((len(meanings), len(rows.scale)))
+    if len(described) > 1:
+        vectors = of_unit_length(np.asarray(rows.vectors([meanings[i] for i in described]), dtype=np.float64))
+        names[described] = of_unit_length((vectors - vectors.mean(axis=0)) / rows.scale)
     return Reading(rows, rows(readable.pool) if readable.pool else None, rows, names)
 
 
@@ -62,7 +62,7 @@ def means_and_regression(sample: Sample, _: float = 0.0) -> Readout:
 
 
 def means_and_regression_em(sample: Sample, pool_weight: float) -> Readout:
-    """The same, of means to which texts of the pool count, too, as ``pool_weight`` texts: as much in a class as they seem to be."""
+    """Class means, to which texts of the pool count as ``pool_weight`` texts by their probabilities, and logistic regression."""
     known = prototypes = _prototypes(sample)
     pool = of_unit_length(sample.rows[:0] if sample.pool is None else sample.pool)
     for _ in range(POOL_STEPS if len(pool) else 0):
@@ -106,7 +106,7 @@ def class_sums(rows: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray
 
 
 def nearest_prototype(prototypes: np.ndarray, scale: float = SCALE) -> LinearReadout:
-    """From (C, D) of any length; a class of which nothing is known has zeros, and is never predicted."""
+    """A readout of (C, D) ``prototypes`` of any length; a class of which nothing is known has zeros, and is never predicted."""
     known = prototypes.any(axis=1)
     bias = np.where(known | ~known.any(), 0.0, -np.inf)
     return LinearReadout(scale * of_unit_length(prototypes).T, bias, unit_length=True)

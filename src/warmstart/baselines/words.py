@@ -23,7 +23,7 @@ from warmstart.seeding import derive
 from warmstart.stack.rows import WordRows, plain_texts, word_vectorizer
 
 DIMENSIONS = 100
-"""of latent semantic analysis, at most"""
+"""most dimensions of latent semantic analysis"""
 
 
 def tfidf(readable: Readable) -> Reading:
@@ -122,7 +122,7 @@ def _of_two(matrix: Any, units: Sequence[int]) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4)
 def _directions(known: _KnownTexts) -> np.ndarray:
-    """(D, V)."""
+    """(D, V) directions of most variance."""
     from sklearn.utils.extmath import randomized_svd
 
     size = min(DIMENSIONS, *known.matrix.shape)

@@ -48,7 +48,7 @@ def audit_task(config: AuditConfig) -> Audit:
 
 
 def _windows(config: AuditConfig, task: Task, bundle: Bundle | None) -> WindowSettings | None:
-    """What becomes of texts that are too long: as the flags say, or as the model was adapted; None: they can only be cut."""
+    """Windows or a cut for texts that are too long: as the flags say, or as the model was adapted; None: they can only be cut."""
     if config.windows != "none" and not (bundle and task_type_of(task).pooled):
         raise ConfigError("--windows needs --model, and a task with one prediction for a text or a pair; remove it")
     if config.windows != "none" or bundle is None or bundle.model.head.config.window_settings.windows == "none":

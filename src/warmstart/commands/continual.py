@@ -19,8 +19,7 @@ from warmstart.config import Config
 from warmstart.data.scorings import LedgerSummary, findings_by_task
 from warmstart.data.task import Task
 from warmstart.finetuning.config import ContinualConfig
-from warmstart.finetuning.continual import PretrainingLoss, learn_tasks
-from warmstart.finetuning.strategies import STRATEGIES
+from warmstart.finetuning.continual import STRATEGIES, PretrainingLoss, learn_tasks
 from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
 from warmstart.model.files import save
@@ -55,7 +54,7 @@ REFERENCES = (
     "the columns about learning and forgetting are empty."
 )
 NAMES = {IN_TURN: "learning in turn", JOINT: "joint training", ALONE: "training alone"}
-"""of strategies, in a sentence"""
+"""names of the strategies in a sentence"""
 EXPLAINED = (
     "Right after learning: mean over tasks of the score when each had just been learned. Backward transfer: mean over all but the "
     "last task of (score at the end - score right after learning). Forgetting: mean over them of (best score before the end - "
@@ -117,13 +116,13 @@ class ContinualResult(Shown, view="commands.continual:continual_view"):
     tasks: tuple[str, ...]
     """in the order learned"""
     runs: Mapping[str, tuple[ContinualRun, ...]]
-    """by strategy, one per seed"""
+    """runs of each strategy, one per seed"""
     ledgers: tuple[LedgerSummary, ...] = ()
-    """how often the test split of each task was scored"""
+    """number of scorings of the test split of each task"""
     labels: tuple[str, ...] = ()
-    """what the labels of each task were for, as sentences"""
+    """use of the labels of each task, as sentences"""
     one_split: bool = False
-    """whether the intervals hold for one split only, because seeds share too many training texts of a task"""
+    """True if the intervals hold for one split only, because seeds share too many training texts of a task"""
 
     HEADER: ClassVar = (
         "strategy", INTERVAL_OVER, "average at the end", "right after learning", "backward transfer", "forgetting", "seconds",
@@ -181,7 +180,7 @@ class ContinualResult(Shown, view="commands.continual:continual_view"):
 
     @property
     def findings(self) -> list[str]:
-        """What ``base`` forgets, what each other strategy brings, and what sharing brings each task; ``tested`` has the rest."""
+        """Findings: the forgetting of ``base``, the gain of each other strategy and of sharing; ``tested`` has the rest."""
         findings = [
             change.in_percent(f"With {_named(self.base)}, by the end, the score on {task}")
             for task, change in zip(self.tasks, self._forgotten(), strict=False)
@@ -265,7 +264,7 @@ class ContinualResult(Shown, view="commands.continual:continual_view"):
         return self.metric(strategy, name).over_both.within(METRICS[name], 1)
 
     def over_seeds(self, strategy: str, name: str) -> Interval:
-        """The same over seeds alone."""
+        """The intervals over seeds alone."""
         return self.metric(strategy, name).over_seeds.within(METRICS[name], 1)
 
     def table(self) -> list[tuple[str, ...]]:
@@ -313,7 +312,7 @@ def _points(size: float | None) -> str:
 
 
 def _detectable(size: float | None, write: Callable[[float], str]) -> str:
-    """The same of any figure; a dash where nothing can be detected, with one seed or without any spread."""
+    """The smallest detectable difference of a figure; a dash where nothing can be detected, with one seed or without any spread."""
     return "-" if size is None or math.isinf(size) else write(size)
 
 
@@ -333,7 +332,7 @@ def write_continual_page(result: ContinualResult, config: Config, folder: Path) 
 
 
 def continual_view(result: ContinualResult) -> Report:
-    """What a notebook shows: what was forgotten, what was tested, and every task after every stage."""
+    """The result in a notebook: forgetting, tests, and every task after every stage."""
     return Report(_title(result), headline(result.findings[0]), (), tuple(_sections(result)))
 
 

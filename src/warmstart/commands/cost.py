@@ -45,14 +45,14 @@ _INSERTED = "inserted adapters"
 
 @dataclass(frozen=True)
 class Cost(Shown, view="commands.cost:cost_view"):
-    """What a model costs."""
+    """The cost of a model."""
 
     parameters: dict[str, int]
-    """by part; a weight that two parts share counts in the first"""
+    """parameters of each part; a weight that two parts share counts in the first"""
     totals: dict[str, int]
     """``backbone``, ``head``, ``total``, ``trainable``, ``frozen``"""
     tokens: int
-    """of a row"""
+    """tokens in a row"""
     flops: dict[str, float]
     """per token: ``forward``, and ``training``, which is forward and backward; a multiply-add counts as 2"""
     memory: dict[str, int]

@@ -40,7 +40,7 @@ def _place(model: str) -> str:
 
 
 def _check_page(config: DoctorConfig) -> NamedFigures:
-    from warmstart.serve.one_file.check import check_page
+    from warmstart.app.one_file.check import check_page
 
     found = NamedFigures(check_page(config.model, config.bundle))
     if found["script_checked"]:

@@ -77,8 +77,8 @@ def export_model(config: ExportConfig) -> Path:
 
 
 def _export_page(config: ExportConfig) -> Path:
-    from warmstart.serve.one_file.contents import tells_unknown
-    from warmstart.serve.one_file.document import write_model_page
+    from warmstart.app.one_file.contents import tells_unknown
+    from warmstart.app.one_file.document import write_model_page
 
     name = model_name(config.model)
     file = free_output(config.out or f"{name}.html")

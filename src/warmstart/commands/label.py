@@ -1,37 +1,41 @@
 """``label``: people give labels in the browser, a model learns along and chooses texts, and an estimate says when it is enough.
 
-The project, its files and their import and export are in ``labelling``; the page is in ``serve/labelling``.
+The project, its files and their import and export and its page are in ``app``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, Effectless
+from warmstart.app.guard import AccessSettings, missing_extra
+from warmstart.config import Advanced, Effectless, read_yaml
 from warmstart.data.files import open_text
 from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError, StorageError
-from warmstart.serve.access import AccessSettings, missing_extra
+from warmstart.runs.steps import command
 from warmstart.system.console import console
 from warmstart.system.limits import YAML_BYTES
 from warmstart.system.locks import LOCK, holder_of
+from warmstart.system.storage import SETTINGS
 
 WORD_VECTORS = "words"
-"""as a model: none, but vectors made from the words of the pool"""
+"""name that stands for vectors made from the words of the pool, without a model"""
 LISTED_LABELS = 20
 """new labels that an import names"""
 
 if TYPE_CHECKING:
+    from warmstart.app.exchange import ImportSummary
+    from warmstart.app.pool import PoolTexts
+    from warmstart.app.project import Project
+    from warmstart.app.session import LabelSession
     from warmstart.data.task import Task
-    from warmstart.labelling.importing import ImportSummary
-    from warmstart.labelling.project import Project
-    from warmstart.labelling.reading import PoolTexts
+    from warmstart.model.bundle import Bundle
 
 
 class LabelConfig(AccessSettings, LabelledTableFlags):
@@ -49,13 +53,13 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     """manifest of a task, or a table: its name, type and labels; its training texts are labelled already, its test texts are never
     shown, and rows of a table without a label are still to be labelled"""
     guidelines: str | None = None
-    """how to label: a file, or the words themselves"""
+    """guidelines for labelling: a file, or the words themselves"""
     price: float | None = Field(None, gt=0)
-    """of one label, in any currency, for what more labels would cost"""
+    """price of one label, in any currency, to say the cost of more labels"""
     target: float | None = Field(None, gt=0, lt=1)
     """accuracy to reach, such as 0.9; the page says when it is proven"""
     judge: str | None = None
-    """who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
+    """person who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
     suggest: Advanced[Literal["yes", "no"] | None] = None
     """whether the label that the model finds likely stands beside texts that are not drawn at random, to be accepted by Enter; only
     the others then tell the accuracy; default: as before, at first no"""
@@ -72,13 +76,13 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     export_test: Literal["fraction", "random"] = "fraction"
     """test split of the export: a fraction of all labelled texts, or those that were drawn at random"""
     form: Advanced[Literal["csv", "ndjson"] | None] = None
-    """of exported labels; default: csv, for tagging ndjson"""
+    """format of exported labels; default: csv, for tagging ndjson"""
     safe_csv: Advanced[bool] = False
     """write ' before cells of an exported csv that a spreadsheet would run as formulas"""
     add: bool = False
     """take new texts of POOL into a project that exists"""
     seed: Advanced[int] = 0
-    """of the draws"""
+    """seed of the draws"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,7 +93,7 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
 
 def label(config: LabelConfig) -> None:
     """The ``label`` command: open or make the project; read labels into it or write them, and end; else serve until it is ended."""
-    from warmstart.labelling.selection import Mixture
+    from warmstart.app.choosing import Mixture
 
     Mixture.of(_shares(config.mixture))
     encoder = None
@@ -103,46 +107,85 @@ def label(config: LabelConfig) -> None:
         raise ConfigError("--add takes the new texts of files into a project; name the files, or leave --add out")
     if config.export is None and not config.imports:
         try:
-            from warmstart.labelling.session import LabelSession
-            from warmstart.labelling.training import after_labelling
-            from warmstart.serve.labelling.app import make_label_app
-            from warmstart.serve.running import listen, run
+            from warmstart.app.label_routes import make_label_app
+            from warmstart.app.running import listen, run
         except ImportError as error:
             raise missing_extra("label", error) from None
     with _project(config) as project:
         if config.imports:
-            from warmstart.labelling.importing import import_files
+            from warmstart.app.exchange import import_files
 
             console.print(import_sentence(import_files(project, config.imports, _held_out(project), config.reading)))
         console.print(project_sentence(project))
         if config.export is not None:
             _export(project, config)
         elif config.imports:
-            from warmstart.labelling.training import after_labelling
+            from warmstart.app.training import after_labelling
 
             console.print(*after_labelling(project), sep="\n")
         if config.export is not None or config.imports:
             return
         with (  # an address that is taken is said before the vectors are made
             listen(config.host, config.port) as listening,
-            closing(LabelSession.open(project, config.seed, encoder)) as session,
+            _session(project, config.seed, encoder) as session,
         ):
-            try:
-                run(make_label_app(session, rules), listening, config.host)
-            finally:
-                trained = session.training.verdict
-                found = trained.headline if trained else session.status()["sentence"]
-                console.print(*filter(None, [found, *after_labelling(project)]), sep="\n")
+            run(make_label_app(session, rules), listening, config.host)
 
 
-def _project(config: LabelConfig) -> Project:
-    """The project of the folder, with all that the settings add; made if there is none."""
-    from warmstart.labelling.database import BACKUP, DATABASE
-    from warmstart.labelling.importing import take_rows
-    from warmstart.labelling.project import Project
-    from warmstart.labelling.reading import read_pool, task_answers, task_to_label
+@contextmanager
+def _session(project: Project, seed: int = 0, encoder: Bundle | None = None) -> Iterator[LabelSession]:
+    """People label; at the end it is said how good the model is, and what comes next."""
+    from warmstart.app.session import LabelSession
+    from warmstart.app.training import after_labelling
 
-    there = any((Path(config.out) / name).exists() for name in (DATABASE, BACKUP))
+    with closing(LabelSession.open(project, seed, encoder)) as session:
+        try:
+            yield session
+        finally:
+            trained = session.training.verdict
+            found = trained.headline if trained else session.status()["sentence"]
+            console.print(*filter(None, [found, *after_labelling(project)]), sep="\n")
+
+
+@contextmanager
+def labelling(folder: str, model: str) -> Iterator[LabelSession]:
+    """A session on the project in a folder; a new one has the texts and labels from which the run of a model learned.
+
+    Raises ``ConfigError`` if there is no project, and the run names no table or task.
+    """
+    config = LabelConfig(out=folder)
+    if not _is_project(folder):
+        place = Path(model).resolve()
+        run = next((one for one in (place, place.parent) if (one / SETTINGS).is_file()), None)
+        settings = read_yaml(run / SETTINGS) if run else {}
+        named = settings.get("data") or settings.get("task")
+        if not isinstance(named, str) or not Path(named).exists():
+            words = ["--task", named] if isinstance(named, str) else []
+            raise ConfigError(
+                f"{folder} must hold a project, or the table from which {model} learned must be where it was, but neither is so; "
+                f"make a project first, with `{command('label', *words, '--out', folder)}`"
+            )
+        flags = {name: settings[name] for name in LabelledTableFlags.model_fields if settings.get(name) is not None}
+        config = LabelConfig.build({"out": folder, "task": named, **flags})
+    with _project(config, labelled=True) as project:
+        console.print(project_sentence(project))
+        with _session(project) as session:
+            yield session
+
+
+def _is_project(folder: str) -> bool:
+    from warmstart.app.tables import BACKUP, DATABASE
+
+    return any((Path(folder) / name).exists() for name in (DATABASE, BACKUP))
+
+
+def _project(config: LabelConfig, *, labelled: bool = False) -> Project:
+    """The project of the folder, with all that the settings add; made if there is none, also of texts that are all ``labelled``."""
+    from warmstart.app.exchange import take_rows
+    from warmstart.app.pool import read_pool, task_answers, task_to_label
+    from warmstart.app.project import Project
+
+    there = _is_project(config.out)
     if there and config.export and (server := holder_of(Path(config.out) / LOCK)):
         raise StorageError(
             f"{config.out} is being labelled (process {server.process}); the button Export of its page writes the task meanwhile"
@@ -157,7 +200,8 @@ def _project(config: LabelConfig) -> Project:
         if found:
             console.print("".join(pool_sentences(found)), end="")
         if project is None:
-            project = _made(config, found.texts if found else (), task)
+            texts = found.texts if found else ()
+            project = _made(config, texts or tuple(row.text for row in rows if labelled), task)
             if task and (held_out := sum(map(len, task.held_out().values()))):
                 console.print(f"{held_out:,} labelled texts of '{task.name}' are held out for test, and never shown.")
             project.change_settings(**_settings(config) | _installed_vectors(config, project))
@@ -170,8 +214,6 @@ def _project(config: LabelConfig) -> Project:
             for name, value in project.change_settings(**_settings(config)).items():
                 console.print(changed_sentence(name, value, getattr(before, name)))
         take_rows(project, rows)
-        if project.notice:
-            console.print(project.notice)
     except BaseException:
         if project is not None:
             project.close()
@@ -181,8 +223,8 @@ def _project(config: LabelConfig) -> Project:
 
 def _made(config: LabelConfig, texts: Sequence[str], task: Task | None) -> Project:
     """A new project."""
+    from warmstart.app.project import Project
     from warmstart.data.annotations import OUTSIDE_NAME
-    from warmstart.labelling.project import Project
 
     if not config.pool and not texts:
         also = ", which may be those of --import" if config.imports else ""
@@ -215,7 +257,7 @@ def _table(config: LabelConfig) -> dict[str, Any]:
 
 
 def _settings(config: LabelConfig) -> dict[str, Any]:
-    """What the project keeps until another start changes it; None: as before."""
+    """The settings that the project keeps until another start changes them; None: as before."""
     vectors = config.vectors
     if vectors and (there := Path(vectors)).exists():
         vectors = str(there.resolve())  # a later start may be made elsewhere
@@ -248,8 +290,8 @@ def _installed_vectors(config: LabelConfig, project: Project) -> dict[str, str]:
 
 def _held_out(project: Project) -> list[str]:
     """The test and validation texts of the project's task, which nobody may label here."""
+    from warmstart.app.pool import task_to_label
     from warmstart.data.text_key import plain_text
-    from warmstart.labelling.reading import task_to_label
 
     if not project.task:
         return []
@@ -273,7 +315,7 @@ def _check_settings(project: Project, config: LabelConfig, task: Task | None) ->
 
 def _compare_pools(project: Project, texts: Sequence[str], *, add: bool) -> None:
     """Raise ``ConfigError`` if files hold other texts than the project, unless the new ones are to be added."""
-    from warmstart.labelling.records import IMPORTED
+    from warmstart.app.tables import IMPORTED
 
     imported = {draw.text for draw in project.draws() if draw.queue == IMPORTED}
     new = {*texts}.difference(project.texts)
@@ -312,7 +354,7 @@ def _shares(mixture: Sequence[str]) -> dict[str, float]:
 
 
 def _export(project: Project, config: LabelConfig) -> None:
-    from warmstart.labelling.exporting import export, formula_texts
+    from warmstart.app.exchange import export, formula_texts
     from warmstart.runs.steps import learning_step, terminal_lines
 
     form = config.form or ("ndjson" if project.type == "tagging" else "csv")
@@ -347,7 +389,7 @@ def _export(project: Project, config: LabelConfig) -> None:
 
 
 def project_sentence(project: Project) -> str:
-    """What the project holds, and the settings with which it goes on."""
+    """The state of the project, and the settings with which it goes on."""
     kept = ", ".join(f"{name} {_words(value)}" for name, value in vars(project.settings).items() if value not in ("", None, {}))
     return (
         f"{project.folder}: {len(project.labelled()):,} of {len(project.texts):,} texts are labelled, with "
@@ -367,14 +409,14 @@ def _words(value: Any) -> str:
 
 
 def pool_sentences(found: PoolTexts) -> list[str]:
-    """What was left out of the files, each as a line."""
+    """Lines about texts that were left out of the files."""
     repeated = [f"{found.repeated:,} texts are repeated, and are taken once.\n"] if found.repeated else []
     left_out = [f"{found.left_out:,} texts are left out: they are like test or validation texts of the task.\n"]
     return [*repeated, *(left_out if found.left_out else [])]
 
 
 def import_sentence(summary: ImportSummary) -> str:
-    """What was imported."""
+    """The summary of an import."""
     people = len(summary.people)
     parts = [
         f"{summary.answers:,} answers of {people} {'person' if people == 1 else 'people'} are imported",

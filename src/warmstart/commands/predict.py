@@ -82,7 +82,7 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
 def _written(
     rows: Sequence[dict[str, Any]], out: Path | None, config: PredictConfig, source: Source | None, tables: Tables
 ) -> bytes:
-    """What the file of predictions holds, as its ending promises; of none, lines of JSON."""
+    """The bytes of the file of predictions, as its ending promises; lines of JSON without an ending."""
     ending = out.suffix.lower() if out else ""
     if out and ending in (*_DELIMITERS, _WORKBOOK):
         table = source if not config.texts else None
@@ -121,7 +121,7 @@ def _beside(before: dict[str, Any], row: dict[str, Any], *known: str) -> dict[st
 
 
 def _cells(rows: Sequence[dict[str, Any]], source: Source | None, tables: Tables) -> list[dict[str, Any]]:
-    """What is in each row by its name; behind the columns of the table that was read."""
+    """The values of each row by name, behind the columns of the table that was read."""
     cells = [dict(_cell(name, value, single="label" in row) for name, value in row.items()) for row in rows]
     if not (before := _kept(source, tables)):
         return cells
@@ -143,7 +143,7 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 
 def _cell(name: str, value: Any, *, single: bool) -> tuple[str, Any]:
-    """What stands in a table: of the probabilities of one label the largest, words with | between, None as nothing."""
+    """A cell of a table: the largest of the probabilities of one label, words with | between, nothing for None."""
     if single and isinstance(value, dict):
         return "probability", max(value.values())
     if isinstance(value, list) and all(isinstance(one, str) for one in value):

@@ -47,14 +47,14 @@ class RecipeConfig(Config):
     jobs: Effectless[Advanced[int | None]] = Field(None, gt=0)
     """trials at once, in steps that are a race; default: as the recipe says"""
     backend: Effectless[Advanced[Annotated[str, AfterValidator(known_backend)] | None]] = None
-    """where the trials of these steps run, as in `warmstart race`; default: as the recipe says"""
+    """place where the trials of these steps run, as in `warmstart race`; default: as the recipe says"""
 
 
 class RecipeSpec(Config):
     """The file of a recipe."""
 
     title: str
-    """what the recipe shows"""
+    """one line about the recipe"""
     steps: dict[str, dict[str, Any]] = Field(min_length=1)
     """name -> command and its settings, in order"""
     lengths: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -166,7 +166,7 @@ def _plan(name: str, values: Mapping[str, Any], folder: Path, file: str) -> tupl
 
 
 def _steps_of(folder: Path) -> dict[str, Any]:
-    """What run.json says of the steps of a recipe: what each is made of, and whether it is done."""
+    """The steps of a recipe in run.json: the inputs of each, and whether it is done."""
     record = read_record_of(folder)
     if not record and (folder / RUN_FILE).exists():
         raise ConfigError(f"{folder / RUN_FILE} must say which steps are done, but cannot be read; choose another --out")

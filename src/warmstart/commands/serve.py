@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from pydantic import Field
 from tyro.conf import Positional
 
+from warmstart.app.batches import JOINED_TOKENS, QUEUE, WAIT_SECONDS, bound_kernel_caches
+from warmstart.app.guard import AccessSettings, missing_extra
 from warmstart.config import Advanced, Effectless, InFile
 from warmstart.errors import ConfigError
-from warmstart.serve.access import AccessSettings, missing_extra
-from warmstart.serve.computing import JOINED_TOKENS, QUEUE, WAIT_SECONDS
-from warmstart.serve.kernel_caches import bound_kernel_caches
 from warmstart.system.console import console
 
 
@@ -19,9 +20,12 @@ class ServeConfig(AccessSettings):
     models: Positional[tuple[str, ...]]
     """adapted or pretrained models: bundles, stacks or folders of runs; NAME=FOLDER gives a name"""
     texts: tuple[str, ...] = ()
-    """tasks (YAML) that models were adapted to: their training texts are shown beside predictions for similar ones"""
+    """tasks that models learned from, whose texts are shown beside predictions for similar ones; default: on this machine alone
+    those of the run that made a model, where they are unchanged"""
     corpus: str | None = None
     """text of up to a few million tokens: while a model writes, what followed in this text stands beside what is probable"""
+    label: str | None = None
+    """folder in which people label, on a second tab: a project, or a new one of the texts and labels that the model learned from"""
     batch_tokens: InFile[int] = Field(JOINED_TOKENS, gt=0)
     """tokens that are computed together, about; what fits into the cache of a processor is fastest"""
     wait_ms: InFile[float] = Field(1000 * WAIT_SECONDS, ge=0, le=1000)
@@ -39,14 +43,15 @@ def serve(config: ServeConfig) -> None:
     rules = config.rules()
     bound_kernel_caches()
     try:
-        from warmstart.serve.app import Server, make_app
-        from warmstart.serve.running import listen, run
+        from warmstart.app.label_routes import labels_api
+        from warmstart.app.routes import Server, make_app
+        from warmstart.app.running import listen, run
     except ImportError as error:
         raise missing_extra("serve", error) from None
     import torch
 
-    from warmstart.serve.corpus import Corpus
-    from warmstart.serve.served import open_models
+    from warmstart.app.models import Corpus, open_models
+    from warmstart.commands.label import labelling
     from warmstart.system.device import free_threads
     from warmstart.tasks.load import load_task
 
@@ -55,7 +60,9 @@ def serve(config: ServeConfig) -> None:
         models = open_models(
             config.models, [load_task(path) for path in config.texts], Corpus(config.corpus) if config.corpus else None
         )
-        server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue)
         for one in models:
             console.print(f"{one.name}: {', '.join(one.abilities)}")
-        run(make_app(server, rules), listening, config.host, models)
+        with labelling(config.label, next(iter(models)).path) if config.label else nullcontext() as session:
+            server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue, config.alone)
+            labels = labels_api(session, rules, "../") if session else None
+            run(make_app(server, rules, labels), listening, config.host, models)

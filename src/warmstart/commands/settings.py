@@ -37,7 +37,7 @@ class PretrainConfig(TableFlags):
     held_out: FileInput[str] = "0.02"
     """held-out text: a file, folder or URL, a fraction of the documents, or none"""
     document: Advanced[Document] = "paragraph"
-    """what one document is: paragraph, sentence, line or file"""
+    """one document of the text: paragraph, sentence, line or file"""
     max_words: Advanced[int | None] = Field(None, gt=0)
     """words of the text to read at most: whole documents, drawn at random, the same for every seed; default: all"""
     tensorboard: Effectless[Advanced[bool]] = False
@@ -95,7 +95,7 @@ class TokenizeConfig(TableFlags):
     held_out: str = "0.02"
     """fraction of the documents that is held out, or none"""
     document: Advanced[Document] = "paragraph"
-    """what one document is: paragraph, sentence, line or file"""
+    """one document of the text: paragraph, sentence, line or file"""
     drop_test_texts_of: TaskInput[tuple[str, ...]] = ()
     """manifests of tasks (YAML): leave out documents in which one of their test or validation texts occurs"""
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -147,7 +147,7 @@ class EvaluateConfig(ThreadsConfig, LabelledTableFlags):
     """folder of the report about pairs or two models, by default runs/pairs or runs/against; else of scores.json, which is written
     if a folder is named"""
     document: Advanced[Document] = "paragraph"
-    """what one document of a text is"""
+    """one document of a text"""
 
 
 class PredictConfig(TableFlags):
@@ -196,7 +196,7 @@ class CostConfig(Config):
     classes: int | None = Field(None, gt=1)
     """use a classification head with this many classes instead"""
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
-    """which parameters train: any scheme of `warmstart adapt`; a+b combines two"""
+    """trained parameters: any scheme of `warmstart adapt`; a+b combines two"""
     length: int | None = Field(None, gt=0)
     """tokens per row; default: the context length of the backbone"""
     objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
@@ -273,7 +273,7 @@ class DoctorConfig(Config):
     model: Positional[str]
     """a bundle, the folder of a run, hf:FOLDER for a model in the Hugging Face format, or a page that `export --to page` wrote"""
     bundle: str | None = None
-    """of a page: the model that it must come from; its weights are compared with those in the page"""
+    """model that a page must come from; its weights are compared with those in the page"""
 
 
 class ImportConfig(Config):
@@ -285,7 +285,7 @@ class ImportConfig(Config):
     out: Effectless[str | None] = None
     """folder of the bundle, or of the data set; one that holds the data set is not downloaded again"""
     checksum: str | None = Field(None, pattern="^(sha256|md5):[0-9a-f]+$")
-    """of a data set at https://…: what the file must be, sha256:… or md5:…"""
+    """digest that the file of a data set at https://… must have: sha256:… or md5:…"""
     unpack: Advanced[bool] = True
     """unpack a data set that is a zip or tar archive"""
     max_length: int | None = Field(None, gt=0)

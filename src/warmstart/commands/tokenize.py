@@ -64,7 +64,7 @@ def shard_table(index: ShardIndex) -> list[tuple[str, ...]]:
 
 
 def left_out_sentences(left_out: LeftOut, filters: Sequence[str]) -> list[str]:
-    """What was left out by the filters, as complete sentences."""
+    """Sentences about the text that the filters left out."""
     sentences = []
     if filters:
         sentences.append(f"{left_out.test_texts:,} documents are left out: a test or validation text of the task occurs in each.")

@@ -1,4 +1,4 @@
-"""Who said what of which text: tables with the columns text and label, and person if there is one.
+"""Answers of people about texts: tables with the columns text and label, and person if there is one.
 
 For tagging, text and label are lists of words and of labels, or both have spaces between. Who is not named is called like the file.
 Exports of labelling programs are refused (``exports.py``).
@@ -42,7 +42,7 @@ class Annotation:
 
 
 class RowError(Exception):
-    """What is wrong with one row."""
+    """The fault of one row."""
 
 
 def read_annotations(

@@ -14,14 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from warmstart.data.encode import encode
+from warmstart.data.encode import READ_WHOLE, encode, window_starts
 from warmstart.data.label_cells import MISSING
 from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks, units_across
 from warmstart.data.spelled import SpelledLabel, spelled_label
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import label_key, text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, occurrences
-from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
 from warmstart.heads.settings import CUT, WindowSettings
 from warmstart.notebook import Shown
@@ -31,7 +30,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 MOST_SHOWN, MOST_NAMED = 30, 10
 """labels in a table or chart of all of them, and in a sentence"""
 MOST_WARNINGS = 6
-"""of a verdict"""
+"""most warnings in a verdict"""
 FEW_EXAMPLES = 10
 """a label with fewer training examples is worth a warning"""
 MOST_INDEPENDENT = 0.9
@@ -111,7 +110,7 @@ class Conflict:
     """A text with more than one label in the task."""
 
     text: str
-    """as it is written first"""
+    """text in its first spelling"""
     labels: tuple[str, ...]
 
 
@@ -127,7 +126,7 @@ class Audit(Shown, view="report.notebook:audit_view"):
     """pairs of splits without a common text are left out"""
     conflicts: tuple[Conflict, ...]
     near_leaks: tuple[NearLeak, ...] = ()
-    """the same of texts that are nearly in two splits"""
+    """texts that are nearly the same as one of another split"""
     group_leaks: tuple[GroupLeak, ...] = ()
     """pairs of splits without a common group are left out"""
     pretraining: PretrainingOverlap | None = None
@@ -135,15 +134,15 @@ class Audit(Shown, view="report.notebook:audit_view"):
     already_trained: tuple[str, ...] = ()
     """models to adapt that were already trained on labels of this task"""
     already_read: tuple[str, ...] = ()
-    """which models have read the data set of this name before, as complete sentences"""
+    """sentences that name the models that have read the data set of this name"""
     windows: WindowSettings | None = None
-    """what becomes of texts that are too long; None: models for this type of task cut them"""
+    """windows for texts that are too long; None: models for this type of task cut them"""
     same_labels: tuple[tuple[str, ...], ...] = ()
     """label names that a person would take for one"""
     spelled: SpelledLabel | None = None
-    """what spells the labels in the training texts"""
+    """words that spell the labels in the training texts"""
     cut: tuple[str, ...] = ()
-    """how much each of several models cuts off, as complete sentences"""
+    """sentences about the share that each of several models cuts off"""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON, with the findings."""
@@ -165,7 +164,7 @@ class Audit(Shown, view="report.notebook:audit_view"):
         return rows
 
     def findings(self) -> list[Finding]:
-        """What a user should know, the most severe first; empty if nothing is wrong."""
+        """The findings for a user, the most severe first; empty if nothing is wrong."""
         findings = [*self._across_splits(), *(finding for split in self.splits for finding in self._in_split(split))]
         return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 

@@ -19,9 +19,9 @@ from warmstart.types import Batch
 BUCKET = 50
 """number of batches that are shuffled together and then sorted by length"""
 BATCH_COST = 40
-"""as many tokens are read in the time that a batch takes besides, for a BERT of 22 million parameters on one core"""
+"""fixed cost of a batch in tokens read in the same time, for a BERT of 22 million parameters on one core"""
 TRAINING_COST = 100
-"""the same for a batch that trains, with its gradients"""
+"""fixed cost of a batch that trains, with its gradients"""
 
 
 def labelled_batches(
@@ -38,7 +38,7 @@ def labelled_batches(
 def bucketed_batches(
     encoded: Encoded, make: Callable[[np.ndarray], Batch], size: tuple[int, int], seed: int
 ) -> Callable[[int], list[Batch]]:
-    """The same; ``make(indices)`` makes the batch of the examples at these indices."""
+    """The batches; ``make(indices)`` makes the one of the examples at these indices."""
     batch, accumulate = size
     chosen = length_buckets(encoded.lengths, batch, seed)
 

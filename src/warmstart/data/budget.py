@@ -56,9 +56,9 @@ class LabelBudget:
     fold_seed: int | None = None
     """draws the folds; None: ``seed`` does"""
     share: float = 1.0
-    """of the texts that learn in each fold; the others are left out, as if there were so many fewer labels"""
+    """share of the texts that learn in each fold; the others are left out, as if there were so many fewer labels"""
     parts: int = FOLDS
-    """how many folds there are, at most"""
+    """largest number of folds"""
 
     def __len__(self) -> int:
         return len(self.train) + len(self.validation)
@@ -93,7 +93,7 @@ class LabelBudget:
         return max(round(self.share * len(learn)), len(np.unique(strata(split.labels[learn]))))
 
     def for_seed(self, seed: int) -> LabelBudget:
-        """The same texts and folds, for networks of another seed."""
+        """The texts and folds for networks of another seed."""
         return replace(self, seed=seed, fold_seed=self.seed if self.fold_seed is None else self.fold_seed)
 
     @property
@@ -116,7 +116,7 @@ class LabelBudget:
 
     @property
     def sentence(self) -> str:
-        """What the labels are for, as a complete sentence: ``"100 labels: 80 to learn, 20 to choose."``."""
+        """The use of the labels, as a complete sentence: ``"100 labels: 80 to learn, 20 to choose."``."""
         if not self.cross_validated:
             return f"{len(self):,} labels: {len(self.train):,} to learn, {len(self.validation):,} to choose."
         return (
@@ -131,7 +131,7 @@ class LabelBudget:
         return f" Of these, {alone} {verb} in every fold: no other text has the same class." if alone else ""
 
     def sentence_with_fixed_settings(self, chosen: str) -> str:
-        """The same if the settings of a network are fixed; ``chosen`` is what cross-validation chooses all the same, if anything.
+        """The use of the labels if the settings of a network are fixed; ``chosen`` names what cross-validation still chooses.
 
         -> ``"100 labels: all of them learn. 5-fold cross-validation on them chooses the method; a network's settings are fixed."``
         """
@@ -143,7 +143,7 @@ class LabelBudget:
 
 
 def labels_sentence(budget: LabelBudget, selection: SelectionName, chosen: str = "") -> str:
-    """What the labels are for; ``chosen`` is what cross-validation chooses with ``none``, too, such as ``"the method"``."""
+    """The use of the labels; ``chosen`` names what cross-validation chooses with ``none``, too, such as ``"the method"``."""
     return budget.sentence_with_fixed_settings(chosen) if selection == "none" else budget.sentence
 
 

@@ -1,4 +1,4 @@
-"""What the columns of a table hold: where their names stand, and which has the texts and which may have the labels.
+"""The content of a table's columns: where their names stand, which has the texts, and which may have the labels.
 
 Names that are known count, but less than what the cells hold: a column of numbers is no text, whatever it is called. Of columns
 that may hold labels the likeliest is the one that the texts tell most about, not a split, a language, a date, or who wrote.
@@ -57,7 +57,7 @@ _LANGUAGES = {
     *("he", "hi", "hu", "ro", "uk", "vi"),
 }
 FLAGS = {"0", "1", "0.0", "1.0", "true", "false", "yes", "no", "y", "n", "t", "f", "x", "ja", "nein", "oui", "non", "si", "sí"}
-"""what says whether something holds"""
+"""words for yes and no"""
 HOLDS = {"1", "1.0", "true", "yes", "y", "t", "x", "ja", "oui", "si", "sí"}
 _DATES = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{2,4}.*")
 _SEVERAL_WORDS = r"\pL\S*\s+\S*\pL|[\x{0e00}-\x{0eff}\x{3040}-\x{30ff}\x{3400}-\x{9fff}\x{ac00}-\x{d7af}]{4}"
@@ -272,17 +272,17 @@ _VALUES = re.compile(r"\S+@\S+\.\S+|[^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){
 OWNERS_OF_NAME, FEWEST_OWNERS = 4, 8
 """different values of a column of such a name, and of another"""
 LABELS_TIMES = 2
-"""of other columns: so many times as many values as labels; fewer are finer labels"""
+"""values of another column for each label; fewer are finer labels"""
 ONE_LABEL, ABOVE_CHANCE = 0.9, 0.1
 """share of texts that have the most frequent label of their value; and how much more that is than with values at random"""
 ORDERS = 99
-"""of the labels, all of which must say less: a test at the 1% level (Phipson and Smyth 2010)"""
+"""random orders of the labels, all of which must say less: a test at the 1% level (Phipson and Smyth 2010)"""
 FIRST_ROWS = 10_000
-"""with a label, in which it is looked"""
+"""rows with a label that are looked at"""
 LIKE_OWNERS, IN_TEXT = 0.8, 0.5
 """share of values that look like owners, and of texts in which their value stands"""
 LEAST_LETTERS = 4
-"""of a value that is looked for in texts"""
+"""fewest letters of a value that is looked for in texts"""
 
 
 def owner_column(table: pl.DataFrame, text: pl.Series, label: pl.Series, free: Sequence[str]) -> str | None:

@@ -24,7 +24,7 @@ from warmstart.data.columns import named_columns, names_columns
 from warmstart.errors import DataError
 
 DELIMITERS = {"csv": (",", ";", "\t", "|"), "tsv": ("\t", ",", ";", "|")}
-"""what may stand between fields, by format, the likeliest first"""
+"""delimiters of each format, the likeliest first"""
 NO_DELIMITER = "\x1f"
 """stands in no text: each line is one field, also if there are commas in it"""
 MOST_COLUMNS = 10_000

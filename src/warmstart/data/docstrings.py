@@ -104,7 +104,7 @@ class Docstring:
     module: str
     """dotted name of its module; a module is one file"""
     name: str
-    """what it documents: ``"Fraction.limit_denominator"``, or the last part of the module's name"""
+    """name of the documented object: ``"Fraction.limit_denominator"``, or the last part of the module's name"""
     text: str
     """the docstring without its indentation"""
 
@@ -301,7 +301,7 @@ _GIVEAWAY = _stems(" ".join((*AREAS, *AREAS.values())))
 
 
 def _key(text: str) -> str:
-    """What near copies have in common: the letters."""
+    """The key of near copies: the letters."""
     return re.sub(r"[\W_\d]+", " ", text.lower()).strip()
 
 

@@ -18,13 +18,42 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from warmstart.data.windows import READ_WHOLE, window_starts
 from warmstart.errors import DataError
 from warmstart.heads.settings import CUT, WindowSettings
 from warmstart.stats.formatting import percent
 from warmstart.tokenizer.pieces import WORD_MARK
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
+
+READ_WHOLE = "Adapt with --windows mean to read them whole."
+"""advice about texts that are cut"""
+
+
+def window_starts(tokens: int, room: int, settings: WindowSettings = CUT) -> tuple[np.ndarray, int]:
+    """The first token of each window (W,) of a text of ``tokens`` tokens, and how many of its tokens no window holds.
+
+    A window holds ``room`` tokens, or the whole text if that is shorter.
+    """
+    if settings.windows == "none" or tokens <= room or room < 1:
+        return np.zeros(1, dtype=np.int64), max(0, tokens - room)
+    step = room - int(settings.window_overlap * room)
+    count = 1 + -(-(tokens - room) // step)
+    most = settings.max_windows or count
+    read = tokens if count <= most else room + (most - 1) * step
+    count = min(count, most)
+    return np.arange(count) * (read - room) // max(1, count - 1), tokens - read
+
+
+def framed_windows(tokens: int, max_length: int, settings: WindowSettings, opening: int = 1) -> np.ndarray:
+    """(W, min(tokens, max_length)) the positions that each window reads of a row of ``tokens`` tokens.
+
+    The first ``opening`` tokens of the row and the last, which frame the text, are in every window.
+    """
+    inside = min(tokens, max_length) - opening - 1
+    starts, _ = window_starts(tokens - opening - 1, max_length - opening - 1, settings)
+    positions = starts[:, None] + np.arange(inside + opening + 1)
+    positions[:, :opening], positions[:, -1] = np.arange(opening), tokens - 1
+    return np.asarray(positions)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _DAMAGED = (
     *(gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError),
     *([_ZSTD.ZstdError] if _ZSTD else []),
 )
-"""what libraries raise for a compressed file that is damaged, or packed as they cannot read"""
+"""errors that libraries raise for a compressed file that is damaged, or packed as they cannot read"""
 
 
 def _only_member(file: Path, mode: str = "rb") -> IO[bytes]:
@@ -57,7 +57,7 @@ EXPANSION = 200
 EXPANSION_VARIABLE = "WARMSTART_MAX_EXPANSION"
 """environment variable that sets another number"""
 FREE_BYTES = 64 << 20
-"""so much may any file hold, however small it is"""
+"""bytes that any file may expand to, however small it is"""
 
 
 @contextmanager
@@ -257,7 +257,7 @@ _USUAL = [
 
 
 def _likely(start: bytes, line: bytes) -> str:
-    """What to do: the encoding in which the bytes read well, with the words by which a person can tell."""
+    """Advice: the encoding in which the bytes read well, with the words by which a person can tell."""
     import charset_normalizer
 
     name = _utf16(start) if b"\0" in start else ""

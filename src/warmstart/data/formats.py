@@ -1,4 +1,4 @@
-"""What each format of a table is read by; csv and tsv are in ``delimited.py``.
+"""The readers of the formats of tables; csv and tsv are in ``delimited.py``.
 
 Numbers of labels get their names, as the ``datasets`` library keeps them: beside an Arrow file, and in a parquet file. Exports of
 labelling programs are refused: rejected, skipped and suggested labels stand in them beside people's answers. Each refusal names the
@@ -33,16 +33,16 @@ from warmstart.system.processes import run_python
 from warmstart.system.storage import read_inside
 
 STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
-"""with which an Arrow stream ends; without it rows may be missing"""
+"""end of an Arrow stream; without it rows may be missing"""
 _ARROW_FILE = b"ARROW1"
-"""with which Arrow's other format begins, that of random access"""
+"""first bytes of Arrow's format for random access"""
 _FASTTEXT = re.compile(r"((?:__label__\S+(?:\s+|$))*)(.*)")
 INFO = "dataset_info.json"
 """in which ``datasets`` says what the columns beside it hold"""
 _COPIES = 8
 """bytes of memory that reading a file needs for each byte of its texts, at most"""
 _READ_WITHIN_SECONDS = 120
-"""that a file may take"""
+"""seconds that a file may take"""
 _TOO_LARGE = 9
 """exit code of the process that reads a file, if its memory grows too much"""
 _WATCH = f"""
@@ -72,11 +72,11 @@ _WAYS = {
 }
 """program -> how its labels become a table"""
 _SPANS = 'write a label for each word, O for words in no span, as lists: {"text": ["Ada", "sang"], "label": ["PER", "O"]}'
-"""the same where labels belong to spans of a text"""
+"""advice where labels belong to spans of a text"""
 
 
 def parsed(data: bytes, source: Source, file: Path, form: Format) -> pl.DataFrame:
-    """What polars and others make of the bytes of a table."""
+    """The frame that polars and others make of the bytes of a table."""
     try:
         if form == "parquet":
             _check_expansion(data, file, "read_parquet(sys.argv[1])")
@@ -284,7 +284,7 @@ def _kind(values: Any) -> str:
 
 
 def features_of(folder: Path) -> Any:
-    """What ``dataset_info.json`` says of the columns of the Arrow files beside it; None if there is none."""
+    """The description in ``dataset_info.json`` of the columns of the Arrow files beside it; None if there is none."""
     if not (folder / INFO).is_file():
         return None
     try:
@@ -297,7 +297,7 @@ def features_of(folder: Path) -> Any:
 
 
 def features_in_parquet(metadata: Mapping[str, str]) -> Any:
-    """The same of a parquet file that ``datasets`` has written."""
+    """The description of the columns of a parquet file that ``datasets`` has written."""
     try:
         return parse_json(metadata.get("huggingface", "{}").encode())["info"]["features"]
     except (ValueError, LookupError, TypeError):

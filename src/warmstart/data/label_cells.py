@@ -21,20 +21,20 @@ from typing import Any
 from warmstart.errors import DataError
 
 MISSING = ("", "nan", "none", "null", "<na>", "#n/a", "n/a", "na")
-"""what a cell holds, in any case, where a program writes a missing value"""
+"""missing values as programs write them, in any case"""
 SEPARATORS = ("\n", "|", ";", ",", "#", "/", "+", "&")
-"""what may stand between several labels in one cell"""
+"""separators of several labels in one cell"""
 _SURE_SEPARATORS, _OFTEN = "\n|;", 0.05
-"""those that hardly stand within a name; and the share of cells with one from which it is one"""
+"""separators that hardly stand within a name; and the share of cells with one from which it is one"""
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _SIGNS = {
     *("nan", "null", "(null)", "n.a.", "not available", "<na>", "#n/a", "n/a", "#ref!", "#value!", "#name?", "\\n", "(blank)"),
     *("(empty)", "tbd", "todo", "unlabeled", "unlabelled", "not labeled", "not labelled", "unannotated", "no label", "missing"),
     "undefined",
 }
-"""what stands for no label, in any case"""
+"""signs for no label, in any case"""
 _DOUBTFUL = {"none", "na", "unknown", "unsure", "skip", "skipped"}
-"""what may be a label, and may stand for none"""
+"""words that may be a label, and may stand for none"""
 _MINUS = re.compile(r"-(1|9|99|999|9999|100)(\.0)?")
 _WHOLE, _POINT_ZERO, _DIGITS = re.compile(r"-?\d+(\.0)?"), re.compile(r"-?\d+\.0"), re.compile(r"[-+\d.,eE]+")
 DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)?")
@@ -117,7 +117,7 @@ def with_decimal_comma(cells: Sequence[str]) -> bool:
 
 
 def other_separator(cells: Iterable[Any], separator: str) -> str | None:
-    """What seems to stand between labels, if ``separator`` never does: it parts a twentieth of the cells into names that recur.
+    """The likely separator of labels, if ``separator`` never does: it parts a twentieth of the cells into names that recur.
 
     A line end, a bar or a semicolon need not part into names that recur; if these stand alone in other cells, one cell is enough.
     """

@@ -50,7 +50,7 @@ class GroupLeak:
     other: str
     groups: int
     texts: int
-    """of ``split``, in these groups"""
+    """texts of ``split`` in these groups"""
     example: str
     """one of the groups"""
 
@@ -58,7 +58,7 @@ class GroupLeak:
 def find_leaks(
     task: Task, keys: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[Leak, ...], tuple[NearLeak, ...], tuple[GroupLeak, ...]]:
-    """What is in two splits, whose texts have these ``keys``; pairs of splits that share nothing are left out."""
+    """The texts that are in two splits, by their ``keys``; pairs of splits that share nothing are left out."""
     pairs = [(scored, other) for other, scored in combinations(keys, 2) if keys[scored] and keys[other]]
     leaks = [_leak(task, keys, *pair) for pair in pairs]
     groups = [_group_leak(task, *pair) for pair in pairs]

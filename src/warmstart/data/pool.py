@@ -59,7 +59,7 @@ class Pool:
 
     @cached_property
     def _keys(self) -> list[str]:
-        """What the texts have in common with those that count as the same, for every budget the same."""
+        """Keys of the texts, alike for texts that count as the same, whatever the budget."""
         return [*map(text_key, self.texts)]
 
 

@@ -28,7 +28,7 @@ IGNORED = -1
 """target of a word that a task leaves out"""
 
 BAG, MIX, RANDOM = "bag of embeddings", "mix", "random weights"
-"""what is probed beside layers: the mean embedding of an item's tokens, without context, a mix of layers, and an untrained model"""
+"""rivals of the layers: the mean embedding of an item's tokens, without context, a mix of layers, and an untrained model"""
 
 TaggedSentence = Sequence[tuple[str, str]]
 """(word, part of speech) pairs"""

@@ -35,7 +35,7 @@ from warmstart.system.urls import is_url
 from warmstart.tokenizer.pieces import WORD_MARK
 
 SENTENCE_END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["'”’)\]]))\s+(?![a-zß-öø-ÿ])""")
-"""where one sentence ends and the next begins"""
+"""border of two sentences"""
 MAX_CHARACTERS = 1 << 20
 """a longer paragraph, line or file is returned in pieces"""
 PATTERN_SECONDS = 5
@@ -47,7 +47,7 @@ FILES_READ = 20
 """only so many files of a source are looked at: a folder of ten thousand mails is not read twice"""
 _UNSEEN = ("script", "style", "title")
 _BREAKS = ("br", "div", "h1", "h2", "h3", "li", "p", "tr")
-"""of a page in a mail: elements whose text is not read, and those that begin a line"""
+"""elements of a page in a mail: those whose text is not read, and those that begin a line"""
 _SAVED = ({"state.json", INFO}, {"dataset_dict.json"})
 """files that tell the folder of a saved dataset, or of its splits"""
 
@@ -106,7 +106,7 @@ def count_documents(source: Source) -> Iterator[tuple[str, int]]:
 
 
 def count_span(source: Source, file: Path, span: tuple[int, int]) -> Iterator[tuple[str, int]]:
-    """The same of a part of a plain text file, from one byte to another, between which documents are whole (``span_ends``)."""
+    """The documents of a part of a plain text file, from one byte to another, between which documents are whole (``span_ends``)."""
     with open_text(file, source.encoding, span) as lines:
         yield from _plain_text(_text_lines(source, lines), source.document)
 
@@ -286,7 +286,7 @@ def open_prose(source: Source, file: Path, form: Format) -> Iterator[TextIO]:
 
 
 class _Words(HTMLParser):
-    """What of a page is read: its text, a line for each block."""
+    """The text of a page, a line for each block."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -47,7 +47,7 @@ _NAMED = 5
 
 
 class ScoredTask(Protocol):
-    """What the ledger needs to know of a task: ``digest`` identifies all of it, ``test_digest`` the texts of its test split."""
+    """The identity of a task in the ledger: ``digest`` identifies all of it, ``test_digest`` the texts of its test split."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -76,7 +76,7 @@ class LedgerEntry(Config):
 
 @dataclass(frozen=True)
 class LedgerSummary:
-    """What the ledger says of one test split."""
+    """The scorings of one test split."""
 
     entries: tuple[LedgerEntry, ...] = ()
     """every scored model once, oldest first"""
@@ -109,7 +109,7 @@ class LedgerSummary:
 
     @property
     def findings(self) -> list[str]:
-        """The same if any was scored; also what is wrong with the ledger."""
+        """The sentence if the split was scored; also a fault of the ledger."""
         damaged = f"Damaged lines of its ledger, {self.unreadable}, may stand for more."
         uncounted = f"What is scored now is not counted: {self.unwritable} cannot be written."
         return [self.sentence] * bool(self.entries) + [damaged] * bool(self.unreadable) + [uncounted] * bool(self.unwritable)
@@ -168,7 +168,7 @@ class ScoringRun(Config):
         return cls(command=command_name(config))
 
     def method(self, name: str, settings: Mapping[str, Any] | Sequence[Any]) -> ScoredMethod:
-        """What this run scores: ``name`` for people; ``settings`` without the seed, as plain values."""
+        """The subject of this run's scorings: ``name`` for people; ``settings`` without the seed, as plain values."""
         return ScoredMethod(self.command, name, digest_of(settings))
 
 

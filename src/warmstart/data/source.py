@@ -42,24 +42,24 @@ class TableFlags(Config):
     encoding: Advanced[str | None] = None
     """encoding of the characters: utf-8 (default), utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
     delimiter: InFile[str | None] = None
-    """what stands between the fields of a csv or tsv file: a character, or tab; default: it is found"""
+    """character between the fields of a csv or tsv file, or tab; default: it is found"""
     format: Advanced[Format | None] = None
     """the format of a file: csv, tsv, json, ndjson, xlsx, parquet, arrow, fasttext, eml, or text (lines are texts); default: by its
     ending, and of a .txt by what it holds"""
     header: Advanced[Literal["yes", "no"] | None] = None
-    """whether the first row of a table names the columns, which else are numbered 1, 2, …; default: it is found, and printed"""
+    """the first row of a table names the columns, which else are numbered 1, 2, …; default: it is found, and printed"""
     sheet: Advanced[str | None] = None
     """the sheet of a spreadsheet; default: the only one that is shown and not empty"""
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Those of these settings that were given, as a ``Source`` has them."""
+        """The settings that were given, as a ``Source`` has them."""
         given = {"text" if name == "text_column" else name: getattr(self, name) for name in TableFlags.model_fields}
         return {name: value == "yes" if name == "header" else value for name, value in given.items() if value is not None}
 
 
 class LabelledTableFlags(TableFlags):
-    """The same for a table of texts and labels, of which the columns are guessed."""
+    """Flags for a table of texts and labels, of which the columns are guessed."""
 
     label_column: str | None = None
     """the column of a table that holds the labels, or several that say of one label each whether it holds: angry+urgent; default: a
@@ -68,7 +68,7 @@ class LabelledTableFlags(TableFlags):
     """the column that says which texts belong together, such as those of an author: they count as one; none: every text stands
     alone; default: a guess, which is printed"""
     unlabelled_as: Advanced[str | None] = None
-    """what stands in that column for no label, with commas between: none,-1; default: blank, nan, null, n/a, ? and their like, -1
+    """values there that stand for no label, with commas between: none,-1; default: blank, nan, null, n/a, ? and their like, -1
     beside names or numbers from 0 on"""
     type: Advanced[str | None] = None
     """the task type: classification, multilabel, regression or tagging; default: a guess, which is printed"""
@@ -92,7 +92,7 @@ class Source(Config):
     encoding: str = "utf-8"
     """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
     delimiter: str | None = None
-    """what stands between the fields of a csv or tsv file: a character, or tab; default: it is found, and a line sep=; names it"""
+    """character between the fields of a csv or tsv file, or tab; default: it is found, and a line sep=; names it"""
     sheet: str | None = None
     """the sheet of a spreadsheet; default: the only one that is shown and not empty"""
     pattern: str | None = None
@@ -106,7 +106,7 @@ class Source(Config):
     group: str | None = None
     """the column that says which texts belong together, such as those of a document or an author"""
     unlabelled_as: str | None = None
-    """what stands for no label, with commas between; default: blank, nan, null, n/a, ? and their like, or -1 (it is printed)"""
+    """values that stand for no label, with commas between; default: blank, nan, null, n/a, ? and their like, -1 (it is printed)"""
     separator: str = Field("|", min_length=1)
     """separates several labels in one column"""
     labels_path: FileInput[str | None] = None
@@ -114,14 +114,14 @@ class Source(Config):
     as_label: str | None = None
     """one label for the whole source, for tasks with one file or folder per class"""
     document: Document = "paragraph"
-    """what is one text in a plain text file or an .eml: a paragraph (lines without a blank line between), a sentence, a line, or
+    """one text of a plain text file or an .eml: a paragraph (lines without a blank line between), a sentence, a line, or
     the file"""
     pieces: bool = False
     """the lines of a plain text file are SentencePiece pieces with spaces between (▁Un ▁rom an); they are joined to words"""
     limit: int | None = Field(default=None, gt=0)
     """read at most this many texts, from the beginning"""
     header: bool | None = None
-    """whether the first row of a csv, tsv or xlsx file names the columns, which else are numbered 1, 2, …; default: it is found"""
+    """the first row of a csv, tsv or xlsx file names the columns, which else are numbered 1, 2, …; default: it is found"""
 
     @model_validator(mode="after")
     def _agrees(self) -> Source:

@@ -17,33 +17,33 @@ from warmstart.data.task import Split
 from warmstart.data.text_key import text_key
 
 SHARE_SPELLED, FEWEST_SPELLED = 0.05, 5
-"""of the texts, and how many, have the neighbours"""
+"""share and number of the texts that have the neighbours"""
 OWN_NAME, FILLED = 0.9, 0.5
 """share of names between them that are the text's own label, and of all words between them that are names"""
 SHOWN_BEFORE = 3
 """tokens of an example before the name"""
 TIMES_SCORED, MOST_SCORED = 5, 2000
-"""of the texts, to score a simple method with and without these words"""
+"""draws and most of the texts, to score a simple method with and without these words"""
 WORTH = 0.05
-"""of all texts: so many more are right by the names"""
+"""share of all texts that must be right by the names alone"""
 _TOKENS = re.compile(r"\w+|[^\w\s]|\n")
 _ENDS = ("", "")
 _MARKS = frozenset("[](){}<>#:=|*")
 Neighbours = tuple[str, str, str]
-"""which side they are on, and both of them"""
+"""side of the neighbours, and both of them"""
 
 
 @dataclass(frozen=True)
 class SpelledLabel:
-    """What spells the labels, and what remains without it."""
+    """Words that spell the labels, and the accuracy without them."""
 
     example: str
     """the words of one text"""
     share: float
-    """of the texts"""
+    """share of the texts"""
     with_it: float
     without: float
-    """how often naive Bayes is right about texts that are left out, as they are and without the names"""
+    """accuracy of naive Bayes on texts that are left out, as they are and without the names"""
 
     @property
     def misleads(self) -> bool:
@@ -52,7 +52,7 @@ class SpelledLabel:
 
 
 def spelled_label(split: Split, names: Sequence[str]) -> SpelledLabel | None:
-    """What spells the labels of texts, one or several each; None if nothing does."""
+    """The words that spell the labels of texts, one or several each; None without any."""
     if len(names) < 2:
         return None
     split = split.take(np.random.default_rng(0).permutation(len(split))[:MOST_SCORED])

@@ -140,7 +140,7 @@ def _called_text(source: Source, file: Path) -> Format:
 
 @dataclass(frozen=True)
 class TextTable:
-    """What a file holds, parsed once. Columns of csv, tsv and xlsx are strings; those of other formats keep their types."""
+    """The content of a file, parsed once. Columns of csv, tsv and xlsx are strings; those of other formats keep their types."""
 
     frame: pl.DataFrame
     file: Path
@@ -438,7 +438,7 @@ def _names(frame: Any) -> list[str]:
 
 
 def _feature(of: Any) -> dict[str, Any]:
-    """What ``datasets`` says of a column, as it writes it beside its files."""
+    """The description of a column that ``datasets`` writes beside its files."""
     if (inner := getattr(of, "feature", None)) is not None:
         return {"_type": "List", "feature": _feature(inner)}
     return {"_type": "ClassLabel", "names": of.names} if hasattr(of, "names") else {}

@@ -51,7 +51,7 @@ class Split:
 
     @cached_property
     def keys(self) -> list[str | list[str]]:
-        """What the texts have in common with those that count as the same (``text_key``); a list for a text of several parts."""
+        """Keys of the texts, alike for texts that count as the same (``text_key``); a list for a text of several parts."""
         return [*map(key_of, self.texts)]
 
     @cached_property
@@ -93,7 +93,7 @@ class Task(Shown, view="report.notebook:task_view"):
     validation: Split
     test: Split
     metric: str = "accuracy"
-    """what a score means"""
+    """name of the score"""
     unlabelled: tuple[Source, ...] = ()
     """more text like that of the task"""
     type: str = "classification"
@@ -147,7 +147,7 @@ class Task(Shown, view="report.notebook:task_view"):
 
     @classmethod
     def from_table(cls, frame: Any, *, text: str = "text", label: str = "label", **settings: Any) -> Task:
-        """The same from a data frame (pandas, polars, pyarrow, ``datasets``, or a list of rows) by the names of its columns.
+        """The task of a data frame (pandas, polars, pyarrow, ``datasets``, or a list of rows) by the names of its columns.
 
         ``settings`` are those of ``from_lists``; its ``test`` may be a frame as well. Raises ``DataError`` for a missing column.
         """
@@ -163,7 +163,7 @@ class Task(Shown, view="report.notebook:task_view"):
 
     @property
     def label_meanings(self) -> tuple[str, ...]:
-        """What each label means: its description, or the words of its name; empty for a name without any letter."""
+        """The meaning of each label: its description, or the words of its name; empty for a name without any letter."""
         return tuple(self.label_descriptions.get(name) or words_of_name(name) for name in self.labels)
 
     @property
@@ -172,7 +172,7 @@ class Task(Shown, view="report.notebook:task_view"):
         return bool(self.labels) and self.train.labels.ndim == 1 and np.issubdtype(self.train.labels.dtype, np.integer)
 
     def to_dict(self) -> dict[str, Any]:
-        """What it is, as plain values, with the number of texts of each split in place of them."""
+        """The task as plain values, with the number of texts of each split in place of them."""
         return {
             "name": self.name,
             "type": self.type,
@@ -190,7 +190,7 @@ class Task(Shown, view="report.notebook:task_view"):
         return {"test": self.test, "validation": self.validation}
 
     def as_texts(self) -> Task:
-        """The same task with plain texts, for what reads texts alone; targets that are not one label each become one class."""
+        """The task with plain texts, for what reads texts alone; targets that are not one label each become one class."""
         one = self.single_label
         train, validation, test = (
             replace(
@@ -204,7 +204,7 @@ class Task(Shown, view="report.notebook:task_view"):
         return replace(self, labels=names, type="classification", train=train, validation=validation, test=test)
 
     def with_train(self, train: Split) -> Task:
-        """The same task with other training examples."""
+        """The task with other training examples."""
         return replace(self, train=train)
 
     @cached_property
@@ -294,7 +294,7 @@ def subsample(task: Task, count: int, seed: int) -> Task:
 
 
 def resplit(task: Task, seed: int) -> Task:
-    """The same task with its training, validation and test texts pooled and split again, at random and into equal sizes.
+    """The task with its training, validation and test texts pooled and split again, at random and into equal sizes.
 
     The split is stratified like that of a manifest. Copies of a text, and the texts of a group, are on one side; where there are
     any, sizes are only about the same. Raises ``DataError`` if a split would be empty.

@@ -28,7 +28,7 @@ LATIN = dict(zip("ıɑɡ", "iag", strict=True))
 LOOK_ALIKE = str.maketrans(CYRILLIC | GREEK | LATIN)
 """letters that look like an unaccented Latin one, and that one: from the table of confusables in Unicode Technical Standard 39"""
 WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
-"""how the names of characters begin whose scripts put no space between words: each character counts as a word"""
+"""first words of the names of characters of scripts without spaces: each character counts as a word"""
 _TAG = re.compile(
     r"</?(?:a|abbr|b|big|blockquote|br|center|code|dd|div|dl|dt|em|font|h[1-6]|hr|i|img|li|ol|p|pre|s|small|span|strike|strong|sub|sup"
     r"|table|tbody|td|th|thead|tr|tt|u|ul)(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>]+))*\s*/?>",
@@ -76,7 +76,7 @@ def text_words(text: str) -> list[str]:
 
 
 def text_key(text: str) -> str:
-    """What texts that count as the same have in common; a text without letters and digits keeps its signs.
+    """The key of texts that count as the same; a text without letters and digits keeps its signs.
 
     >>> text_key("The  e-mail: 10 30") == text_key("the email 10:30")
     True
@@ -86,7 +86,7 @@ def text_key(text: str) -> str:
 
 
 def label_key(name: str) -> str:
-    """What the spellings of one label have in common: they differ in case, spaces, punctuation, form of characters or decimals.
+    """The key of the spellings of one label, which differ in case, spaces, punctuation, form of characters or decimals.
 
     Signs that tell names apart count, and zeros before a number: ``A-`` and ``A``, ``C``, ``C++`` and ``C#``, ``7`` and ``007``.
     """
@@ -106,7 +106,7 @@ def label_key(name: str) -> str:
 # A hash keeps no text, but whoever has a text, or guesses a short one, can tell whether it is among them (SECURITY.md).
 
 BYTES = 5
-"""of a hash"""
+"""bytes of a hash"""
 MOST = 20_000
 """hashes of a split; 130 KB as text"""
 NO_HASHES = "WARMSTART_NO_TEXT_HASHES"
@@ -116,7 +116,7 @@ Key = str | list[str]
 
 
 def key_of(text: Any) -> Key:
-    """What a text has in common with those that count as the same; a list for a text of several parts."""
+    """The key of a text, alike for texts that count as the same; a list for a text of several parts."""
     return text_key(text) if isinstance(text, str) else [*map(text_key, text)]
 
 
@@ -139,9 +139,9 @@ class TextHashes(Config):
     """The texts of a split, or of several."""
 
     digest: str
-    """of all texts with their targets, in any order"""
+    """digest of all texts with their targets, in any order"""
     hashes: str
-    """those that are kept, ascending, in base64"""
+    """kept hashes, ascending, in base64"""
     part: float = 1.0
     """the fraction of all possible hashes that are kept if a text has them"""
 

@@ -182,7 +182,7 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Features:
-    """What each of P parts has, as a table, with the weight of each feature."""
+    """The features of each of P parts, as a table, with the weight of each feature."""
 
     table: csr_array
     """(P, F) 1 where a part has it"""
@@ -191,7 +191,7 @@ class _Features:
 
     @classmethod
     def of(cls, owners: np.ndarray, features: np.ndarray, count: int) -> _Features:
-        """Those of ``owners`` (S,), which have ``features`` (S,)."""
+        """The table of ``owners`` (S,), which have ``features`` (S,)."""
         _, columns = np.unique(features, return_inverse=True)
         width = int(columns.max(initial=-1)) + 1
         rows, columns = np.divmod(_different(owners * width + columns), max(width, 1))

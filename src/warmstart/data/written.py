@@ -12,7 +12,7 @@ from typing import Any
 from warmstart.errors import DataError
 
 _MOST_ROWS, _MOST_CHARACTERS = 1_048_576, 32_767
-"""of a sheet with its header, and of a cell: what Excel holds"""
+"""limits of Excel: rows of a sheet with its header, characters of a cell"""
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")
 """text that is the same as a number: no 007, and no more digits than a number keeps"""
 

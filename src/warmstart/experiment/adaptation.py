@@ -28,7 +28,6 @@ from warmstart.experiment.inputs import print_audit
 from warmstart.experiment.store import HeldTask, SweepContext, selection_settings, trial_settings
 from warmstart.experiment.trial import Method, Trial
 from warmstart.finetuning.calibration import calibrate
-from warmstart.finetuning.control import ControlBudget, most_seconds, share_within
 from warmstart.finetuning.ensemble import (
     Averaged,
     average_probabilities,
@@ -37,7 +36,7 @@ from warmstart.finetuning.ensemble import (
 from warmstart.finetuning.estimate import cost_sentence
 from warmstart.finetuning.finetune import check_patience, head_config_for, run_length
 from warmstart.finetuning.inputs import EncodedTask
-from warmstart.finetuning.runs import PRETRAINED, SCRATCH
+from warmstart.finetuning.runs import PRETRAINED, SCRATCH, ControlBudget, most_seconds, share_within
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.finetuning.selection import BudgetedRun, fine_tune_within
 from warmstart.model.bundle import Bundle
@@ -52,7 +51,7 @@ from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions
 from warmstart.tasks.thresholds import at_thresholds, chosen_thresholds, has_thresholds
-from warmstart.training.tensorboard import events_folder
+from warmstart.training.log import events_folder
 
 
 def draw_budgets(task: Task, config: AdaptConfig, set_apart: int = 0) -> dict[int, LabelBudget]:
@@ -84,7 +83,7 @@ def compare_methods(
     config: AdaptConfig,
     asks: tuple[ScoringRun, Run],
 ) -> AdaptResult:
-    """Run every method within the budget of each seed; ``asks`` is who scores, and the run that keeps what is trained."""
+    """Run every method within the budget of each seed; ``asks`` holds the run that scores, and the one that keeps weights."""
     task, first = budgets[config.seed].whole, budgets[config.seed].task
     swapped = swap_head(bundle.model, head_config_for(first, config.tune), config.seed)
     encoded = EncodedTask.of(task, swapped, bundle.tokenizer)
@@ -101,7 +100,7 @@ def compare_methods(
         task=first,
         comparison=trials.table(),
         runs=trials.runs,
-        scores={name: tuple(one.scores for one in found) for name, found in trials.scored.items()},
+        scores={name: tuple(scores.scores for scores in by_seed) for name, by_seed in trials.scored.items()},
         audit=audited,
         available=len(task.train),
         budgets=budgets,
@@ -130,13 +129,13 @@ class _Trials:
         self.control: ControlBudget | None = None
 
     def add_networks(self, encoded: EncodedTask) -> None:
-        """Of each seed the pretrained one, and one from scratch: a frozen backbone would stay random there."""
+        """Train the pretrained network of each seed, and one from scratch: a frozen backbone would stay random there."""
         self.encoded = encoded
         scheme, digest = self.config.tune.scheme, model_digest(self.config.model)
-        given = Method(name=scheme, family="adapted", scheme=scheme, backbone=self.config.model, backbone_digest=digest)
-        self._methods[PRETRAINED] = given
+        method = Method(name=scheme, family="adapted", scheme=scheme, backbone=self.config.model, backbone_digest=digest)
+        self._methods[PRETRAINED] = method
         if self.config.scratch:
-            self._methods[SCRATCH] = given.model_copy(update={"name": SCRATCH, "family": "scratch", "scheme": ""})
+            self._methods[SCRATCH] = method.model_copy(update={"name": SCRATCH, "family": "scratch", "scheme": ""})
         planned = [self._trial(method, seed) for method in self._methods.values() for seed in self.budgets]
         estimate = None
         if len(self.budgets) > 1 or self._limited:
@@ -147,8 +146,8 @@ class _Trials:
         for name in self._methods:
             if estimate and name == SCRATCH and self._limited:
                 self.control = self._control(estimate)
-            found = [self._trained(name, seed, kept) for seed in self.budgets]
-            self.runs[name], self.scored[name] = zip(*found, strict=True)
+            trained = [self._trained(name, seed, kept) for seed in self.budgets]
+            self.runs[name], self.scored[name] = zip(*trained, strict=True)
 
     @property
     def _limited(self) -> bool:
@@ -156,10 +155,10 @@ class _Trials:
         return self.config.scratch and self.config.scratch_time > 0
 
     def _expected_seconds(self, estimate: SweepEstimate) -> float:
-        """Of all runs, those from scratch within their limit."""
+        """Expected seconds of all runs, those from scratch within their limit."""
         pretrained, *scratch = (estimate.seconds_of(method) or 0.0 for method in self._methods.values())
         most = most_seconds(pretrained, self.config.scratch_time)
-        return estimate.seconds - len(self.budgets) * sum(max(0.0, one - most) for one in scratch)
+        return estimate.seconds - len(self.budgets) * sum(max(0.0, seconds - most) for seconds in scratch)
 
     def _control(self, estimate: SweepEstimate) -> ControlBudget | None:
         """The steps of a run from scratch, if these are not all; a run that goes on has those that it began with."""
@@ -176,12 +175,12 @@ class _Trials:
         return ControlBudget(max(1, round(share * planned)), planned) if planned and share < 1 else None
 
     def add_baselines(self) -> None:
-        """What needs no network."""
+        """Fit the methods that need no network."""
         for name in [name for name, baseline in baselines_for(self.task).items() if not baseline.race_only]:
             self._add_baseline(Method(name=name, family="baseline"))
 
     def _add_baseline(self, method: Method) -> None:
-        """One of them, fitted once if all seeds have the same labels."""
+        """Fit a baseline for each seed, or once if all seeds have the same labels."""
         drawn = self.config.labels is not None and not self.config.ensemble
         trials = [self._trial(method, seed) for seed in (self.budgets if drawn else [self.config.seed])]
         runs = [run for _, run, _ in (baseline_within(trial, self.context) for trial in trials)]
@@ -191,7 +190,7 @@ class _Trials:
         self._notes[method.name] = [run.note for run in runs]
 
     def ensemble(self) -> Averaged:
-        """What all seeds of the pretrained model predict together, scored."""
+        """The scored mean of the predictions of all seeds of the pretrained model."""
         runs = self.runs[PRETRAINED]
         mean = average_probabilities(self.encoded, self.first, runs, [*map(self._network, runs)])
         method = self._methods[PRETRAINED].model_copy(update={"name": mean.name, "family": "stack", "scheme": ""})
@@ -227,7 +226,7 @@ class _Trials:
         return run, test
 
     def _scored(self, trial: Trial, predictions: Any, choosing: Any = None) -> ScoredPredictions:
-        """With several labels per text at the thresholds that ``choosing``, predictions for texts that were left out, gives."""
+        """Scores of predictions; of several labels at the thresholds by ``choosing``, predictions for texts that were left out."""
         if choosing is not None:
             predictions = at_thresholds(predictions, chosen_thresholds(self.task, self.budgets[trial.seed].choosing, choosing))
         return score_trial(self.task, predictions, trial, self.context, *trial.learning_rates)
@@ -241,16 +240,16 @@ class _Trials:
     def _row(self, name: str) -> MethodResult:
         """The scores of each run, also on resamples of the test split."""
         scored, runs = self.scored[name], self.runs.get(name, ())
-        lost = sum(collapsed(self.task, one.scores) for one in scored) if runs else 0
+        lost = sum(collapsed(self.task, scores.scores) for scores in scored) if runs else 0
         notes = [f"{lost} of {len(runs)} runs collapsed"] if lost else merged_notes(self._notes.get(name, []))
         notes = [*notes, *([self.control.note] if self.control and name == SCRATCH else [])]
         return MethodResult(
             name,
-            tuple(one.score for one in scored),
+            tuple(scores.score for scores in scored),
             seconds=float(np.mean([run.seconds for run in runs])) if runs else 0.0,
             trainable=runs[0].final.trainable if runs else 0,
             note="; ".join(notes),
-            resampled=np.array([one.resampled for one in scored]),
+            resampled=np.array([scores.resampled for scores in scored]),
             bounded=task_type_of(self.task).bounded,
             collapsed=lost > 0,
         )
@@ -287,7 +286,7 @@ def adapted_bundle(
 
 
 def _print_head_swap(before: Model, after: Model) -> None:
-    """What a model keeps, gains and loses when its head is swapped, one line each."""
+    """Print the parts that a model keeps, gains and loses when its head is swapped, one line each."""
     old, new = before.weights(), after.weights()
     kept = [name for name in old if name.startswith("backbone.")]
     sizes = {name: tensor.numel() for name, tensor in new.items() if name not in kept}

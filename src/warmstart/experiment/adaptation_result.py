@@ -11,8 +11,7 @@ import numpy as np
 
 from warmstart.data.budget import LabelBudget, labels_sentence
 from warmstart.data.scorings import LedgerSummary
-from warmstart.finetuning.control import ControlBudget
-from warmstart.finetuning.runs import PRETRAINED, best_run
+from warmstart.finetuning.runs import PRETRAINED, ControlBudget, best_run
 from warmstart.inspection.confidence import CONFIDENCE_LEVEL, ConfidenceResult
 from warmstart.notebook import Shown
 from warmstart.stats.abstention import smallest_guarantee

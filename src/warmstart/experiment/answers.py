@@ -50,7 +50,7 @@ HEEDED = (
 
 
 def adapt_to_answers(config: AdaptConfig) -> tuple[AnswersResult, Bundle, Run]:
-    """Train, compare and find the threshold: what was found, the best run as a bundle, and the run that keeps what is trained.
+    """Train, compare and find the threshold: the result, the best run as a bundle, and the run that keeps what is trained.
 
     Raises ``ConfigError`` for settings that do nothing here, and ``ModelError`` for a model that cannot generate.
     """
@@ -140,7 +140,7 @@ def _answers_bundle(origin: Bundle, result: AnswersResult, train: TrainConfig, l
 
 
 def _text_hashes(task: AnswerTask) -> dict[str, Any]:
-    """Those of the questions, for the history; the calibration questions are part of the validation split."""
+    """Hashes of the questions, for the history; the calibration questions are part of the validation split."""
     if not text_hashes_wanted():
         return {}
     return {
@@ -151,18 +151,18 @@ def _text_hashes(task: AnswerTask) -> dict[str, Any]:
 
 def _row(name: str, correct: Sequence[np.ndarray], units: np.ndarray, **known: Any) -> MethodResult:
     """The fraction of correct answers, also on resamples of the questions or ``units`` (N,); ``correct`` (N,) of each run."""
-    found = MethodScores.from_texts(name, np.array(correct, dtype=float), units)
-    return MethodResult(name, found.scores, resampled=found.resampled, **known)
+    scores = MethodScores.from_texts(name, np.array(correct, dtype=float), units)
+    return MethodResult(name, scores.scores, resampled=scores.resampled, **known)
 
 
 def _run(bundle: Bundle, task: AnswerTask, config: TrainConfig, seed: int, asks: tuple[ScoredMethod, Run]) -> AnswerRun:
-    """One run, or what is kept of it."""
+    """Train a run, or return the one that was kept."""
     method, run = asks
     title, model = f"{method.name}, seed {seed}", answer_model(bundle, seed, scratch=method.name == SCRATCH)
 
     def make(step: Run) -> dict[str, Any]:
-        found = train_to_answer(model, bundle, task, config, seed, (title, step.place))
-        return found | {"weights": model.weights()}
+        training = train_to_answer(model, bundle, task, config, seed, (title, step.place))
+        return training | {"weights": model.weights()}
 
     values = run.step(title, make)
     model.load_state_dict(values.pop("weights"), strict=False)

@@ -33,11 +33,11 @@ from warmstart.stats.selected import needed_lead, selected_method, worse_out_of_
 TRANSFER = ("adapted", "frozen")
 """families that start from a pretrained backbone"""
 WITHOUT_PRETRAINING = ("baseline", "scratch")
-"""families that know nothing but the task"""
+"""methods that know nothing but the task"""
 MAJORITY_LABEL = "majority"
 """the baseline that learns nothing from the texts"""
 RECOMMENDED = "recommended"
-"""as ``--save`` names the recommended method"""
+"""the name by which ``--save`` takes the recommended method"""
 LEARNABLE = "Permutation test of whether anything can be learned from the labels, from words, characters and vectors"
 EQUAL_SECONDS = 1.0
 """below this, and up to twice the fewest, measured seconds do not make a method cheaper: the next time they would not"""
@@ -48,7 +48,7 @@ def choose(methods: Sequence[RankedMethod]) -> RankedMethod:
 
     Any gain decides, and proves nothing: a false choice costs a point or two, a false majority label many.
     """
-    constant = next((one for one in methods if one.name == MAJORITY_LABEL), None)
+    constant = next((ranked for ranked in methods if ranked.name == MAJORITY_LABEL), None)
     return constant if constant and gains_nothing(methods) else best_of(methods)
 
 
@@ -57,7 +57,7 @@ def gains_nothing(methods: Sequence[RankedMethod]) -> bool:
 
     A stack is made of the others on these same texts, and so is no evidence of its own.
     """
-    others = [one.gain for one in methods if not (one.method.combines or one.name == MAJORITY_LABEL)]
+    others = [ranked.gain for ranked in methods if not (ranked.method.combines or ranked.name == MAJORITY_LABEL)]
     return all(gain is not None and gain <= 0 for gain in others)
 
 
@@ -66,8 +66,10 @@ def best_of(methods: Sequence[RankedMethod]) -> RankedMethod:
 
     Another than the stack must be ahead of it beyond chance, as in a fit.
     """
-    resampled = np.stack([one.validation_scores.resampled.mean(axis=0) for one in methods], axis=1)
-    needed = needed_lead(resampled, place_of_stack([one.family for one in methods])).tolist()
+    resampled = np.stack(
+        [ranked.validation_scores.resampled.mean(axis=0) for ranked in methods], axis=1
+    )  # (R resamples, K methods)
+    needed = needed_lead(resampled, place_of_stack([ranked.family for ranked in methods])).tolist()
     return min(zip(methods, needed, strict=True), key=lambda pair: (pair[1] - pair[0].validation, pair[0].place))[0]
 
 
@@ -83,19 +85,19 @@ def other_side(family: str) -> tuple[tuple[str, ...], str]:
 
 
 def doubt_of_best(methods: Sequence[RankedMethod]) -> float:
-    """How uncertain it is which method is best: the largest p-value, on validation, of another that could be it."""
+    """The largest p-value, on validation, of another method that could be the best."""
     best = best_of(methods)
-    others = [one for one in methods if one is not best]
-    return max((paired_difference(one.validation_scores, best.validation_scores).p for one in others), default=0.0)
+    others = [ranked for ranked in methods if ranked is not best]
+    return max((paired_difference(ranked.validation_scores, best.validation_scores).p for ranked in others), default=0.0)
 
 
 def as_each_seed_sees(methods: Sequence[RankedMethod], *, drawn: bool) -> list[tuple[RankedMethod, ...]]:
-    """For each seed the methods with the trials that choose for it: of its own draw, or of all other seeds; none with one seed."""
-    seeds = max((one.seeds for one in methods), key=len)
+    """The methods for each seed with the trials that choose for it: of its own draw, or of all other seeds; none with one seed."""
+    seeds = max((ranked.seeds for ranked in methods), key=len)
     if not drawn and len(seeds) < 2:
         return []
     choosing = [{seed} if drawn else {*seeds} - {seed} for seed in seeds]
-    return [tuple(one.with_seeds(kept) if len(one.runs) > 1 else one for one in methods) for kept in choosing]
+    return [tuple(ranked.with_seeds(kept) if len(ranked.runs) > 1 else ranked for ranked in methods) for kept in choosing]
 
 
 def with_all_seeds(methods: Sequence[RankedMethod], one: RankedMethod) -> RankedMethod:
@@ -105,14 +107,14 @@ def with_all_seeds(methods: Sequence[RankedMethod], one: RankedMethod) -> Ranked
 
 def scores_beside(methods: Sequence[RankedMethod], compared: Sequence[RankedMethod]) -> list[MethodScores]:
     """The test scores of all methods but those that are ``compared``, whose variance over seeds they support."""
-    used = {one.method for one in compared}
-    return [one.test_scores for one in methods if one.method not in used]
+    used = {ranked.method for ranked in compared}
+    return [ranked.test_scores for ranked in methods if ranked.method not in used]
 
 
 def most_chosen(chosen: Sequence[RankedMethod]) -> RankedMethod:
-    """The one that most draws choose; of equals, the first of the sweep's methods."""
-    counts = Counter(one.method for one in chosen)
-    return min(chosen, key=lambda one: (-counts[one.method], one.place))
+    """The method that most draws choose; of equals, the first of the sweep's methods."""
+    counts = Counter(ranked.method for ranked in chosen)
+    return min(chosen, key=lambda ranked: (-counts[ranked.method], ranked.place))
 
 
 def seconds_with_pretraining(one: RankedMethod) -> float:
@@ -122,11 +124,11 @@ def seconds_with_pretraining(one: RankedMethod) -> float:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is chosen among the methods of a sweep, by each draw of labels for itself or by all seeds together."""
+    """The choice among the methods of a sweep, by each draw of labels for itself or by all seeds together."""
 
     methods: tuple[RankedMethod, ...]
     texts: int
-    """that choose, in each draw or for all seeds"""
+    """number of texts that choose, in each draw or for all seeds"""
     drawn: bool = False
     """every seed drew its own labelled texts"""
 
@@ -136,25 +138,25 @@ class Choice:
 
     @cached_property
     def chosen(self) -> list[RankedMethod]:
-        """What each draw chose; a single method if all seeds chose together."""
+        """The method that each draw chose; a single one if all seeds chose together."""
         return [with_all_seeds(self.methods, choose(seen)) for seen in self._seen]
 
     @cached_property
     def scored(self) -> list[RankedMethod]:
-        """What each seed scores: the choice of its own draw, or of the other seeds; none if there are no other seeds."""
+        """The method that each seed scores: the choice of its own draw, or of the other seeds; none if there are no other seeds."""
         if self.drawn:
             return self.chosen
         return [with_all_seeds(self.methods, choose(seen)) for seen in as_each_seed_sees(self.methods, drawn=False)]
 
     @property
     def recommended(self) -> RankedMethod:
-        """What was chosen, or what most draws chose."""
+        """The method that was chosen, by most draws if each chose for itself."""
         return most_chosen(self.chosen)
 
     @cached_property
     def scores(self) -> MethodScores:
         """The test scores of what each draw chose."""
-        return picked([one.test_scores for one in self.scored]) if self.scored else self.recommended.test_scores
+        return picked([ranked.test_scores for ranked in self.scored]) if self.scored else self.recommended.test_scores
 
     @property
     def score(self) -> Interval:
@@ -164,7 +166,7 @@ class Choice:
         ``test_the_score_of_the_choice_is_not_flattered``.
         """
         together = self.scored and not self.drawn
-        return score_of_choice([one.test_scores for one in self.scored]) if together else self.scores.over_both
+        return score_of_choice([ranked.test_scores for ranked in self.scored]) if together else self.scores.over_both
 
     def difference(self, one: RankedMethod) -> Difference:
         """The test score of a method less that of what was chosen, whose place the best takes where a fold chose the method."""
@@ -178,14 +180,14 @@ class Choice:
 
     @cached_property
     def expected(self) -> list[Estimate]:
-        """What each draw, or all seeds together, can expect of its choice by these labels alone, for scores between 0 and 1."""
-        found = []
+        """The score that each draw, or all seeds together, can expect of its choice by its labels alone; between 0 and 1."""
+        estimates = []
         for seen in self._seen:
-            rows, nothing = sorted(seen, key=lambda one: one.place), choose(seen).name == MAJORITY_LABEL
-            rows = [one for one in rows if not nothing or one.name == MAJORITY_LABEL]
-            stack = place_of_stack([one.family for one in rows])
-            found.append(selected_method([one.validation_scores for one in rows], self.texts, stack).expected)
-        return found
+            rows, nothing = sorted(seen, key=lambda ranked: ranked.place), choose(seen).name == MAJORITY_LABEL
+            rows = [ranked for ranked in rows if not nothing or ranked.name == MAJORITY_LABEL]
+            stack = place_of_stack([ranked.family for ranked in rows])
+            estimates.append(selected_method([ranked.validation_scores for ranked in rows], self.texts, stack).expected)
+        return estimates
 
     @cached_property
     def alike(self) -> list[RankedMethod]:
@@ -196,49 +198,49 @@ class Choice:
         counts = Counter[str]()
         for seen in self._seen:
             best, compared = choose(seen).validation_scores, max(1, len(seen) - 1)
-            counts.update(one.method.id for one in seen if not worse_out_of_fold(one.validation_scores, best, comparisons=compared))
-        others = [one for one in self.methods if one.method != self.recommended.method and one.name != MAJORITY_LABEL]
-        return [one for one in others if 2 * counts[one.method.id] > len(self._seen)]
+            counts.update(row.method.id for row in seen if not worse_out_of_fold(row.validation_scores, best, comparisons=compared))
+        others = [ranked for ranked in self.methods if ranked.method != self.recommended.method and ranked.name != MAJORITY_LABEL]
+        return [ranked for ranked in others if 2 * counts[ranked.method.id] > len(self._seen)]
 
     @property
     def cheapest(self) -> RankedMethod | None:
-        """Of those alike the one with the fewest seconds per run, if they are fewer; of equal ones the better."""
+        """The method alike with the fewest seconds per run, if they are fewer than the choice's; of equal ones the better."""
         costs = [*map(seconds_with_pretraining, [self.recommended, *self.alike])]
         most = max(2 * min(costs), EQUAL_SECONDS)
-        near = [one for one in self.alike if seconds_with_pretraining(one) <= most < costs[0]]
+        near = [ranked for ranked in self.alike if seconds_with_pretraining(ranked) <= most < costs[0]]
         return best_of(near) if near else None
 
     @property
     def smallest(self) -> RankedMethod | None:
-        """Of networks alike that all learned the one with the fewest bytes per task, if the chosen method has more."""
-        networks = [one for one in self.alike if one.method.fine_tunes and not one.collapsed]
-        found = min(networks, key=lambda one: one.runs[0].disk, default=self.recommended)
-        return found if 0 < found.runs[0].disk < self.recommended.runs[0].disk else None
+        """The network with the fewest bytes per task among those alike that all learned, if the chosen method has more."""
+        networks = [ranked for ranked in self.alike if ranked.method.fine_tunes and not ranked.collapsed]
+        lightest = min(networks, key=lambda ranked: ranked.runs[0].disk, default=self.recommended)
+        return lightest if 0 < lightest.runs[0].disk < self.recommended.runs[0].disk else None
 
     @cached_property
     def no_signal(self) -> list[float]:
-        """For each stack, the p-value against the hypothesis that nothing can be learned from its labels."""
-        return [run.no_signal for one in self.methods for run in one.runs if run.no_signal is not None]
+        """The p-value of each stack against the hypothesis that nothing can be learned from its labels."""
+        return [run.no_signal for ranked in self.methods for run in ranked.runs if run.no_signal is not None]
 
     @property
     def unproven(self) -> int:
-        """In how many draws that is not rejected at the 5% level."""
+        """Number of draws in which this hypothesis is not rejected at the 5% level."""
         return sum(p >= SIGNIFICANT for p in self.no_signal)
 
     @property
     def doubtful(self) -> bool:
-        """Whether that is so in most draws."""
+        """Whether most draws fail the test that something can be learned."""
         return self.drawn and 2 * self.unproven > len(self.chosen)
 
     @property
     def permuted(self) -> str:
-        """What the test says of each draw, as a complete sentence; empty without stacks."""
+        """The result of the permutation test for each draw, as a complete sentence; empty without stacks."""
         p_values = ", ".join(f"{p:.3f}" for p in self.no_signal)
         return f"{LEARNABLE}, p by draw: {p_values}." if p_values else ""
 
     @property
     def labels_of_choice(self) -> str:
-        """Whose labels chose the recommended method, as a complete sentence; empty unless several draws did."""
+        """The draw whose labels chose the recommended method, as a complete sentence; empty unless several draws did."""
         if len(self.chosen) == 1:
             return ""
         draws = len(self.chosen)
@@ -247,7 +249,7 @@ class Choice:
 
 def list_choices(chosen: Sequence[RankedMethod]) -> str:
     """``"lp-ft in 3 of 5 draws, TF-IDF in 2"``; the name alone if all draws choose the same."""
-    counts = Counter(one.method for one in chosen).most_common()
+    counts = Counter(ranked.method for ranked in chosen).most_common()
     if len(counts) == 1:
         return chosen[0].name
     first, *rest = [f"{method.name} in {count}" for method, count in counts]
@@ -256,17 +258,17 @@ def list_choices(chosen: Sequence[RankedMethod]) -> str:
 
 @dataclass(frozen=True)
 class TransferGain:
-    """The test scores of the chosen method with a pretrained backbone less those of the strongest without pretraining."""
+    """The gain from transfer: test scores of the best method with a pretrained backbone less those of the best without."""
 
     transfer: tuple[RankedMethod, ...]
-    """what each draw chose; a single one if all seeds chose together"""
+    """the method that each draw chose; a single one if all seeds chose together"""
     rivals: tuple[RankedMethod, ...]
     """the strongest without pretraining, likewise"""
     difference: Difference
     drawn: bool
-    """whether each draw chose for itself"""
+    """True if each draw chose for itself"""
     splits: bool = False
-    """whether every seed drew its own split"""
+    """True if every seed drew its own split"""
 
     @property
     def p(self) -> float:
@@ -276,7 +278,7 @@ class TransferGain:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""
         gap, sides = self.difference, {"transfer": self.transfer, "rivals": self.rivals}
-        return {name: [one.method.id for one in side] for name, side in sides.items()} | {
+        return {name: [ranked.method.id for ranked in side] for name, side in sides.items()} | {
             "difference": gap.mean,
             "low": gap.low,
             "high": gap.high,
@@ -284,14 +286,14 @@ class TransferGain:
         }
 
     def sentence(self, *, bounded: bool) -> str:
-        """Which is better, by how much, and who chose them: complete sentences. ``bounded`` scores lie between 0 and 1.
+        """The better side, its lead, and who chose the two: complete sentences. ``bounded`` scores lie between 0 and 1.
 
         -> ``"Lp-ft is better than naive Bayes (the strongest rival without pretraining) by 3.1 points (…). Both are chosen …"``
         """
-        one, rival = (most_chosen(side).name if _is_one(side) else "" for side in (self.transfer, self.rivals))
+        best, rival = (most_chosen(side).name if _is_one(side) else "" for side in (self.transfer, self.rivals))
         strongest = "the strongest rival without pretraining"
         names = (
-            one or "the pretrained method that each draw chose",
+            best or "the pretrained method that each draw chose",
             f"{rival} ({strongest})" if rival else f"{strongest} that each draw chose",
         )
         gap = self.difference
@@ -312,11 +314,11 @@ class TransferGain:
 
 def _is_one(side: Sequence[RankedMethod]) -> bool:
     """Whether all draws chose the same method."""
-    return len({one.method for one in side}) == 1
+    return len({ranked.method for ranked in side}) == 1
 
 
 def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool) -> TransferGain | None:
-    """What transfer bought; both sides are chosen on the texts that choose, never by test score. None if one side has no method.
+    """The gain from transfer; both sides are chosen on the texts that choose, never by test score. None if one side has no method.
 
     Simulation: tests/test_draws.py: ``test_few_sweeps_of_equal_methods_claim_that_transfer_helps``.
     """
@@ -327,14 +329,14 @@ def transfer_gain(methods: Sequence[RankedMethod], *, drawn: bool) -> TransferGa
     by_seed = [[with_all_seeds(methods, best_of(_of(view, names))) for view in seen] for names in (TRANSFER, WITHOUT_PRETRAINING)]
     chosen = by_seed if drawn else [[best_of(side)] for side in sides]
     table = scores_beside(methods, [*chosen[0], *chosen[1]])
-    one, other = (picked([method.test_scores for method in side]) if drawn else side[0].test_scores for side in chosen)
+    transfer, rival = (picked([method.test_scores for method in side]) if drawn else side[0].test_scores for side in chosen)
     if drawn or not seen:
-        gap = paired_difference(one, other, table)
+        gap = paired_difference(transfer, rival, table)
     else:
         pairs = [(a.test_scores, b.test_scores) for a, b in zip(*by_seed, strict=True)]
-        gap = difference_to_choice(one, other, pairs, max(map(doubt_of_best, sides)), table)
+        gap = difference_to_choice(transfer, rival, pairs, max(map(doubt_of_best, sides)), table)
     return TransferGain((*chosen[0],), (*chosen[1],), gap, drawn, methods[0].test_scores.overlap is not None)
 
 
 def _of(methods: Sequence[RankedMethod], families: Sequence[str]) -> list[RankedMethod]:
-    return [one for one in methods if one.method.family in families]
+    return [ranked for ranked in methods if ranked.method.family in families]

@@ -65,7 +65,7 @@ def compare(
     """
     aside = Path(tempfile.mkdtemp(prefix="warmstart-"))
     many = [models] if isinstance(models, str | Path | Bundle) else [*models]
-    given = task if isinstance(task, Task) else None
+    held = task if isinstance(task, Task) else None
     if isinstance(time := settings.pop("time", None), int | float):
         time = f"{time}s"
     named = {
@@ -75,9 +75,9 @@ def compare(
     }
     try:
         config = RaceConfig(
-            task=given.name if given else str(task),
+            task=held.name if held else str(task),
             backbones=tuple(
-                str(save(one, aside / f"model-{number}") if isinstance(one, Bundle) else one) for number, one in enumerate(many)
+                str(save(item, aside / f"model-{number}") if isinstance(item, Bundle) else item) for number, item in enumerate(many)
             ),
             methods=tuple(methods),
             labels=labels,
@@ -85,12 +85,12 @@ def compare(
             out=str(out or aside / "run"),
             **named | settings,
         )
-        found = finish_comparison(config.completed(), given)
+        comparison = finish_comparison(config.completed(), held)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    weakref.finalize(found, shutil.rmtree, aside, ignore_errors=True)
-    return found
+    weakref.finalize(comparison, shutil.rmtree, aside, ignore_errors=True)
+    return comparison
 
 
 def with_frozen(config: RaceConfig, given: Task | None = None) -> RaceConfig:
@@ -119,14 +119,14 @@ def finish_comparison(config: RaceConfig, given: Task | None = None) -> Comparis
         if len(config.labels) > 1:
             console.print(f"\n{labels} labels")
         runs[labels or len(sweep.task.train)] = run_sweep(sweep, labels)
-    rankings = {labels: rank(sweep.methods, found) for labels, found in runs.items()}
+    rankings = {labels: rank(sweep.methods, sweep_runs) for labels, sweep_runs in runs.items()}
     curve = _curve(sweep, rankings) if len(rankings) > 1 else None
     largest = curve.largest if curve else max(rankings)
     return replace(_compared(sweep, rankings[largest], largest), curve=curve, trials=FinishedTrials(sweep, runs, largest))
 
 
 def _compared(sweep: Sweep, ranking: Ranking, labels: int) -> Comparison:
-    """All methods with one number of labels."""
+    """The comparison of all methods with one number of labels."""
     config, task = sweep.config, sweep.task
     if not ranking.methods and ranking.diverged:
         names = ", ".join(method.name for method in ranking.diverged)
@@ -156,7 +156,7 @@ def _curve(sweep: Sweep, rankings: Mapping[int, Ranking]) -> CurveResult:
         )
     methods = dict.fromkeys(method for ranking in rankings.values() for method in ranking.diverged)
     diverged = {method: tuple(n for n, ranking in rankings.items() if method in ranking.diverged) for method in methods}
-    pretrained = [{one.method for one in ranking.methods if one.method.family in TRANSFER} for ranking in complete.values()]
+    pretrained = [{row.method for row in ranking.methods if row.method.family in TRANSFER} for ranking in complete.values()]
     if not pretrained or not set.intersection(*pretrained):
         names = f" ({', '.join(method.name for method in diverged)} diverged at every learning rate)" if diverged else ""
         raise DataError(

@@ -56,18 +56,18 @@ if TYPE_CHECKING:
 
 
 FEW_TEXTS = 30
-"""with fewer texts that choose, the choice is uncertain"""
+"""number of choosing texts below which the choice is uncertain"""
 
 
 class DifferenceToChoice(NamedTuple):
-    """The test scores of a method less those of what was chosen."""
+    """The test scores of a method less those of the chosen one."""
 
     ranked: RankedMethod
     difference: Difference
     p: float
     """corrected for the number of ``comparisons`` (Holm 1979)"""
     comparisons: int
-    """of which it is one; 1 for the one question, what transfer bought"""
+    """number of comparisons of its family; 1 for the gain from transfer, which is tested alone"""
 
     @property
     def significant(self) -> bool:
@@ -77,27 +77,27 @@ class DifferenceToChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison(Shown, view="commands.race.page:race_view"):
-    """All methods on one task, and the one to use."""
+    """A comparison of all methods on one task, and the recommended one."""
 
     task: Task
     labels: int
     """labelled texts of each run"""
     choosing: int
-    """those of them that choose, in folds or because they are set apart; without a number of labels, the validation texts"""
+    """labelled texts that choose, in folds or because they are set apart; without a number of labels, the validation texts"""
     ranking: Ranking
     audit: Audit
     constant_score: float
     """the test score of a constant prediction"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
-    """how often the test split was scored"""
+    """earlier scorings of the test split"""
     budget: str = ""
-    """what the labels of each seed are for, as a complete sentence"""
+    """use of the labels of each seed, as a complete sentence"""
     selection: SelectionName = "holdout"
-    """what chose the settings"""
+    """the procedure that chose the settings"""
     curve: CurveResult | None = None
     """the methods at several numbers of labels, of which ``labels`` is the largest"""
     trials: FinishedTrials | None = field(default=None, repr=False, compare=False)
-    """what it was made of; None if that is not at hand"""
+    """finished trials for refitting, or None"""
 
     @property
     def table(self) -> pl.DataFrame:
@@ -114,7 +114,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         return self.refit(method).model
 
     def refit(self, method: str = RECOMMENDED) -> Refit:
-        """The same, with the trial that it repeats, and how far its predictions are from those that were scored."""
+        """The model of ``fit``, with the trial that it repeats, and the largest difference of its predictions from those scored."""
         if self.trials is None:
             raise ModelError("a method is fitted again from its trials, but this comparison has none; compare again")
         if method != RECOMMENDED:
@@ -123,7 +123,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     @cached_property
     def choice(self) -> Choice:
-        """What the labels choose."""
+        """The choice that the labels make among the methods."""
         return Choice(self.ranking.methods, self.choosing, self.ranking.drawn)
 
     @property
@@ -133,7 +133,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     @cached_property
     def transfer(self) -> TransferGain | None:
-        """What transfer bought against the strongest rival without pretraining."""
+        """The gain from transfer against the strongest rival without pretraining."""
         return transfer_gain(self.ranking.methods, drawn=self.ranking.drawn)
 
     @property
@@ -143,7 +143,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     @property
     def sources(self) -> str:
-        """What the intervals cover."""
+        """The sources of chance that the intervals cover."""
         seeds = self.ranking.seeds
         return "splits and seeds" if self.resampled and seeds > 1 else sources_of_chance(seeds)
 
@@ -152,7 +152,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         return one.test_scores.over_both.within(*metric_range(self.task.metric))
 
     def over_seeds(self, one: RankedMethod) -> Interval:
-        """The same over seeds alone."""
+        """The test score of a method with its interval over seeds alone."""
         return one.test_scores.over_seeds.within(*metric_range(self.task.metric))
 
     @cached_property
@@ -161,23 +161,23 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
         If every seed drew its own labels, every method that not all draws chose, against what they chose.
         """
-        others = [one for one in self.ranking.methods if any(one.method != other.method for other in self.choice.chosen)]
-        found = [self.choice.difference(one) for one in others]
+        others = [ranked for ranked in self.ranking.methods if any(ranked.method != other.method for other in self.choice.chosen)]
+        gaps = [self.choice.difference(ranked) for ranked in others]
         primary = self._primary(others)
         sizes = [1 if i == primary else len(others) - (primary is not None) for i in range(len(others))]
-        return [DifferenceToChoice(*row) for row in zip(others, found, corrected_p_values(found, primary), sizes, strict=True)]
+        return [DifferenceToChoice(*row) for row in zip(others, gaps, corrected_p_values(gaps, primary), sizes, strict=True)]
 
     @property
     def has_primary(self) -> bool:
-        """Whether one of the differences is what transfer bought, whose p-value is not corrected."""
+        """Whether one of the differences is the gain from transfer, whose p-value is not corrected."""
         return self._primary([row.ranked for row in self.differences]) is not None
 
     def _primary(self, others: Sequence[RankedMethod]) -> int | None:
         """The method of ``others`` whose difference is what transfer bought, the one question; None if none is."""
-        if not self.transfer or {one.method for one in self.transfer.transfer} != {one.method for one in self.choice.chosen}:
+        if not self.transfer or {row.method for row in self.transfer.transfer} != {row.method for row in self.choice.chosen}:
             return None
-        rivals = {one.method for one in self.transfer.rivals}
-        return next((i for i, one in enumerate(others) if {one.method} == rivals), None)
+        rivals = {ranked.method for ranked in self.transfer.rivals}
+        return next((i for i, ranked in enumerate(others) if {ranked.method} == rivals), None)
 
     @cached_property
     def score_of_recommended(self) -> Interval:
@@ -189,7 +189,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     @property
     def of_one_user(self) -> Interval:
-        """If every seed drew its own labels: what a single user with as many, who chooses alike, should expect."""
+        """The score that a single user with as many labels, who chooses alike, should expect, if every seed drew its own."""
         return self.choice.scores.of_one_user.within(*metric_range(self.task.metric))
 
     @property
@@ -199,7 +199,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     @property
     def expected(self) -> list[Estimate]:
-        """What each draw, or all seeds together, can expect of its choice by its labels alone; empty unless ``bounded``.
+        """The score that each draw, or all seeds together, can expect of its choice by its labels alone; empty unless ``bounded``.
 
         Nothing follows from one seed that shares its split with others: the luck of its fit is not known.
         """
@@ -221,7 +221,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
     def _recommendation(self) -> str:
         """The method to use, and who chose it; or why none is."""
         choice, draws = self.choice, len(self.choice.chosen)
-        name, count = self.recommended.name, sum(one.name == self.recommended.name for one in choice.chosen)
+        name, count = self.recommended.name, sum(ranked.name == self.recommended.name for ranked in choice.chosen)
         if name == MAJORITY_LABEL:
             nothing = gains_nothing(choice.methods)
             than = "predicts the labels better than their frequencies do" if nothing else "scores better than the majority label"
@@ -234,9 +234,9 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         return f"Use {name}. {users} chose {list_choices(choice.chosen)}."
 
     def _doubt(self) -> str:
-        """What to do if most draws do not show that anything can be learned: complete sentences."""
+        """Advice if most draws do not show that anything can be learned: complete sentences."""
         choice = self.choice
-        frequent = [percent(one.test_scores.over_seeds.mean) for one in choice.methods if one.name == MAJORITY_LABEL]
+        frequent = [percent(ranked.test_scores.over_seeds.mean) for ranked in choice.methods if ranked.name == MAJORITY_LABEL]
         reaches = f"; the most frequent label reaches {frequent[0]} on the test texts" if frequent else ""
         return (
             f"{self.labels:,} labels do not show that anything can be learned: in {choice.unproven} of {len(choice.chosen)} draws "
@@ -257,43 +257,43 @@ class Comparison(Shown, view="commands.race.page:race_view"):
                 f"of that average {percent_range(score.low, score.high)}, over {self.sources}){expect}."
             )
         reached = percent_interval(score.mean, score.low, score.high)
-        found = f"On the test texts, {best.name} reaches {reached}, over {self.sources}, in {best.seconds:.1f} seconds per run."
+        line = f"On the test texts, {best.name} reaches {reached}, over {self.sources}, in {best.seconds:.1f} seconds per run."
         if self.choice.scored:
-            return f"{found} Each seed scores the method that is best on the other seeds, so that being chosen does not flatter it."
+            return f"{line} Each seed scores the method that is best on the other seeds, so that being chosen does not flatter it."
         chose = "This one seed chose the method on validation; other seeds would score lower on average."
-        return found if best.deterministic else f"{found} {chose}"
+        return line if best.deterministic else f"{line} {chose}"
 
     def _expected(self) -> list[str]:
-        """What the labels alone lead to expect."""
+        """The score that the labels alone lead to expect, as sentences."""
         if not self.expected or self.recommended.name == MAJORITY_LABEL:
             return []
-        several = f"{percent(float(np.mean([one.value for one in self.expected])))} on average"
+        several = f"{percent(float(np.mean([estimate.value for estimate in self.expected])))} on average"
         figure = several if len(self.expected) > 1 else percent_interval(*self.expected[0])
         luck = f"the luck of being the best of {len(self.choice.methods)} methods is taken off"
         return [f"By the labels alone one would expect {figure}; {luck}."]
 
     def _alike(self) -> list[str]:
-        """Which methods the labels cannot tell from the chosen one, and the cheapest and the smallest of them."""
+        """The methods that the labels cannot tell from the chosen one, and the cheapest and the smallest of them."""
         choice, best = self.choice, self.recommended
         if best.name == MAJORITY_LABEL:
             return []
-        others = sum(one.name != MAJORITY_LABEL for one in choice.methods) - 1
+        others = sum(ranked.name != MAJORITY_LABEL for ranked in choice.methods) - 1
         several, level = len(choice.chosen) > 1, "(5% level, corrected for their number)"
         who, where = "what a draw chose" if several else best.name, " in most draws" * several
         if not choice.alike:
             return [f"Every other method is significantly worse on the texts that choose{where} {level}."] if others else []
         cheapest, seconds = "none of them is cheaper", f"{seconds_with_pretraining(best):.1f} seconds per run"
-        if one := choice.cheapest:
-            cheapest = f"the cheapest is {one.name}, with {seconds_with_pretraining(one):.1f} against {seconds}"
-        found = [f"The labels cannot tell {who} from {len(choice.alike)} of {others} other methods{where} {level}; {cheapest}."]
+        if cheap := choice.cheapest:
+            cheapest = f"the cheapest is {cheap.name}, with {seconds_with_pretraining(cheap):.1f} against {seconds}"
+        findings = [f"The labels cannot tell {who} from {len(choice.alike)} of {others} other methods{where} {level}; {cheapest}."]
         if smallest := choice.smallest:
             size = f"{file_size(smallest.runs[0].disk)} per task beside the backbone, against {file_size(best.runs[0].disk)}"
-            found.append(f"The smallest network of these is {smallest.name}: {size}.")
-        return found
+            findings.append(f"The smallest network of these is {smallest.name}: {size}.")
+        return findings
 
     def _labels_and_choice(self) -> list[str]:
-        """What the labels were for, whether few of them choose, and what choosing cost beside the runs."""
-        spent = sum(one.search_seconds for one in self.ranking.methods)
+        """The use of the labels, whether few of them choose, and the cost of choosing beside the runs."""
+        spent = sum(ranked.search_seconds for ranked in self.ranking.methods)
         verb = "label chooses" if self.choosing == 1 else "labels choose"
         few = f"Only {self.choosing} {verb}, which is few." if self.choosing < FEW_TEXTS else ""
         out_of_fold = "Predicting the texts out of fold with each network, to choose the method,"
@@ -309,27 +309,27 @@ class Comparison(Shown, view="commands.race.page:race_view"):
         """Methods that are better on the test texts than what was chosen."""
         drawn = self.ranking.drawn
         return [
-            f"On the test texts, {one.name} {'in every draw ' * drawn}is better than "
+            f"On the test texts, {ranked.name} {'in every draw ' * drawn}is better than "
             f"{'what the draws chose' if drawn else self.recommended.name}: {points_interval(gap.mean, gap.low, gap.high)}."
-            for one, gap, *_ in [row for row in self.differences if row.significant and row.difference.mean > 0]
+            for ranked, gap, *_ in [row for row in self.differences if row.significant and row.difference.mean > 0]
         ]
 
     def _failed_runs(self) -> list[str]:
         """Runs that collapsed or diverged."""
         methods, findings = self.ranking.methods, []
-        if collapsed := [f"{one.name} ({one.collapsed} of {len(one.runs)})" for one in methods if one.collapsed]:
+        if collapsed := [f"{row.name} ({row.collapsed} of {len(row.runs)})" for row in methods if row.collapsed]:
             findings.append(f"Some runs are no better than the majority label: {', '.join(collapsed)}.")
-        rates = [f"{one.name} at {' and '.join(f'{rate:g}' for rate in sorted(one.diverged))}" for one in methods if one.diverged]
-        later = [(one, sum(run.diverged for run in one.runs)) for one in methods]
-        runs = [f"{one.name} at its chosen learning rate ({count} of {len(one.runs)} runs)" for one, count in later if count]
+        rates = [f"{row.name} at {' and '.join(f'{rate:g}' for rate in sorted(row.diverged))}" for row in methods if row.diverged]
+        later = [(row, sum(run.diverged for run in row.runs)) for row in methods]
+        runs = [f"{row.name} at its chosen learning rate ({count} of {len(row.runs)} runs)" for row, count in later if count]
         if diverged := [*rates, *runs, *(f"{method.name} at every learning rate" for method in self.ranking.diverged)]:
             findings.append(f"The loss became NaN or infinite (lower learning rates may help): {', '.join(diverged)}.")
         return findings
 
     def _cautions(self) -> list[str]:
-        """What was cut short, and what does not compare."""
+        """Warnings about parts that were cut short, and figures that do not compare."""
         methods, seeds, findings = self.ranking.methods, self.ranking.seeds, []
-        if len(shares := sorted({(run.jobs, run.threads) for one in methods for run in one.runs})) > 1:
+        if len(shares := sorted({(run.jobs, run.threads) for ranked in methods for run in ranked.runs})) > 1:
             used = " or ".join(f"{threads} thread{'' if threads == 1 else 's'} with {jobs} at once" for jobs, threads in shares)
             findings.append(f"Seconds are not comparable, because runs had {used}.")
         if stopped := [method.name for method in self.ranking.stopped]:
@@ -357,13 +357,13 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "resampled": self.resampled,
             "drawn": self.ranking.drawn,
             "budget": self.budget,
-            "chosen": [one.method.id for one in self.choice.chosen],
+            "chosen": [ranked.method.id for ranked in self.choice.chosen],
             "no_signal": self.choice.no_signal,
             "transfer": self.transfer.to_dict() if self.transfer else None,
             "recommended": self.recommended.name,
             "recommended_id": self.recommended.method.id,
-            "alike": [one.method.id for one in self.choice.alike],
-            "expected": [one._asdict() for one in self.expected],
+            "alike": [ranked.method.id for ranked in self.choice.alike],
+            "expected": [estimate._asdict() for estimate in self.expected],
             "score_of_recommended": self.score_of_recommended.to_dict(),
             "score_of_one_user": self.of_one_user.to_dict() if self.ranking.drawn else None,
             "findings": self.findings,
@@ -375,32 +375,32 @@ class Comparison(Shown, view="commands.race.page:race_view"):
             "test_split": self.ledger.to_dict(),
         }
 
-    def _row_of(self, one: RankedMethod) -> dict[str, Any]:
+    def _row_of(self, ranked: RankedMethod) -> dict[str, Any]:
         return {
-            "method": one.name,
-            "id": one.method.id,
-            "scores": list(one.test_scores.scores),
-            "over_seeds": self.over_seeds(one).to_dict(),
-            "over_texts": one.test_scores.over_texts.to_dict(),
-            "over_both": self.interval(one).to_dict(),
-            "validation": one.validation,
-            "validations": [run.validation for run in one.runs],
-            "seconds": one.seconds,
-            "search_seconds": one.search_seconds,
-            "trainable": one.runs[0].trainable,
-            "new": one.runs[0].new,
-            "disk": one.runs[0].disk if one.method.fine_tunes else None,
-            "learning_rates": list(one.learning_rates),
-            "tried": {f"{rate:g}": score for rate, score in one.tried.items()},
-            "learning_rates_diverged": list(one.diverged),
-            "collapsed": one.collapsed,
+            "method": ranked.name,
+            "id": ranked.method.id,
+            "scores": list(ranked.test_scores.scores),
+            "over_seeds": self.over_seeds(ranked).to_dict(),
+            "over_texts": ranked.test_scores.over_texts.to_dict(),
+            "over_both": self.interval(ranked).to_dict(),
+            "validation": ranked.validation,
+            "validations": [run.validation for run in ranked.runs],
+            "seconds": ranked.seconds,
+            "search_seconds": ranked.search_seconds,
+            "trainable": ranked.runs[0].trainable,
+            "new": ranked.runs[0].new,
+            "disk": ranked.runs[0].disk if ranked.method.fine_tunes else None,
+            "learning_rates": list(ranked.learning_rates),
+            "tried": {f"{rate:g}": score for rate, score in ranked.tried.items()},
+            "learning_rates_diverged": list(ranked.diverged),
+            "collapsed": ranked.collapsed,
         }
 
     def _difference_rows(self) -> list[dict[str, Any]]:
         return [
             {
-                "method": one.name,
-                "id": one.method.id,
+                "method": ranked.name,
+                "id": ranked.method.id,
                 "difference": gap.mean,
                 "low": gap.low,
                 "high": gap.high,
@@ -409,5 +409,5 @@ class Comparison(Shown, view="commands.race.page:race_view"):
                 "at_most": gap.at_most if gap.claimable else None,
                 "detectable": gap.detectable(comparisons) if gap.claimable else None,
             }
-            for one, gap, p, comparisons in self.differences
+            for ranked, gap, p, comparisons in self.differences
         ]

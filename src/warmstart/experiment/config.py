@@ -31,15 +31,15 @@ def duration_seconds(text: str) -> float:
 
 
 SEEDS, CHEAP_SEEDS = 5, 10
-"""of a race that names no number: if a backbone is fine-tuned, and if none is, where twice the seeds cost seconds"""
+"""default number of seeds of a race: if a backbone is fine-tuned, and if none is, where twice the seeds cost seconds"""
 FEW_LABELS = 300
-"""with fewer, a choice of learning rate and length gains less than it costs (results/other.md)"""
+"""number of labels below which a choice of learning rate and length gains less than it costs (results/other.md)"""
 SchemeName = Annotated[str, AfterValidator(known_scheme)]
 LearningRate = Annotated[float, Field(gt=0)]
 
 
 def _several(labels: Any) -> Any:
-    """One number as a tuple of it, and None as an empty one."""
+    """A number as a tuple of it, and None as an empty one."""
     return () if labels is None else (labels,) if isinstance(labels, int) else labels
 
 
@@ -72,14 +72,14 @@ class AdaptConfig(LabelledTableFlags):
     scratch: bool = True
     """also train the same network from scratch"""
     scratch_time: Advanced[float] = Field(3, ge=0, allow_inf_nan=False)
-    """how many times as long as a pretrained run one from scratch may take, but no less than a minute: by a measured step it takes
+    """longest time of a run from scratch, in times that of a pretrained run, but no less than a minute: by a measured step it takes
     a half, a quarter and so on of its steps if all would take longer; 0: no limit"""
     baselines: bool = True
     """also run the majority label and TF-IDF + logistic regression"""
     labels: int | None = Field(None, gt=0)
     """number of labelled texts that anything may look at, to learn or to choose; each seed draws its own; default: all"""
     selection: SelectionName | None = None
-    """what chooses the settings: cross-validation on the texts that learn; a holdout, with --labels a fifth of them; or none.
+    """procedure that chooses settings: cross-validation on the texts that learn, a holdout (with --labels a fifth of them) or none;
     default: cross-validation with --labels or without validation texts, also below 300, where a race takes none: out-of-fold
     predictions give the temperature; otherwise the validation split as a holdout"""
     calibration_fraction: Advanced[float] = Field(0.0, ge=0, lt=1)
@@ -105,7 +105,7 @@ class AdaptConfig(LabelledTableFlags):
 
     @property
     def chosen_selection(self) -> SelectionName:
-        """What chooses the settings, by name."""
+        """The name of the procedure that chooses settings."""
         return selection_or_default(self.selection, self.labels)
 
 
@@ -127,7 +127,7 @@ class RaceConfig(LabelledTableFlags):
     """number of labelled texts, drawn anew for each seed: everything labelled that anything looks at; several, increasing: also
     what more labels would bring; default: all"""
     target: Advanced[float | None] = Field(None, gt=0, lt=1)
-    """with several numbers of labels, a score to reach; default: half the error of the best method at the largest of them"""
+    """score to reach, with several numbers of labels; default: half the error of the best method at the largest of them"""
     save: str | None = None
     """save a method as a model, OUT/bundle: recommended, or its name in the table, such as stack. It is fitted again with the
     first seed: one more fit of each network in it"""
@@ -140,7 +140,7 @@ class RaceConfig(LabelledTableFlags):
     learning_rates: Annotated[tuple[LearningRate, ...], Field(min_length=1)] = (2e-4, 5e-4, 1.5e-3)
     """learning rates that each method chooses from; probe and scalar-mix also try ten times each"""
     selection: SelectionName | None = None
-    """how settings are chosen: cross-validation on the labels, holdout (a fifth of them), or none (fixed settings, least time);
+    """procedure that chooses settings: cross-validation on the labels, holdout (a fifth of them), or none (fixed, least time);
     default: with --labels, or without validation texts, none below 300 labels unless several learning rates are named, and
     cross-validation with more; otherwise holdout"""
     pool: FileInput[Advanced[str]] = "rest"
@@ -158,7 +158,7 @@ class RaceConfig(LabelledTableFlags):
     threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
     """threads of each trial, the same wherever it runs; default: those recorded in the folder, otherwise the share of the cores"""
     backend: Effectless[Advanced[Annotated[str, AfterValidator(known_backend)]]] = PROCESSES
-    """where trials run: processes (--jobs of this machine), or dask://HOST:PORT, the workers of a cluster"""
+    """place of the trials: processes (--jobs of this machine), or dask://HOST:PORT, the workers of a cluster"""
     scratch: Advanced[bool] = True
     """also train the same network from scratch"""
     drop_leaks: Advanced[bool] = False
@@ -167,30 +167,30 @@ class RaceConfig(LabelledTableFlags):
     """drop these, and texts that are nearly the same as one of validation or test"""
     tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
     own: InFile[OwnBackboneConfig] = OwnBackboneConfig()
-    """with --backbones pool: the backbone that is pretrained on the task's own text"""
+    """settings of --backbones pool: the backbone that is pretrained on the task's own text"""
 
     def completed(self) -> Self:
-        """The same with the backbones and schemes that nobody named. Raises ``ConfigError`` if no backbone is at hand."""
+        """The settings with default backbones and schemes where none are named. Raises ``ConfigError`` if there is no backbone."""
         from warmstart.baselines import BASELINES
         from warmstart.interop.encoders import encoders_at_hand
 
-        given = self.schemes != type(self).model_fields["schemes"].default
+        named = self.schemes != type(self).model_fields["schemes"].default
         if self.backbones or (self.methods and all(name in BASELINES for name in self.methods)):
-            schemes = self.schemes if given or len(self.labels) < 2 else ("lp-ft",)
+            schemes = self.schemes if named or len(self.labels) < 2 else ("lp-ft",)
             return self.model_copy(update={"schemes": schemes})
-        found = self.model_copy(update={"backbones": encoders_at_hand(), "scratch": False})
-        if given:
-            return found
+        cheap = self.model_copy(update={"backbones": encoders_at_hand(), "scratch": False})
+        if named:
+            return cheap
         console.print("Nothing is fine-tuned, so that it takes minutes; --schemes full lora, or others, fine-tunes.")
-        return found.model_copy(update={"schemes": ()})
+        return cheap.model_copy(update={"schemes": ()})
 
     @property
     def numbers_of_labels(self) -> tuple[int | None, ...]:
-        """How many labelled texts the trials get, increasing; None: all."""
+        """Numbers of labelled texts of the trials, increasing; None: all."""
         return self.labels or (None,)
 
     def selection_with(self, labels: int | None) -> SelectionName:
-        """How the settings of a trial with this number of labels are chosen.
+        """The procedure that chooses the settings of a trial with this number of labels.
 
         The same at every number of labels, so that points of the curve compare: that of the smallest.
         """
@@ -220,12 +220,12 @@ class FitConfig(LabelledTableFlags):
     test: FileInput[str | None] = None
     """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
     labels_file: FileInput[str | None] = None
-    """what labels mean in words, for methods that read their names: lines of a label, a tab and its description, a csv of these two
+    """file with descriptions of labels, for methods that read names: lines of a label, a tab and its description, a csv of the two
     columns, or YAML (label: description); labels that only this file names count as labels without a text"""
     metric: Metric | None = None
-    """what the best method is best in, and what is said of it: the share of texts on which it is right, or the mean over labels of
+    """the score that chooses the best method and is reported: the share of texts predicted right, or the mean over labels of
     their F1, where a rare label counts as much as a frequent one; of several labels per text also micro_f1 (all labels together)
-    and subset (all labels right); default: accuracy, of several labels micro_f1, or what a manifest says"""
+    and subset (all labels right); default: accuracy, of several labels micro_f1, or the manifest's metric"""
     random_sample: bool = False
     """the labelled texts were drawn at random from texts like those to come, so that labels that are frequent among them are so
     there, too; default: every label is as likely before a text is read"""

@@ -46,10 +46,10 @@ SMALL_LEAD = 0.02
 
 
 class Worth(NamedTuple):
-    """How many labels of a method without pretraining the pretrained method's are worth."""
+    """The number of labels of a method without pretraining that the pretrained method's labels are worth."""
 
     labels: int
-    """of the pretrained method"""
+    """labels of the pretrained method"""
     rival: Method
     needed: Estimate
     """labels with which the rival reaches the same score"""
@@ -57,20 +57,20 @@ class Worth(NamedTuple):
 
 @dataclass(frozen=True)
 class CurveResult(Shown, view="commands.race.page:curve_view"):
-    """All methods at each number of labels."""
+    """A comparison of all methods at each number of labels."""
 
     task: Task
     rankings: Mapping[int, tuple[RankedMethod, ...]]
-    """by number of labels, rising; best mean first"""
+    """ranked methods by number of labels, rising; best mean first"""
     incomplete: tuple[int, ...]
     """numbers of labels for which the time was too short for every method and learning rate"""
     diverged: Mapping[Method, tuple[int, ...]]
-    """by method, the numbers of labels at which it diverged at every learning rate"""
+    """numbers of labels at which a method diverged at every learning rate"""
     goal: float | None
     """the score asked for"""
     audit: Audit
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
-    """how often the test split was scored"""
+    """earlier scorings of the test split"""
     drawn: bool = False
     """every seed drew its own labelled texts, which also chose"""
 
@@ -82,9 +82,9 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
     @cached_property
     def methods(self) -> tuple[Method, ...]:
         """Methods with a score at every number of labels, best at the largest first; without the majority label."""
-        everywhere = set.intersection(*({one.method for one in ranked} for ranked in self.rankings.values()))
+        everywhere = set.intersection(*({row.method for row in ranked} for ranked in self.rankings.values()))
         last = self.rankings[self.largest]
-        return tuple(one.method for one in last if one.method in everywhere and one.name != "majority")
+        return tuple(row.method for row in last if row.method in everywhere and row.name != "majority")
 
     @cached_property
     def pretrained(self) -> Method:
@@ -92,7 +92,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return self._best([method for method in self.methods if method.family in TRANSFER])
 
     def _best(self, methods: Sequence[Method]) -> Method:
-        """Of these, the one that is best on validation, or in most draws, with the most labels."""
+        """The method of these that is best on validation, or in most draws, with the most labels."""
         last = [self.at(method, self.largest) for method in methods]
         return most_chosen([*map(best_of, as_each_seed_sees(last, drawn=True) if self.drawn else [last])]).method
 
@@ -103,10 +103,10 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
 
     @cached_property
     def gains(self) -> dict[int, TransferGain]:
-        """What transfer bought against the strongest rival without pretraining, by number of labels."""
+        """The gain from transfer against the strongest rival without pretraining, by number of labels."""
         compared = {n: [self.at(method, n) for method in self.methods] for n in self.rankings}
-        found = {n: transfer_gain(methods, drawn=self.drawn) for n, methods in compared.items()}
-        return {n: gain for n, gain in found.items() if gain}
+        by_labels = {n: transfer_gain(methods, drawn=self.drawn) for n, methods in compared.items()}
+        return {n: gain for n, gain in by_labels.items() if gain}
 
     @cached_property
     def target(self) -> float:
@@ -115,8 +115,8 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return self.goal or 1 - float(f"{error / 2:.2g}")
 
     def at(self, method: Method, labels: int) -> RankedMethod:
-        """One method with so many labels."""
-        return next(one for one in self.rankings[labels] if one.method == method)
+        """The ranked method with this number of labels."""
+        return next(ranked for ranked in self.rankings[labels] if ranked.method == method)
 
     def mean(self, method: Method, labels: int) -> float:
         """The mean test score of a method with so many labels."""
@@ -127,7 +127,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return self.at(method, labels).test_scores.over_both.within(*metric_range(self.task.metric))
 
     def over_seeds(self, method: Method, labels: int) -> Interval:
-        """The same over seeds alone: what they would give on these test texts."""
+        """The test scores of a method with their interval over seeds alone, for the same test texts."""
         return self.at(method, labels).test_scores.over_seeds.within(*metric_range(self.task.metric))
 
     def scores(self, method: Method) -> dict[int, MethodScores]:
@@ -137,41 +137,41 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
     @cached_property
     def extrapolations(self) -> dict[Method, Extrapolation]:
         """The power law of each method, if there are enough numbers of labels and seeds to fit one."""
-        found = {method: extrapolate(self.scores(method), len(self.task.train)) for method in self.methods}
-        return {method: curve for method, curve in found.items() if curve}
+        curves = {method: extrapolate(self.scores(method), len(self.task.train)) for method in self.methods}
+        return {method: curve for method, curve in curves.items() if curve}
 
     @cached_property
     def worth(self) -> Worth | None:
-        """How many labels of its rival those of the pretrained method are worth; no test score chooses what is compared.
+        """The number of the rival's labels that those of the pretrained method are worth; no test score chooses what is compared.
 
         The rival is the best without pretraining with the most labels, the number of labels the smallest with which the pretrained
         method is ahead of it; both on the texts that choose. None if it is nowhere ahead, or there are no curves. Simulation:
         tests/test_extrapolation.py: ``test_labels_that_were_chosen_are_worth_what_is_said``.
         """
-        one, others = self.pretrained, [method for method in self.others if method in self.extrapolations]
-        if not others or one not in self.extrapolations:
+        pretrained, others = self.pretrained, [method for method in self.others if method in self.extrapolations]
+        if not others or pretrained not in self.extrapolations:
             return None
         rival = self._best(others)
-        ahead = [n for n in self.rankings if self.at(one, n).validation > self.at(rival, n).validation]
+        ahead = [n for n in self.rankings if self.at(pretrained, n).validation > self.at(rival, n).validation]
         if not ahead:
             return None
-        return Worth(ahead[0], rival, self.extrapolations[one].equivalent_labels(self.extrapolations[rival], ahead[0]))
+        return Worth(ahead[0], rival, self.extrapolations[pretrained].equivalent_labels(self.extrapolations[rival], ahead[0]))
 
     def lead(self, other: Method, labels: int) -> Difference:
-        """The scores of the pretrained method that was chosen less those of another with so many labels.
+        """The scores of the chosen pretrained method less those of another with this number of labels.
 
         Each draw scores what it chose within them; if all seeds chose together, it is ``pretrained``.
         """
         rival = self.at(other, labels)
         chosen = self.gains[labels].transfer if self.drawn else (self.at(self.pretrained, labels),)
         table = scores_beside([self.at(method, labels) for method in self.methods], [*chosen, rival])
-        scores = picked([one.test_scores for one in chosen]) if self.drawn else chosen[0].test_scores
+        scores = picked([ranked.test_scores for ranked in chosen]) if self.drawn else chosen[0].test_scores
         return paired_difference(scores, rival.test_scores, table)
 
     @property
     def _chosen_name(self) -> str:
         """The pretrained method of the comparisons."""
-        chosen = {one.method for gain in self.gains.values() for one in gain.transfer} if self.drawn else {self.pretrained}
+        chosen = {ranked.method for gain in self.gains.values() for ranked in gain.transfer} if self.drawn else {self.pretrained}
         return next(iter(chosen)).name if len(chosen) == 1 else "the pretrained method that each draw chose"
 
     @cached_property
@@ -183,7 +183,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
 
     @property
     def findings(self) -> list[str]:
-        """Where pretraining helps, what more labels would give, and what is missing."""
+        """Findings on where pretraining helps, the gain from more labels, and what is missing."""
         findings = [*self._transfer(), *self._comparisons()]
         if curve := self.extrapolations.get(self.pretrained):
             findings += [curve.sentence(self.pretrained.name, self.target), *self._backtest(curve), *self._worth()]
@@ -204,7 +204,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return findings + self.ledger.findings
 
     def _labels(self) -> list[str]:
-        """What the labels were for."""
+        """The use of the labels, as sentences."""
         fewest, *more = self.rankings.values()
         budget = fewest[0].runs[0].budget
         return [f"{budget}{' Larger numbers of labels likewise.' if more else ''}"] if budget else []
@@ -216,22 +216,22 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
 
     @cached_property
     def _bought(self) -> tuple[dict[int, Difference], list[int]]:
-        """What transfer bought against the strongest rival, by number of labels, and where it is significant; no single pair's."""
-        if not self.gains or (len(self.others) == 1 and sum(one.family in TRANSFER for one in self.methods) == 1):
+        """The gain from transfer by number of labels, and the numbers where it is significant; none for a single pair."""
+        if not self.gains or (len(self.others) == 1 and sum(method.family in TRANSFER for method in self.methods) == 1):
             return {}, []
         leads = {n: gain.difference for n, gain in self.gains.items()}
         corrected = zip(leads, corrected_p_values([*leads.values()]), strict=True)
         return leads, [n for n, p in corrected if p < SIGNIFICANT]
 
     def _transfer(self) -> list[str]:
-        """What transfer bought at each number of labels against the strongest rival, and who chose; nothing for a single pair."""
+        """The gain from transfer at each number of labels, and who chose the methods, as sentences; none for a single pair."""
         (leads, significant), gains = self._bought, self.gains
         if not leads:
             return []
         rivals = ("the best pretrained method", "the strongest rival without pretraining")
         findings = self._verdicts(rivals, leads, significant, len(leads))
         who = "in each draw within its labels, by the best score on texts not learned from" if self.drawn else "on validation"
-        pairs = {n: " against ".join(most_chosen(side).name for side in (one.transfer, one.rivals)) for n, one in gains.items()}
+        pairs = {n: " against ".join(most_chosen(side).name for side in (gain.transfer, gain.rivals)) for n, gain in gains.items()}
         groups = {pair: [n for n in pairs if pairs[n] == pair] for pair in dict.fromkeys(pairs.values())}
         places = "; ".join(f"{pair} with {list_sizes(group, [*gains])} labels" for pair, group in groups.items())
         return [*findings, f"Both are chosen {who}{', most often ' if self.drawn else ': '}{places}."]
@@ -247,18 +247,18 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return findings
 
     def _comparison(self, other: Method) -> list[str]:
-        """Where the pretrained method is better than another, where it is worse, and where that stops."""
+        """Findings on where the pretrained method is better than another, where it is worse, and where that stops."""
         sizes = list(self.rankings)
         leads = {labels: self.lead(other, labels) for labels in sizes}
         significant = [labels for method, labels in self.significant if method == other]
         better = [n for n in significant if leads[n].mean > 0]
-        found = self._verdicts((self._chosen_name, other.name), leads, significant, len(self.others) * len(sizes))
-        return found + self._stops_paying(other, [n for n in sizes if better and n > max(better)])
+        findings = self._verdicts((self._chosen_name, other.name), leads, significant, len(self.others) * len(sizes))
+        return findings + self._stops_paying(other, [n for n in sizes if better and n > max(better)])
 
     def _verdicts(
         self, names: tuple[str, str], leads: Mapping[int, Difference], significant: Sequence[int], comparisons: int
     ) -> list[str]:
-        """With how many labels the first is better than the second, where it is worse, and where neither is significant.
+        """Findings on the numbers of labels with which the first method is better, worse, or not significantly different.
 
         What a run of this size can find is said once, of what transfer bought.
         """
@@ -268,23 +268,23 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         bounded = metric_range(self.task.metric) == (0, 1)
         rest = [n for n in sizes if n not in significant]
         bought, decided = self._bought
-        said = leads is not bought and len(decided) < len(bought)
-        limit = f" {limits_of([leads[n] for n in rest], comparisons, bounded=bounded)}" if rest and not said else ""
+        covered = leads is not bought and len(decided) < len(bought)
+        limit = f" {limits_of([leads[n] for n in rest], comparisons, bounded=bounded)}" if rest and not covered else ""
         if not significant:
             return [f"No significant difference between {first} and {other} at any number of labels.{limit}"]
         findings = []
         for verdict, sign in (("better", 1), ("worse", -1)):
-            if found := [n for n in sizes if n in significant and sign * leads[n].mean > 0]:
-                text = _points(leads[found[0]])
-                if len(found) > 1:
-                    text += f" with {found[0]:,}, {_points(leads[found[-1]])} with {found[-1]:,}"
-                findings.append(f"With {list_sizes(found, sizes)} labels, {first} is {verdict} than {other}: {text}.")
+            if clear := [n for n in sizes if n in significant and sign * leads[n].mean > 0]:
+                text = _points(leads[clear[0]])
+                if len(clear) > 1:
+                    text += f" with {clear[0]:,}, {_points(leads[clear[-1]])} with {clear[-1]:,}"
+                findings.append(f"With {list_sizes(clear, sizes)} labels, {first} is {verdict} than {other}: {text}.")
         if rest:
             findings.append(f"No significant difference between {first} and {other} with {list_sizes(rest, sizes)} labels.{limit}")
         return findings
 
     def _stops_paying(self, other: Method, beyond: Sequence[int]) -> list[str]:
-        """Where pretraining stops paying: where the lead over training from scratch is small, to the upper end of its interval.
+        """The number of labels where pretraining stops paying: the upper end of the lead over training from scratch is small.
 
         ``beyond`` are the numbers of labels after the last at which it is significantly better.
         """
@@ -298,20 +298,20 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return [f"Whether pretraining stops paying at {labels:,} labels is uncertain: {lead}."]
 
     def _backtest(self, curve: Extrapolation) -> list[str]:
-        """Whether the smaller numbers of labels predict the largest, and what the intervals make of it."""
-        found = backtest(self.scores(self.pretrained), len(self.task.train))
-        if found is None:
+        """Whether the smaller numbers of labels predict the largest, and the effect of that on the intervals."""
+        test = backtest(self.scores(self.pretrained), len(self.task.train))
+        if test is None:
             return []
-        inside = found.predicted.low <= found.score <= found.predicted.high
+        inside = test.predicted.low <= test.score <= test.predicted.high
         verdict = "inside that interval" if inside else "outside that interval, which puts the power law in doubt"
         return [
-            f"Tried on what is known: the smaller numbers of labels foretell {percent_interval(*found.predicted)} with "
-            f"{found.labels:,} labels, and {percent(found.score)} was measured, {verdict}. The intervals allow for a further miss "
+            f"Tried on what is known: the smaller numbers of labels foretell {percent_interval(*test.predicted)} with "
+            f"{test.labels:,} labels, and {percent(test.score)} was measured, {verdict}. The intervals allow for a further miss "
             f"of {percent_value(curve.miss)} points with each doubling of the labels."
         ]
 
     def _worth(self) -> list[str]:
-        """How many labels the rival without pretraining needs for the score that the pretrained method reaches with few."""
+        """The number of labels that the rival needs for the score that the pretrained method reaches with few, as a sentence."""
         if not self.worth:
             return []
         labels, rival, (needed, low, high) = self.worth
@@ -343,7 +343,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return {
             "method": method.name,
             "id": method.id,
-            "scores": {str(labels): list(found.scores) for labels, found in self.scores(method).items()},
+            "scores": {str(labels): list(scores.scores) for labels, scores in self.scores(method).items()},
             "over_both": {str(labels): self.interval(method, labels).to_dict() for labels in self.rankings},
             "over_seeds": {str(labels): self.over_seeds(method, labels).to_dict() for labels in self.rankings},
             "law": vars(curve.law) if curve else None,

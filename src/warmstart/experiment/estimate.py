@@ -38,20 +38,20 @@ class SweepEstimate(Shown, view="commands.race.page:estimate_view"):
     """The expected cost of a sweep, refined as trials finish."""
 
     costs: Mapping[Place, RunCost]
-    """of one trial of every trained method"""
+    """expected cost of one trial of every trained method"""
     planned: Counter[Place]
-    """how many trials are still to run"""
+    """number of trials that are still to run"""
     once: float
     """seconds of reading the texts with the frozen backbones"""
     jobs: int
     task: str
-    """its name"""
+    """name of the task"""
     finished: dict[Place, list[float]] = field(default_factory=dict)
     """the seconds of the trials that have run"""
 
     @property
     def seconds(self) -> float:
-        """Of all trials that are planned and have not run."""
+        """Expected seconds of all trials that are planned and have not run."""
         return self._left() + (0.0 if self.finished else self.once)
 
     @property
@@ -82,11 +82,11 @@ class SweepEstimate(Shown, view="commands.race.page:estimate_view"):
         self.finished.setdefault(_place(trial), []).append(result.search_seconds + result.seconds - result.seconds_saved)
 
     def seconds_of(self, method: Method) -> float | None:
-        """Of one trial of a network; None if it has none here."""
+        """Seconds of one trial of a network; None if it has none here."""
         return next((cost.seconds for place, cost in self.costs.items() if place[0] == method.id_over_tasks), None)
 
     def drop(self, trials: Iterable[Trial]) -> None:
-        """These will not run."""
+        """Take trials that will not run from the plan."""
         self.planned.subtract(map(_place, trials))
 
     @property
@@ -95,7 +95,7 @@ class SweepEstimate(Shown, view="commands.race.page:estimate_view"):
         return f"about {time_span(self._left())} left"
 
     def _left(self) -> float:
-        """By the mean of a method's own trials; before there is one, by its cost, corrected as those of the others were wrong."""
+        """Seconds left, by the mean of a method's own trials; before there is one, by its cost, corrected by the others' errors."""
         known = {place: sum(times) / len(times) for place, times in self.finished.items()}
         expected = sum(self.costs[place].seconds * len(times) for place, times in self.finished.items() if place in self.costs)
         spent = sum(sum(times) for place, times in self.finished.items() if place in self.costs)

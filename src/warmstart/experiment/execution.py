@@ -65,7 +65,7 @@ def run_trials(
 
     The ``first`` of each method is a step for a log.
     """
-    results = {trial: found for trial in trials if (found := find_result(trial, context))}
+    results = {trial: result for trial in trials if (result := find_result(trial, context))}
     todo = [trial for trial in trials if trial not in results]
     if results:
         console.print(f"{len(results)} of {len(trials)} trials are done already")
@@ -97,7 +97,7 @@ def _deadline(limits: Limits) -> float:
 
 
 def outcome(result: TrialResult) -> str:
-    """What a trial reached, and how long it took, for the terminal."""
+    """A trial's score and time, for the terminal."""
     if result.diverged:
         return "diverged"
     if math.isnan(result.score):
@@ -131,12 +131,12 @@ def run_trial(trial: Trial, context: SweepContext) -> TrialResult | None:
 def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: SweepContext) -> TrialResult | None:
     """The result of combining the best of ``members``, on the same labels; None if there are fewer than two."""
     candidates, budget = stackable_trials(members), trial_budget(trial, context)
-    found = [one for one in (read_predictions(trial, context) for trial in candidates) if one]
-    if len(candidates) < 2 or len(found) < len(candidates):
+    predictions = [part for part in (read_predictions(trial, context) for trial in candidates) if part]
+    if len(candidates) < 2 or len(predictions) < len(candidates):
         return None
-    shares, stacked = combine(found, budget.choosing.labels)
+    shares, stacked = combine(predictions, budget.choosing.labels)
     chosen = [(candidates[share.member], share) for share in shares]
-    runs = [members[one] for one, _ in chosen]
+    runs = [members[member] for member, _ in chosen]
     result = TrialResult(
         **_scored(budget, stacked, trial, context),
         seconds=sum(run.seconds for run in runs),
@@ -144,9 +144,9 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
         trainable=sum(run.trainable for run in runs),
         new=sum(run.new for run in runs),
         disk=sum(run.disk for run in runs),
-        note=", ".join(f"{percent(share.weight, 0)} {one.method.name}" for one, share in chosen),
-        members=tuple((one.method.id, share.weight, share.temperature) for one, share in chosen),
-        candidates=tuple(one.method.id for one in members),
+        note=", ".join(f"{percent(share.weight, 0)} {member.method.name}" for member, share in chosen),
+        members=tuple((member.method.id, share.weight, share.temperature) for member, share in chosen),
+        candidates=tuple(member.method.id for member in members),
         no_signal=_p_of_no_signal(trial, members, budget, context),
         **_chosen(budget, trial, stacked.choosing),
     )
@@ -167,7 +167,7 @@ def _p_of_no_signal(trial: Trial, members: Iterable[Trial], budget: LabelBudget,
                 plain_texts(texts)
             )
             kernels.append((rows @ rows.T).toarray())
-    for member in {one.method.backbone_digest: one for one in members if one.method.family == "frozen"}.values():
+    for member in {each.method.backbone_digest: each for each in members if each.method.family == "frozen"}.values():
         if read := trial_vectors(member, context):
             vectors = read(texts)
             kernels.append(vectors @ vectors.T)
@@ -240,9 +240,9 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
     if not choice.last:
         seconds = last.seconds + done.selection_seconds
         context.limits.refits += last.seconds
-    made = TrialPredictions(test[:0] if done.choosing is None else done.choosing, test)
+    predictions = TrialPredictions(test[:0] if done.choosing is None else done.choosing, test)
     result = TrialResult(
-        **_scored(budget, made, trial, context, done.learning_rate),
+        **_scored(budget, predictions, trial, context, done.learning_rate),
         seconds=seconds + saved - done.selection_seconds,
         seconds_saved=saved,
         search_seconds=done.selection_seconds,
@@ -253,11 +253,11 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         **_sizes(done.final, shared),
         **({"validation": math.nan} if done.choosing is None else _chosen(budget, trial, done.choosing)),
     )
-    return result, made
+    return result, predictions
 
 
 def _go_on(trial: Trial, budget: LabelBudget, context: SweepContext, predictions: Sequence[Any], seconds: float) -> None:
-    """After each fold: raise ``TimeoutError`` if the others would not end in time, or if the method can hardly win any more."""
+    """Raise ``TimeoutError`` after a fold if the others would not end in time, or if the method can hardly win any more."""
     done, limits = len(predictions), context.limits
     if time.time() + seconds / done * (len(budget.folds) - done + 1) > _deadline(context.limits):
         raise TimeoutError
@@ -300,16 +300,16 @@ def _sizes(done: FineTuneResult, shared: Bundle) -> dict[str, Any]:
 
 
 def _scored(
-    budget: LabelBudget, made: TrialPredictions, trial: Trial, context: SweepContext, learning_rate: float = 0.0
+    budget: LabelBudget, predictions: TrialPredictions, trial: Trial, context: SweepContext, learning_rate: float = 0.0
 ) -> dict[str, Any]:
     """The fields of a result that the test split gives; of a trial that only chooses, or without test texts, nothing is scored."""
     task = budget.task
     if trial.chooses_rate or not len(task.test):
         return {"score": math.nan, "resampled": ()}
-    decided = at_thresholds(made.test, chosen_thresholds(task, budget.choosing, made.choosing))
-    found = score_trial(task, decided, trial, context, learning_rate)
-    lost = trial.method.fine_tunes and collapsed(task, found.scores)
-    return {"score": found.score, "resampled": _rounded(found.resampled), "collapsed": lost}
+    decided = at_thresholds(predictions.test, chosen_thresholds(task, budget.choosing, predictions.choosing))
+    scores = score_trial(task, decided, trial, context, learning_rate)
+    lost = trial.method.fine_tunes and collapsed(task, scores.scores)
+    return {"score": scores.score, "resampled": _rounded(scores.resampled), "collapsed": lost}
 
 
 def score_trial(task: Task, predictions: Any, trial: Trial, context: SweepContext, learning_rate: float = 0.0) -> ScoredPredictions:

@@ -58,9 +58,9 @@ from warmstart.tasks.thresholds import (
 )
 
 MOST_WRONG, CONFIDENCE = 0.05, 0.95
-"""of the answers that a fit gives without a person, so many may be wrong; and how sure that is"""
+"""largest share of wrong answers without a person, and the confidence level of that bound"""
 SHARE_OF_CURVE = 0.1
-"""of the time for trials: what more labels would bring is not said if it takes longer"""
+"""share of the time for trials that the curve may take; without it nothing is said of more labels"""
 FEW_ENOUGH = 500
 """labels: with more a fit takes tenths of seconds, and there are fewer folds"""
 FIRST_FOLD = 12
@@ -70,9 +70,9 @@ SOON, TOKENS_PER_WORD = 1e12, 1.4
 MANY_DIFFERENT, MANY_NAMED = 0.5, 0.9
 """a task with more labels per text has no classes; and one whose labels are all words without digits"""
 REPETITIONS = 5
-"""of the folds, each with others"""
+"""repetitions of the curve, each with other folds"""
 SHARES = (0.35, 0.5, 0.7, 1.0)
-"""of the labels that learn in each fold"""
+"""shares of the labels that learn in each fold"""
 ROUND_NUMBERS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """numbers of further labels that may be spoken of"""
 
@@ -87,7 +87,7 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     check_labels(task)
     several = has_thresholds(task)
     if several:
-        config = config.model_copy(update={"schemes": tuple(one for one in config.schemes if not make_scheme(one).contrast)})
+        config = config.model_copy(update={"schemes": tuple(name for name in config.schemes if not make_scheme(name).contrast)})
     alone = replace(task, test=task.test.take(NO_TEXTS))
     config = config.model_copy(update={"selection": "none", "seeds": 1, "labels": ()})
     sweep = open_sweep(config, alone, command, measured=False)
@@ -97,19 +97,19 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     sweep = replace(sweep, context=sweep.context.model_copy(update=how))
     pool = task_pool(alone, config.pool).without(budget)
     if len(pool) < least_unlabelled(task):
-        sweep = replace(sweep, methods=tuple(one for one in sweep.methods if not reads_pool(one)))
+        sweep = replace(sweep, methods=tuple(method for method in sweep.methods if not reads_pool(method)))
     queue = _Queue(sweep, pool.texts, partial(FitResult, task, len(pool)))
     sweep, runs, missing = queue.run()
-    tests = (one.no_signal for one in runs.results.values() if one.no_signal is not None)
-    found = queue.result(out_of_fold(sweep, runs), budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
-    found = replace(found, interrupted=queue.interrupted)
-    if not found.learned:
-        return found
-    method = next(one for one in sweep.methods if one.name == found.best.name)
+    tests = (result.no_signal for result in runs.results.values() if result.no_signal is not None)
+    result = queue.result(out_of_fold(sweep, runs), budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
+    result = replace(result, interrupted=queue.interrupted)
+    if not result.learned:
+        return result
+    method = next(method for method in sweep.methods if method.name == result.best.name)
     counted = task.metric == ACCURACY
     until = time.time() + SHARE_OF_CURVE * duration_seconds(config.budget or "3m")
     try:
-        more, late = more_labels(_cheapest_like(found, sweep), sweep, runs, until) if counted else None, False
+        more, late = more_labels(_cheapest_like(result, sweep), sweep, runs, until) if counted else None, False
     except TimeoutError:
         more, late = None, True
     console.print(f"fitting {method.name} to all labels")
@@ -118,7 +118,7 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     model = replace(done.model, calibration=held_out)
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
     sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
-    return replace(found, model=model, more=more, late=late, alone=sure, tested=tested)
+    return replace(result, model=model, more=more, late=late, alone=sure, tested=tested)
 
 
 def more_labels(method: Method, sweep: Sweep, runs: SweepRuns, until: float) -> tuple[int, Estimate] | None:
@@ -146,11 +146,11 @@ def more_labels(method: Method, sweep: Sweep, runs: SweepRuns, until: float) -> 
     return (further, curve.gain(count, count + further)) if curve and further else None
 
 
-def _cheapest_like(found: FitResult, sweep: Sweep) -> Method:
+def _cheapest_like(result: FitResult, sweep: Sweep) -> Method:
     """The chosen method, if it is fitted in a moment; else the best of those that are, whose curve is much like its own."""
-    quick = {one.name: one.score for one in found.candidates if one.family in ("baseline", "frozen")}
-    best = found.best.name if found.best.name in quick else max(quick, key=lambda name: quick[name])
-    return next(one for one in sweep.methods if one.name == best)
+    quick = {candidate.name: candidate.score for candidate in result.candidates if candidate.family in ("baseline", "frozen")}
+    best = result.best.name if result.best.name in quick else max(quick, key=lambda name: quick[name])
+    return next(method for method in sweep.methods if method.name == best)
 
 
 def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns) -> Calibration:
@@ -209,8 +209,8 @@ class _Queue:
 
     def __init__(self, sweep: Sweep, pool: Sequence[str], result: Callable[..., FitResult]) -> None:
         few = len(sweep.budget(None)) < FEW_LABELS
-        alone = (one for one in sweep.methods if not one.combines and (few or not _reads_much(one)))
-        self.methods = sorted(alone, key=lambda one: (one.fine_tunes, _reads_much(one)))
+        alone = (method for method in sweep.methods if not method.combines and (few or not _reads_much(method)))
+        self.methods = sorted(alone, key=lambda method: (method.fine_tunes, _reads_much(method)))
         self.until, self.limits, self.result = sweep.context.limits.deadline, Limits(in_turn=True), result
         self.sweep = replace(sweep, context=sweep.context.model_copy(update={"limits": self.limits}))
         self.words = _words(sweep.task.train.texts)
@@ -231,9 +231,9 @@ class _Queue:
             self.interrupted = True
             console.print("stopping: what has run is combined and saved")
         runs = self._finished(self.methods)
-        found = [method for method in self.methods if any(trial in runs.results for trial in runs.of(method))]
-        missing = (one.name for one in self.methods if one not in found and one.name not in self.limits.beaten)
-        methods = (*found, stack_of(found))
+        finished = [method for method in self.methods if any(trial in runs.results for trial in runs.of(method))]
+        missing = (method.name for method in self.methods if method not in finished and method.name not in self.limits.beaten)
+        methods = (*finished, stack_of(finished))
         return replace(self.sweep, methods=methods), self._finished(methods), tuple(missing)
 
     def _finished(self, methods: Sequence[Method]) -> SweepRuns:
@@ -242,17 +242,17 @@ class _Queue:
         return run_sweep(replace(self.sweep, methods=tuple(methods)), None)
 
     def _turns(self) -> Iterator[tuple[Sequence[Method], float]]:
-        """What runs next, and until when."""
-        ready = [one for one in self.methods if not one.fine_tunes and not _reads_much(one)]
-        smallest = min((one.backbone_parameters for one in ready if one.family == "frozen"), default=0)
-        operations = {one: 2 * one.backbone_parameters * TOKENS_PER_WORD * self.words for one in ready}
-        small = [one for one in ready if one.family == "frozen" and one.backbone_parameters <= smallest]
-        soon = [one for one in ready if operations[one] < SOON and one not in small]
+        """The methods to run next, and the moment until which they may run."""
+        ready = [method for method in self.methods if not method.fine_tunes and not _reads_much(method)]
+        smallest = min((method.backbone_parameters for method in ready if method.family == "frozen"), default=0)
+        operations = {method: 2 * method.backbone_parameters * TOKENS_PER_WORD * self.words for method in ready}
+        small = [method for method in ready if method.family == "frozen" and method.backbone_parameters <= smallest]
+        soon = [method for method in ready if operations[method] < SOON and method not in small]
         yield small, math.inf if small and operations[small[0]] < SOON else self.until
         yield soon, math.inf
-        yield [one for one in ready if one not in small and one not in soon], self.until
+        yield [method for method in ready if method not in small and method not in soon], self.until
         self.so_far = self._best_so_far()
-        for method in sorted((one for one in self.methods if one.fine_tunes), key=self._promise):
+        for method in sorted((tuned for tuned in self.methods if tuned.fine_tunes), key=self._promise):
             if self._ends_in_time(method, FIRST_FOLD):
                 yield [method], self.until
         for method in filter(_reads_much, self.methods):
@@ -260,7 +260,7 @@ class _Queue:
                 yield [method], self.until
 
     def _ends_in_time(self, method: Method, readings: float) -> bool:
-        """Whether a network can read so many times what it took for the vectors of the labelled texts."""
+        """Whether a network can read the labelled texts this many times, by its seconds for their vectors."""
         seconds = self.frozen[method.backbone].seconds if method.backbone in self.frozen else math.inf
         return time.time() + readings * seconds < self.until - self.limits.refits
 
@@ -272,20 +272,20 @@ class _Queue:
         """Run some methods; say what runs now, and how good the best so far is likely to be."""
         if not methods:
             return
-        console.print(f"{self.so_far}now {', '.join(one.name for one in methods[:2])}{' and others' * (len(methods) > 2)}")
+        console.print(f"{self.so_far}now {', '.join(method.name for method in methods[:2])}{' and others' * (len(methods) > 2)}")
         self.limits.deadline = deadline
         run_sweep(replace(self.sweep, methods=tuple(methods)), None)
-        if any(one.fine_tunes for one in methods):
+        if any(method.fine_tunes for method in methods):
             self.so_far = self._best_so_far()
 
     def _best_so_far(self) -> str:
         """The best method that has run, in words; networks must still be able to beat it."""
         split = self.sweep.budget(None).choosing
-        found = self.result(out_of_fold(self.sweep, self._finished(self.methods)), split, self.sweep.audit)
-        backbones = {one.name: one.backbone for one in self.methods if one.family == "frozen" and not _reads_much(one)}
-        self.frozen = {backbones[one.name]: one for one in found.candidates if one.name in backbones}
-        self.limits.right, self.limits.units = found.best.right, split.units
-        return f"so far {score_words(found.task.metric, found.expected.value)} with {found.best.name}; " if found.told else ""
+        result = self.result(out_of_fold(self.sweep, self._finished(self.methods)), split, self.sweep.audit)
+        paths = {method.name: method.backbone for method in self.methods if method.family == "frozen" and not _reads_much(method)}
+        self.frozen = {paths[candidate.name]: candidate for candidate in result.candidates if candidate.name in paths}
+        self.limits.right, self.limits.units = result.best.right, split.units
+        return f"so far {score_words(result.task.metric, result.expected.value)} with {result.best.name}; " if result.told else ""
 
 
 def _words(texts: Sequence[Any]) -> int:
@@ -298,16 +298,16 @@ def _reads_much(method: Method) -> bool:
 
 
 def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
-    """What each method that has run predicts for texts that were left out, in the order of the sweep's methods."""
-    found = []
-    for trial, result in ((trial, runs.results[trial]) for one in sweep.methods for trial in runs.of(one) if trial in runs.results):
+    """Predictions of each method that has run for left-out texts, in the order of the sweep's methods."""
+    predictions, results = list[OutOfFold](), runs.results
+    for trial, result in ((trial, results[trial]) for method in sweep.methods for trial in runs.of(method) if trial in results):
         split = trial_budget(trial, sweep.context).choosing
         probabilities = _predicted(trial, sweep, runs, split)
         labels, right = _given(sweep.task, split, probabilities)
         score = scores_left_out(sweep.task, split, probabilities).score(sweep.task.metric)
         method, gain = trial.method, result.gain[0] if result.gain else 0.0
-        found.append(OutOfFold(method.name, method.family, probabilities, labels, right, score, gain, result.seconds))
-    return tuple(found)
+        predictions.append(OutOfFold(method.name, method.family, probabilities, labels, right, score, gain, result.seconds))
+    return tuple(predictions)
 
 
 def _given(task: Task, split: Split, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -323,29 +323,29 @@ def _predicted(trial: Trial, sweep: Sweep, runs: SweepRuns, split: Split) -> np.
     """(N, C) what a trial predicts for each text of the split when it is left out, also when the weights of a stack are chosen."""
     if trial.method.combines:
         return _left_out(_members(trial, sweep, runs), split)
-    found = read_predictions(trial, sweep.context)
-    assert found is not None, "methods of one label for each text have probabilities"
-    return np.asarray(found.choosing)
+    predictions = read_predictions(trial, sweep.context)
+    assert predictions is not None, "methods of one label for each text have probabilities"
+    return np.asarray(predictions.choosing)
 
 
 def _members(trial: Trial, sweep: Sweep, runs: SweepRuns) -> list[TrialPredictions]:
     """The predictions of what a stack consists of."""
     names = {name for name, *_ in runs.results[trial].members}
-    same = [one for one in trials_of_seed(runs.trials, trial.seed) if one.method.id in names]
-    return [found for one in same if (found := read_predictions(one, sweep.context))]
+    same = [member for member in trials_of_seed(runs.trials, trial.seed) if member.method.id in names]
+    return [predictions for member in same if (predictions := read_predictions(member, sweep.context))]
 
 
 def _left_out(members: Sequence[TrialPredictions], split: Split) -> np.ndarray:
-    """(N, C) what a stack predicts for texts that did not choose its weights: those of a fifth are chosen by the others.
+    """(N, C) predictions of a stack for texts that did not choose its weights: those of a fifth are chosen by the others.
 
     Copies are in the same fifth.
     """
-    found = np.zeros_like(members[0].choosing)
+    probabilities = np.zeros_like(members[0].choosing)
     for units in np.array_split(rng(0, "left out of a stack").permutation(np.unique(split.units)), 5):
         held = np.isin(split.units, units)
-        _, mean = combine([TrialPredictions(one.choosing[~held], one.choosing[held]) for one in members], split.labels[~held])
-        found[held] = mean.test
-    return found
+        _, mean = combine([TrialPredictions(part.choosing[~held], part.choosing[held]) for part in members], split.labels[~held])
+        probabilities[held] = mean.test
+    return probabilities
 
 
 def _tested(task: Task, model: Bundle | Stack, name: str, config: Config) -> Estimate:

@@ -23,6 +23,7 @@ from warmstart.runs.verdict import (
     about_task,
     failures,
     failures_of_several,
+    glossed,
     row_of,
     rows_of,
     score_words,
@@ -33,8 +34,8 @@ from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import first_of, of_100, percent_value, sentence_case
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import unseen_label_share
+from warmstart.stats.scores import given_and_found, without_label
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1, worse_out_of_fold
-from warmstart.stats.several_labels import given_and_found, without_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -260,7 +261,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         if not self.learned:
             return f"Label more texts first: no method does better than {self.always}."
         if not self.promised:
-            return f"Use {self.best.name}, but {self.no_promise}."
+            return f"Use {glossed(self.best.name)}, but {self.no_promise}."
         known_from = f"{len(self.task.test):,} test texts" if self.tested else self.counted
         return use_sentence(self.best.name, self.task.metric, self.expected, known_from)
 

@@ -60,10 +60,10 @@ def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any
 
     def vectors(inputs: Sequence[Any]) -> np.ndarray:
         rows = task_type.encode(model, bundle.tokenizer, inputs)
-        found = encoded.features.get(model, rows, encoded.pad_id)[:, -1].cpu()
+        states = encoded.features.get(model, rows, encoded.pad_id)[:, -1].cpu()  # (R, D) of the last layer for R rows
         if rows.windows is not None:
-            found = join_windows(found, torch.from_numpy(rows.windows), context.tune.unweighted.windows)
-        return found.numpy()
+            states = join_windows(states, torch.from_numpy(rows.windows), context.tune.unweighted.windows)
+        return states.numpy()
 
     return vectors
 
@@ -85,11 +85,11 @@ def task_of(context: SweepContext, split_seed: int | None) -> Task:
 
     Leaks are dropped from each split. Raises ``DataError`` if the task is no longer the one with the context's digest.
     """
-    given = context.load_task()
-    task = context.without_leaks(given)
+    whole = context.load_task()
+    task = context.without_leaks(whole)
     if task.digest != context.digest:
         raise DataError(f"the texts of {context.task} changed while trials were running; start again")
-    return task if split_seed is None else context.without_leaks(resplit(given, split_seed))
+    return task if split_seed is None else context.without_leaks(resplit(whole, split_seed))
 
 
 def bundle_at(path: str) -> Bundle:

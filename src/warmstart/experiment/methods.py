@@ -190,7 +190,7 @@ def bundle_digest(path: str) -> str:
 
 
 def _suffixes(backbones: Sequence[str]) -> list[str]:
-    """What tells the backbones apart in a method's name: nothing if there is one, otherwise the folder's name."""
+    """Suffixes of the backbones in a method's name: empty if there is one, otherwise the folder's name."""
     if len(backbones) == 1:
         return [""]
     if len(set(backbones)) < len(backbones):

@@ -15,33 +15,33 @@ from warmstart.stats.formatting import merged_notes
 
 @dataclass(frozen=True)
 class RankedMethod:
-    """One method's trials."""
+    """A method with its trials."""
 
     method: Method
     runs: tuple[TrialResult, ...]
-    """one per seed"""
+    """trials, one per seed"""
     seeds: tuple[int, ...]
-    """of these trials"""
+    """the seeds of these trials"""
     place: int = 0
-    """in the order of the sweep's methods, which breaks ties: measured seconds would break them differently every time"""
+    """position in the sweep's methods, which breaks ties: measured seconds would break them differently every time"""
     deterministic: bool = False
     """nothing in it depends on the seed, so that it has one trial"""
     search: TrialResult | None = None
     """the trial that chose the learning rate of all seeds and is not scored; None if there is none"""
 
     def with_seeds(self, seeds: Set[int]) -> RankedMethod:
-        """The same with the trials of these seeds only."""
+        """The method with the trials of these seeds alone."""
         kept = [i for i, seed in enumerate(self.seeds) if seed in seeds]
         return replace(self, runs=tuple(self.runs[i] for i in kept), seeds=tuple(self.seeds[i] for i in kept))
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return self.method.name
 
     @property
     def family(self) -> str:
-        """What it starts from."""
+        """The family of the method: its starting point."""
         return self.method.family
 
     @cached_property
@@ -70,8 +70,8 @@ class RankedMethod:
     @property
     def gain(self) -> float | None:
         """Nats per text that chooses over the label frequencies, mean over seeds; None if a run has none."""
-        found = [run.gain[0] for run in self.runs if run.gain]
-        return float(np.mean(found)) if len(found) == len(self.runs) else None
+        gains = [run.gain[0] for run in self.runs if run.gain]
+        return float(np.mean(gains)) if len(gains) == len(self.runs) else None
 
     @property
     def seconds(self) -> float:
@@ -87,8 +87,8 @@ class RankedMethod:
     def tried(self) -> dict[float, float]:
         """The score of each learning rate on the texts that choose, mean over the runs that tried several."""
         searched = [dict(run.tried) for run in self._all_runs if len(run.tried) + len(run.diverged_rates) > 1]
-        rates = sorted({rate for one in searched for rate in one})
-        return {rate: float(np.mean([one[rate] for one in searched if rate in one])) for rate in rates}
+        rates = sorted({rate for scores in searched for rate in scores})
+        return {rate: float(np.mean([scores[rate] for scores in searched if rate in scores])) for rate in rates}
 
     @property
     def diverged(self) -> tuple[float, ...]:
@@ -101,12 +101,12 @@ class RankedMethod:
 
     @property
     def learning_rates(self) -> tuple[float, ...]:
-        """Those that the seeds chose, rising; none if the method has none."""
+        """Learning rates that the seeds chose, rising; none if the method has none."""
         return tuple(sorted({run.learning_rate for run in self.runs if run.learning_rate}))
 
     @property
     def rates(self) -> str:
-        """The same for people: ``"0.0005, 0.0015"``."""
+        """The chosen learning rates for people: ``"0.0005, 0.0015"``."""
         return ", ".join(f"{rate:g}" for rate in self.learning_rates)
 
     @property
@@ -116,13 +116,13 @@ class RankedMethod:
 
     @property
     def seconds_of_search(self) -> float:
-        """Of the trial that chose the learning rate of all seeds; 0 if there is none."""
-        found = self.search
-        return found.search_seconds + found.seconds - found.seconds_saved if found else 0.0
+        """Seconds of the trial that chose the learning rate of all seeds; 0 if there is none."""
+        search = self.search
+        return search.search_seconds + search.seconds - search.seconds_saved if search else 0.0
 
     @property
     def note(self) -> str:
-        """What a reader should know beside the figures."""
+        """Remarks that a reader should know beside the figures."""
         rates, chosen = (*self.tried, *self.diverged), self.learning_rates
         edge = len(rates) > 1 and bool({*chosen} & {min(rates), max(rates)})
         before, texts = self.method.continued_pretraining_seconds, self.method.continued_pretraining_texts
@@ -151,7 +151,7 @@ class Ranking:
     diverged: tuple[Method, ...]
     """methods that diverged at every learning rate"""
     seeds: int
-    """that every method has run which depends on a seed; 0 if none does"""
+    """number of seeds that every method that depends on one has run; 0 if none does"""
     drawn: bool = False
     """every seed drew its own labelled texts, which also chose"""
     stopped: tuple[Method, ...] = ()
@@ -168,17 +168,17 @@ def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
 
     If nothing else has one, and a backbone is read, these alone are ranked, with a stack of them.
     """
-    found = {method: rank_method(method, runs) for method in methods if method not in runs.stopped}
-    ranked = [replace(one, place=place) for place, one in enumerate(found.values()) if one]
-    if all(one.deterministic for one in ranked if not one.method.combines):
-        ranked = [replace(one, deterministic=True) for one in ranked if any(it.method.family == "frozen" for it in ranked)]
-    trained = [set(one.seeds) for one in ranked if not one.deterministic]
+    by_method = {method: rank_method(method, runs) for method in methods if method not in runs.stopped}
+    ranked = [replace(row, place=place) for place, row in enumerate(by_method.values()) if row]
+    if all(row.deterministic for row in ranked if not row.method.combines):
+        ranked = [replace(row, deterministic=True) for row in ranked if any(other.method.family == "frozen" for other in ranked)]
+    trained = [set(row.seeds) for row in ranked if not row.deterministic]
     seeds = set.intersection(*trained) if trained else set[int]()
-    comparable = [one if one.deterministic else one.with_seeds(seeds) for one in ranked if seeds or not trained]
+    comparable = [row if row.deterministic else row.with_seeds(seeds) for row in ranked if seeds or not trained]
     diverged = {trial.method for trial in runs.trials if trial in runs.results and runs.results[trial].diverged}
-    unranked = [method for method, one in found.items() if one is None]
+    unranked = [method for method, row in by_method.items() if row is None]
     return Ranking(
-        tuple(sorted(comparable, key=lambda one: -one.test_scores.over_seeds.mean)),
+        tuple(sorted(comparable, key=lambda row: -row.test_scores.over_seeds.mean)),
         missing=tuple(method for method in unranked if method not in diverged and not method.combines),
         diverged=tuple(method for method in unranked if method in diverged),
         seeds=len(seeds),
@@ -188,7 +188,7 @@ def rank(methods: Sequence[Method], runs: SweepRuns) -> Ranking:
 
 
 def rank_method(method: Method, runs: SweepRuns) -> RankedMethod | None:
-    """One method, from its finished trials; None if its first seed has none, or if it diverged at every learning rate.
+    """A method with its finished trials; None if its first seed has none, or if it diverged at every learning rate.
 
     That is seen in the trial that chose the rate; where none did, in that of the first seed.
     """

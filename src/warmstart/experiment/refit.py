@@ -55,11 +55,11 @@ class Refit:
     difference: float
     """the largest one of its predictions for the test texts, before its own temperature, from those that were scored"""
     chosen: str = ""
-    """which labels chose the method beside those of its draw, as a complete sentence"""
+    """origin of the labels that chose the method beside those of its draw, as a complete sentence"""
 
     @property
     def sentence(self) -> str:
-        """Which fit it is, and that it predicts what was scored, as complete sentences."""
+        """The fit that was saved, and whether it predicts what was scored, as complete sentences."""
         labels = "its labels" if self.trial.labels else "all labels"
         kept = "It predicts what was scored" if self.difference <= PARITY else "It does not predict what was scored"
         return (
@@ -87,7 +87,7 @@ class FinishedTrials:
 
     sweep: Sweep
     runs: Mapping[int, SweepRuns]
-    """by number of labels"""
+    """finished trials by number of labels"""
     labels: int
     """the number of labels of the comparison"""
 
@@ -101,9 +101,9 @@ class FinishedTrials:
         return refit(method, self.runs[self.labels], self.sweep.context, chosen)
 
     def test_predictions(self, method: Method) -> np.ndarray | None:
-        """What a method predicts for the test texts in its first run; None if that is no numbers."""
-        found = read_predictions(self.runs[self.labels].of(method)[0], self.sweep.context)
-        return found.test if found else None
+        """Predictions of a method for the test texts in its first run; None if they are no numbers."""
+        predictions = read_predictions(self.runs[self.labels].of(method)[0], self.sweep.context)
+        return predictions.test if predictions else None
 
 
 def named_method(name: str, methods: Sequence[Method]) -> Method:
@@ -122,7 +122,7 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     done = [trial for trial in runs.of(method) if trial in runs.results]
     if not done:
         raise ModelError(f"{method.name} has no finished run that could be saved; give the race more time")
-    trial = min(done, key=lambda one: one.seed)
+    trial = min(done, key=lambda trial: trial.seed)
     scored, budget = _predictions(trial, context), trial_budget(trial, context)
     labelled = task_type_of(budget.task).one_label or has_thresholds(budget.task)
     calibration = fitted_calibration(budget, scored.choosing if len(scored.choosing) else None) if labelled else None
@@ -133,20 +133,20 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     if isinstance(model, FittedBaseline):
         model = Stack((Member(method.name, model),), budget.task.type, budget.task.labels)
     model = replace(model, history=(*model.history, record), calibration=calibration)
-    found = uncalibrated_predictions(model, budget.whole.test.texts) if len(budget.whole.test) else scored.test
-    return Refit(model, trial, _difference(found, scored.test), chosen)
+    predictions = uncalibrated_predictions(model, budget.whole.test.texts) if len(budget.whole.test) else scored.test
+    return Refit(model, trial, _difference(predictions, scored.test), chosen)
 
 
 def refit_stack(trial: Trial, runs: SweepRuns, context: SweepContext) -> Stack:
     """The members that were combined for the seed of ``trial``, each fitted again."""
     task, members = trial_budget(trial, context).task, list[Member]()
-    found = runs.results[trial]
-    for one, (_, weight, temperature) in zip(trials_in(trial, found, runs.trials), found.members, strict=True):
-        result = runs.results[one]
-        model = _fitted(one, result, context)
+    stacked = runs.results[trial]
+    for member, (_, weight, temperature) in zip(trials_in(trial, stacked, runs.trials), stacked.members, strict=True):
+        result = runs.results[member]
+        model = _fitted(member, result, context)
         if isinstance(model, Bundle):
-            model = replace(model, history=(*model.history, _record(one, result, context)))
-        members.append(Member(one.method.name, model, temperature, weight))
+            model = replace(model, history=(*model.history, _record(member, result, context)))
+        members.append(Member(member.method.name, model, temperature, weight))
     return Stack(tuple(members), task.type, task.labels)
 
 
@@ -184,7 +184,7 @@ def _reader(backbone: str, digest: str, context: SweepContext) -> Bundle:
 
 
 def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle:
-    """One fit, of as many steps as the trial's last one."""
+    """Fit a network with as many steps as the trial's last fit."""
     bundle, _, encoded = prepared(trial, context)
     budget, scratch = trial_budget(trial, context), trial.method.family == "scratch"
     config = trial_settings(trial, context).at_learning_rate(result.learning_rate)
@@ -213,14 +213,14 @@ def _record(trial: Trial, result: TrialResult, context: SweepContext) -> AdaptRe
 
 
 def _predictions(trial: Trial, context: SweepContext) -> TrialPredictions:
-    found = read_predictions(trial, context)
-    if found is None:
+    predictions = read_predictions(trial, context)
+    if predictions is None:
         raise ModelError(
             f"{trial.method.name} cannot be saved: it must be compared with the predictions that were scored, but the run has "
             "none of them (of tags it never has); `warmstart adapt` fits and saves one network"
         )
-    return found
+    return predictions
 
 
-def _difference(found: np.ndarray, scored: np.ndarray) -> float:
-    return float(np.abs(found - scored).max() / max(1.0, float(np.abs(scored).max()))) if len(scored) else 0.0
+def _difference(refitted: np.ndarray, scored: np.ndarray) -> float:
+    return float(np.abs(refitted - scored).max() / max(1.0, float(np.abs(scored).max()))) if len(scored) else 0.0

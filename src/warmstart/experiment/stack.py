@@ -31,7 +31,7 @@ BAGS = 20
 KEPT_IN_BAG = 0.5
 """the chance of a method to be in a bag"""
 LEAST_WEIGHT = 0.1
-"""each method has to be fitted again where a stack is saved, and to be run where it predicts"""
+"""smallest weight: each method is fitted again where a stack is saved, and run where it predicts"""
 
 
 def trials_of_seed(trials: Sequence[Trial], seed: int) -> list[Trial]:
@@ -41,7 +41,7 @@ def trials_of_seed(trials: Sequence[Trial], seed: int) -> list[Trial]:
 
 def trials_in(stack: Trial, result: TrialResult, trials: Sequence[Trial]) -> list[Trial]:
     """The trials that a stack combines, in the order of its members."""
-    by_id = {one.method.id: one for one in trials_of_seed(trials, stack.seed)}
+    by_id = {trial.method.id: trial for trial in trials_of_seed(trials, stack.seed)}
     return [by_id[name] for name, *_ in result.members]
 
 
@@ -53,40 +53,40 @@ def stackable_trials(results: Mapping[Trial, TrialResult]) -> list[Trial]:
     development sets with 100 labels and one encoder).
     """
     gains = {trial: result.gain[0] for trial, result in results.items() if result.gain}
-    found, kinds = list[Trial](), set[str]()
-    alone = all(one.method.family == "baseline" for one in gains)
-    for trial in sorted((one for one in gains if one.method.name != MAJORITY_LABEL), key=lambda one: -gains[one]):
+    stackable, kinds = list[Trial](), set[str]()
+    alone = all(trial.method.family == "baseline" for trial in gains)
+    for trial in sorted((trial for trial in gains if trial.method.name != MAJORITY_LABEL), key=lambda trial: -gains[trial]):
         method = trial.method
         kind = {"baseline": method.name if alone else "words", "frozen": method.backbone_digest}.get(method.family, method.id)
         if kind not in kinds:
             kinds.add(kind)
-            found.append(trial)
-    return found
+            stackable.append(trial)
+    return stackable
 
 
 class Share(NamedTuple):
-    """One method of a stack."""
+    """A method's share in a stack."""
 
     member: int
-    """its index"""
+    """index of the member"""
     weight: float
     temperature: float
-    """by which its logits are divided before the mean"""
+    """divisor of its logits before the mean"""
 
 
 def combine(members: Sequence[TrialPredictions], labels: np.ndarray) -> tuple[list[Share], TrialPredictions]:
-    """What is in the mean, the heaviest first, weights summing to 1; and the mean, (M, C) and (N, C).
+    """Shares of the mean, the heaviest first, with weights summing to 1; and the mean, (M, C) and (N, C).
 
     ``members`` are in the order of their losses; of equal ones the earlier wins. ``labels`` (M,), or (M, C) of several per text,
     are those of the texts that choose. A single one is left as it is, with temperature 1, so that a stack of one is no better than
     its only member.
     """
-    temperatures = [fit_temperature(one.choosing, labels) for one in members]
+    temperatures = [fit_temperature(member.choosing, labels) for member in members]
     calibrated = [
-        TrialPredictions(*(apply_temperature(part, temperature, labels.ndim == 2) for part in one))
-        for one, temperature in zip(members, temperatures, strict=True)
+        TrialPredictions(*(apply_temperature(part, temperature, labels.ndim == 2) for part in member))
+        for member, temperature in zip(members, temperatures, strict=True)
     ]
-    weights = _select_weights([one.choosing for one in calibrated], labels)
+    weights = _select_weights([member.choosing for member in calibrated], labels)
     kept = sorted(np.flatnonzero(weights).tolist(), key=lambda i: -weights[i])
     if len(kept) == 1:
         return [Share(kept[0], 1.0, 1.0)], members[kept[0]]
@@ -98,14 +98,14 @@ def combine(members: Sequence[TrialPredictions], labels: np.ndarray) -> tuple[li
 def _select_weights(calibrated: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
     """(K,) weights that sum to 1, from K arrays (M, C)."""
     if labels.ndim == 2:
-        calibrated, labels = [each_label(one) for one in calibrated], labels.reshape(-1).astype(np.int64)
-    right = np.exp([-log_losses(one, labels) for one in calibrated])
+        calibrated, labels = [each_label(probabilities) for probabilities in calibrated], labels.reshape(-1).astype(np.int64)
+    right = np.exp([-log_losses(probabilities, labels) for probabilities in calibrated])  # (K, M) probability of the true label
     chance, weights = rng(0, "stack"), np.zeros(len(calibrated))
     for _ in range(BAGS):
         bag, picked = chance.random(len(calibrated)) < KEPT_IN_BAG, np.zeros(len(calibrated))
-        bag[0] |= not bag.any()
+        bag[0] |= not bag.any()  # no bag is empty
         for _ in range(STEPS_PER_BAG):
-            losses = np.where(bag, -np.log(picked @ right + right).mean(axis=1), np.inf)
+            losses = np.where(bag, -np.log(picked @ right + right).mean(axis=1), np.inf)  # (K,) with one more of each
             picked[losses.argmin()] += 1
         weights += picked / STEPS_PER_BAG / BAGS
     kept = weights >= min(LEAST_WEIGHT, weights.max())

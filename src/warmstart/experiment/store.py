@@ -35,7 +35,7 @@ from warmstart.system.storage import atomic_write, file_sha256, sealed, sha256, 
 from warmstart.tasks.load import load_task
 
 VERSION = {"baseline": 11, "frozen": 13, "adapted": 10, "scratch": 10, "stack": 14}
-"""of the results of each family of methods: counted up when old ones mean something else, or are written in another form"""
+"""version of the results of each family of methods, counted up when results change in meaning or form"""
 PREDICTIONS = "predictions"
 """key of the hash of a trial's predictions, which are in a file beside its result"""
 
@@ -54,20 +54,20 @@ class HeldTask:
 
 
 class SweepContext(Config):
-    """What all trials of one command share; small, and sent to wherever they run."""
+    """Settings that all trials of one command share; small, and sent to wherever they run."""
 
     task: Effectless[str]
     """the task's manifest"""
     held: Effectless[Any] = Field(None, exclude=True)
     """a ``HeldTask`` in place of the manifest"""
     reading: Effectless[LabelledTableFlags] = LabelledTableFlags()
-    """how a table is read"""
+    """settings for reading a table"""
     digest: str
     """identifies its texts and labels"""
     folder: Effectless[str]
-    """where results are kept"""
+    """folder of the results"""
     tune: FineTuneConfig
-    """how a model is fine-tuned"""
+    """settings of fine-tuning"""
     scoring: Effectless[ScoringRun] = ScoringRun(command="sweep")
     """the run that scores the test split"""
     pool: Effectless[str] = "rest"
@@ -75,15 +75,15 @@ class SweepContext(Config):
     pool_digest: str = ""
     """identifies its texts"""
     drop_leaks: bool = False
-    """without training texts that are also in validation or test"""
+    """leave out training texts that are also in validation or test"""
     drop_near_leaks: bool = False
-    """without those that are nearly the same either"""
+    """leave out those that are nearly the same, too"""
     threads: Effectless[int] = 0
-    """of each trial; 0: torch's default"""
+    """threads of each trial; 0: torch's default"""
     jobs: Effectless[int] = 1
     """trials at once"""
     backend: Effectless[str] = PROCESSES
-    """where trials run"""
+    """place of the trials: this machine's processes or a cluster"""
     equal_classes: bool = False
     """baselines are told nothing of how frequent classes are"""
     parts: int = FOLDS
@@ -107,8 +107,8 @@ class SweepContext(Config):
 
 def find_result(trial: Trial, context: SweepContext) -> TrialResult | None:
     """The result of a trial that was run before; None if there is none, or if it cannot be used."""
-    found = _read_trial(result_file(trial, context))
-    return found[1] if found else None
+    kept = _read_trial(result_file(trial, context))
+    return kept[1] if kept else None
 
 
 def _read_trial(file: Path) -> tuple[Trial, TrialResult] | None:
@@ -131,12 +131,12 @@ def _check_predictions(file: Path, digest: str | None) -> None:
 
 
 class TrialPredictions(NamedTuple):
-    """What a trial predicts, in the form that the task type scores."""
+    """Predictions of a trial, in the form that the task type scores."""
 
     choosing: Any
-    """for the texts that choose"""
+    """predictions for the texts that choose"""
     test: Any
-    """for the test texts"""
+    """predictions for the test texts"""
 
 
 def save_result(trial: Trial, context: SweepContext, result: TrialResult, predictions: TrialPredictions) -> None:
@@ -146,9 +146,9 @@ def save_result(trial: Trial, context: SweepContext, result: TrialResult, predic
     """
     file = result_file(trial, context)
     values = {"trial": trial.to_dict()} | asdict(result)
-    if all(isinstance(one, np.ndarray) and one.dtype != object for one in predictions):
+    if all(isinstance(array, np.ndarray) and array.dtype != object for array in predictions):
         content = io.BytesIO()
-        np.savez_compressed(content, **{name: one.astype(np.float32) for name, one in predictions._asdict().items()})
+        np.savez_compressed(content, **{name: array.astype(np.float32) for name, array in predictions._asdict().items()})
         values[PREDICTIONS] = sha256(content.getvalue())
         atomic_write(file.with_suffix(".npz"), content.getvalue(), "the predictions of a trial")
     atomic_write(file, json.dumps(sealed(values)).encode(), "the result of a trial")
@@ -173,7 +173,7 @@ def result_file(trial: Trial, context: SweepContext) -> Path:
 
 
 def scored_method(trial: Trial, context: SweepContext, learning_rate: float) -> ScoredMethod:
-    """What the ledger calls a trial that chose this learning rate: everything but its seed and the texts of the task."""
+    """The ledger's name of a trial that chose this learning rate: everything but its seed and the texts of the task."""
     described = described_settings(trial.method.name, learning_rate, trial.labels, trial.selection)
     trial = trial.model_copy(update={"seed": 0, "learning_rates": (learning_rate,), "competes": True})
     key = result_key(*_what_counts(trial, context.model_copy(update={"digest": ""})))
@@ -181,7 +181,7 @@ def scored_method(trial: Trial, context: SweepContext, learning_rate: float) -> 
 
 
 def _what_counts(trial: Trial, context: SweepContext) -> tuple[Trial, SweepContext]:
-    """The same, without what this family of methods never reads, so that its results are found again when that has changed."""
+    """Settings that this family reads; a change of any other finds the same results again."""
     method = trial.method
     name = "" if method.fine_tunes else method.scheme or method.name
     unread: dict[str, Any] = {"tune": FineTuneConfig()} if method.family == "baseline" else {}
@@ -192,12 +192,12 @@ def _what_counts(trial: Trial, context: SweepContext) -> tuple[Trial, SweepConte
 
 
 def selection_settings(trial: Trial) -> SelectionSettings:
-    """How this trial's settings are chosen."""
+    """The settings by which this trial chooses its own."""
     return SelectionSettings(trial.selection, trial.learning_rates, choose=trial.competes)
 
 
 def trial_settings(trial: Trial, context: SweepContext) -> FineTuneConfig:
-    """How this trial's model is fine-tuned; of several learning rates, at the first."""
+    """The settings by which this trial's model is fine-tuned; of several learning rates, at the first."""
     scheme = {"scheme": trial.method.scheme or "full"}
     return context.tune.at_learning_rate(trial.learning_rates[0]).model_copy(update=scheme)
 

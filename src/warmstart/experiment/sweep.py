@@ -65,7 +65,7 @@ from warmstart.tasks.load import load_task
 
 @dataclass(frozen=True)
 class Sweep:
-    """All that is settled before the first trial."""
+    """A planned comparison."""
 
     config: RaceConfig
     task: Task
@@ -103,7 +103,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
         completed = config.model_copy(update={"backbones": backbones})
         methods = [with_own_pretraining(method, own) for method in _methods(completed, task)]
     estimate = estimate_methods(config, task, methods if measured else (), context)
-    methods = [with_continued_backbone(one, budget, config.tune, folder, config.pool) for one in methods]
+    methods = [with_continued_backbone(method, budget, config.tune, folder, config.pool) for method in methods]
     if config.budget:
         context = context.model_copy(update={"limits": Limits(started + duration_seconds(config.budget))})
     _print_unread_pool(config, task, methods)
@@ -119,14 +119,14 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
 
 def _threads(config: RaceConfig, folder: Path) -> int:
     """The threads of each trial. With one job it is as many as torch uses; a sweep that has begun keeps its number."""
-    found = read_record_of(folder).get("threads")
-    recorded = found if isinstance(found, int) and found > 0 else None
+    threads = read_record_of(folder).get("threads")
+    recorded = threads if isinstance(threads, int) and threads > 0 else None
     share = torch.get_num_threads() if config.jobs == 1 else max(1, (os.cpu_count() or 1) // config.jobs)
     return config.threads or recorded or share
 
 
 def estimate_only(config: RaceConfig) -> SweepEstimate:
-    """What the trials will cost, printed; nothing is written."""
+    """Print the expected cost of the trials; nothing is written."""
     config, task, methods = check_sweep(config)
     if OWN_BACKBONE in config.backbones:
         console.print("The backbone that would be pretrained on the task's own text, and its trials, are not in the estimate.")
@@ -151,14 +151,14 @@ def check_sweep(config: RaceConfig, given: Task | None = None) -> tuple[RaceConf
 
 
 def _with_contrast(config: RaceConfig, task: Task) -> RaceConfig:
-    """The same with ``contrast`` among the schemes that nobody named, where there are few labels (results/performance.md)."""
+    """Settings with the default scheme ``contrast`` added, where there are few labels (results/performance.md)."""
     default, labels = RaceConfig.model_fields["schemes"].default, max(config.labels, default=len(task.train))
     if config.methods or config.schemes != default or labels >= FEW_LABELS or not task_type_of(task).one_label:
         return config
     return config.model_copy(update={"schemes": ("contrast", *default)})
 
 
-def _checked_task(config: RaceConfig, given: Task | None) -> Task:
+def _checked_task(config: RaceConfig, held: Task | None) -> Task:
     """The task. Raises ``ConfigError`` for settings that do not fit a sweep or it."""
     _refuse_single_values(config.tune)
     own = OWN_BACKBONE if OWN_BACKBONE in config.backbones else ""
@@ -170,7 +170,7 @@ def _checked_task(config: RaceConfig, given: Task | None) -> Task:
         )
     if own and config.backbones.count(own) > 1:
         raise ConfigError("each backbone must be named once, but --backbones names pool twice; remove the repeated one")
-    task = given or load_task(config.task, flags=LabelledTableFlags.of(config))
+    task = held or load_task(config.task, flags=LabelledTableFlags.of(config))
     if config.drop_leaks or config.drop_near_leaks:
         return drop_leaks(task, near=config.drop_near_leaks)
     return task
@@ -195,8 +195,8 @@ def _seeds(config: RaceConfig, first: int) -> range:
 def _methods(config: RaceConfig, task: Task) -> list[Method]:
     """All methods on the backbones."""
     pool = _has_pool(config, task)
-    found = list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=pool)
-    return only_named(found, config.methods)
+    methods = list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=pool)
+    return only_named(methods, config.methods)
 
 
 def _has_pool(config: RaceConfig, task: Task) -> bool:
@@ -216,15 +216,15 @@ def _print_unread_pool(config: RaceConfig, task: Task, methods: Sequence[Method]
 
 
 def _print_read_before(config: RaceConfig, methods: Sequence[Method], context: SweepContext) -> None:
-    """How many texts each frozen backbone need not read, because an earlier run did."""
+    """Print the number of texts that each frozen backbone need not read, because an earlier run did."""
     frozen = {method.backbone: method for method in methods if method.family == "frozen"}
     for backbone, method in frozen.items():
-        if found := texts_read_before(_trial(config, method, config.numbers_of_labels[0]), context):
-            console.print(f"{backbone}: {found}.")
+        if sentence := texts_read_before(_trial(config, method, config.numbers_of_labels[0]), context):
+            console.print(f"{backbone}: {sentence}.")
 
 
 def estimate_methods(config: RaceConfig, task: Task, methods: Sequence[Method], context: SweepContext) -> SweepEstimate:
-    """What the trials without a result will cost, as far as they are known before the first has run; printed if there are any."""
+    """The cost of the trials without a result, as far as it is known before the first has run; printed if there are any."""
     trials = [trial for labels in config.numbers_of_labels for trial in _all_trials(config, methods, labels)]
     trials = [trial for trial in trials if not result_file(trial, context).is_file()]
     estimate = estimate_sweep(trials, config.tune, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])
@@ -239,17 +239,17 @@ def _all_trials(config: RaceConfig, methods: Sequence[Method], labels: int | Non
 
 
 def _count_trials(config: RaceConfig, methods: Sequence[Method]) -> int:
-    """How many results the sweep will have, with those of stacks."""
+    """The number of results that the sweep will have, with those of stacks."""
     stacks = len(_seeds(config, 0)) * any(method.combines for method in methods)
     return sum(len(_all_trials(config, methods, labels)) + stacks for labels in config.numbers_of_labels)
 
 
 def _first_trials(config: RaceConfig, methods: Sequence[Method], labels: int | None) -> tuple[list[Trial], range]:
-    """One trial of every method but the stack, and the seeds that are scored: if some trials only choose, those after theirs."""
+    """A trial of every method but the stack, and the seeds that are scored: if some trials only choose, those after theirs."""
     trials = [_trial(config, method, labels) for method in methods if not method.combines]
     start = config.seed + any(trial.chooses_rate for trial in trials)
-    found = [one if one.chooses_rate or one.same_for_every_seed else one.model_copy(update={"seed": start}) for one in trials]
-    return found, _seeds(config, start)
+    first = [each if each.chooses_rate or each.same_for_every_seed else each.model_copy(update={"seed": start}) for each in trials]
+    return first, _seeds(config, start)
 
 
 def _continues(first: Trial, seed: int) -> bool:
@@ -269,7 +269,7 @@ def _trial(config: RaceConfig, method: Method, labels: int | None) -> Trial:
 
 
 def _at_seed(trial: Trial, seed: int, first: TrialResult | None) -> Trial:
-    """The same with another seed. With all labels it uses the learning rate of the first trial."""
+    """The trial with another seed. With all labels it uses the learning rate of the first trial."""
     rates = trial.learning_rates
     if trial.labels is None and rates:
         rates = (first.learning_rate if first else rates[0],)
@@ -295,10 +295,10 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
     limits = sweep.context.limits
     short = not limits.in_turn and time.time() + sweep.estimate.seconds > limits.deadline
     stopped = _cannot_win(results) if short else ()
-    alive = [(trial, found) for trial, found in results.items() if labels is not None or not found.diverged]
+    alive = [(trial, result) for trial, result in results.items() if labels is not None or not result.diverged]
     sweep.estimate.drop(_at_seed(trial, seed, None) for seed in seeds for trial, _ in alive if trial.method in stopped)
-    alive = [(trial, found) for trial, found in alive if trial.method not in stopped]
-    rest = [_at_seed(trial, seed, found) for seed in seeds for trial, found in alive if _continues(trial, seed)]
+    alive = [(trial, result) for trial, result in alive if trial.method not in stopped]
+    rest = [_at_seed(trial, seed, result) for seed in seeds for trial, result in alive if _continues(trial, seed)]
     results = results | run_trials(rest, sweep.context, sweep.estimate)
     searched = all(trial in results for trial in trials if trial.chooses_rate)
     scored = [trial for trial in (*trials, *rest) if not trial.chooses_rate and trial.method not in stopped]
@@ -309,30 +309,30 @@ def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
 def _cannot_win(results: Mapping[Trial, TrialResult]) -> tuple[Method, ...]:
     """The networks that are significantly worse than the best method on the texts that choose, by one seed."""
     seen = {
-        trial.method: MethodScores(trial.method.name, (one.validation,), np.asarray(one.resampled_validation)[None])
-        for trial, one in results.items()
-        if one.resampled_validation
+        trial.method: MethodScores(trial.method.name, (result.validation,), np.asarray(result.resampled_validation)[None])
+        for trial, result in results.items()
+        if result.resampled_validation
     }
     if not seen:
         return ()
-    best = max(seen.values(), key=lambda one: one.scores[0])
-    return tuple(method for method, one in seen.items() if method.fine_tunes and worse_out_of_fold(one, best))
+    best = max(seen.values(), key=lambda scores: scores.scores[0])
+    return tuple(method for method, scores in seen.items() if method.fine_tunes and worse_out_of_fold(scores, best))
 
 
 def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, TrialResult]) -> dict[Trial, TrialResult]:
-    """For each seed with which all methods have a result, the combination of the surest of them."""
-    found = dict[Trial, TrialResult]()
+    """The combination of the surest methods for each seed with which all have a result."""
+    stacks = dict[Trial, TrialResult]()
     for method in [method for method in sweep.methods if method.combines]:
         for seed in sorted({trial.seed for trial in trials if not trial.same_for_every_seed} or {sweep.config.seed}):
             members = trials_of_seed(trials, seed)
             tried = {"learning_rates": sweep.config.learning_rates}  # its members choose from these
             trial = members[0].model_copy(update={"method": method, "seed": seed} | tried)
-            if all(one in results for one in members):
+            if all(member in results for member in members):
                 result = find_result(trial, sweep.context)
-                if not result or set(result.candidates) != {one.method.id for one in members}:
-                    result = run_stack(trial, {one: results[one] for one in members}, sweep.context)
-                found |= {trial: result} if result else {}
-    return found
+                if not result or set(result.candidates) != {member.method.id for member in members}:
+                    result = run_stack(trial, {member: results[member] for member in members}, sweep.context)
+                stacks |= {trial: result} if result else {}
+    return stacks
 
 
 def _audit(task: Task, config: RaceConfig) -> Audit:

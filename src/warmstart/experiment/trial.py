@@ -13,7 +13,7 @@ from warmstart.config import Config, Effectless
 from warmstart.types import SelectionName
 
 OWN_BACKBONE = "pool"
-"""in the place of a backbone: one that is pretrained on the task's own text"""
+"""placeholder for a backbone that is pretrained on the task's own text"""
 
 
 def described_settings(name: str, learning_rate: float = 0.0, labels: int | None = None, selection: str = "") -> str:
@@ -29,7 +29,7 @@ class Method(Config):
     """A baseline, or a backbone and how it is adapted."""
 
     name: str
-    """what tables call it; two methods may share a name"""
+    """name in tables; two methods may share one"""
     family: Literal["baseline", "frozen", "adapted", "scratch", "stack"]
     """needs no backbone; reads a pretrained one's vectors; adapts a pretrained one; trains a fresh one of the same shape; or
     combines two others"""
@@ -38,9 +38,9 @@ class Method(Config):
     backbone_digest: str = ""
     """identifies the bundle's bytes"""
     backbone_parameters: Effectless[int] = 0
-    """how many the backbone has"""
+    """number of parameters of the backbone"""
     scheme: str = ""
-    """how the backbone is adapted"""
+    """the way in which the backbone is adapted"""
     shared_backbone: Effectless[str] = ""
     """the backbone that all methods share, if this one's is that backbone after continued pretraining"""
     continued_pretraining_seconds: Effectless[float] = 0.0
@@ -48,7 +48,7 @@ class Method(Config):
     continued_pretraining_texts: Effectless[int] = 0
     """texts that it read then, without labels"""
     own_pretraining: Effectless[str] = ""
-    """how its backbone was pretrained on the task's own text, for people; empty: the backbone was given"""
+    """description of the pretraining on the task's own text, for people; empty: the backbone was given"""
 
     @property
     def id(self) -> str:
@@ -57,7 +57,7 @@ class Method(Config):
 
     @property
     def id_over_tasks(self) -> str:
-        """The same for every task, although pretraining on the task's own text makes a backbone of its own for each."""
+        """An id that is the same for every task, although pretraining on the task's text makes a backbone of its own for each."""
         backbone = OWN_BACKBONE if self.own_pretraining else self.shared_backbone or self.backbone
         return "/".join(part for part in (self.family, self._own, backbone) if part)
 
@@ -67,7 +67,7 @@ class Method(Config):
 
     @property
     def combines(self) -> bool:
-        """Whether it is a weighted mean of other methods (``experiment/stack.py``)."""
+        """Whether the method is a weighted mean of others (``experiment/stack.py``)."""
         return self.family == "stack"
 
     @property
@@ -77,22 +77,22 @@ class Method(Config):
 
 
 class Trial(Config):
-    """One user with a number of labels: a method chooses its settings within them, is fitted, and predicts the test split once."""
+    """A user with a number of labels: a method chooses its settings within them, is fitted, and predicts the test split once."""
 
     method: Method
     seed: int
     draw: int | None = None
     """the seed that draws the labels and the folds, where all seeds share those of one; None: its own"""
     learning_rates: tuple[float, ...] = ()
-    """those that the method chooses from; none if it trains no network"""
+    """learning rates that the method chooses from; none if it trains no network"""
     labels: int | None = None
     """labelled texts that are drawn: everything that anything looks at; None: all"""
     selection: SelectionName = "holdout"
-    """how settings are chosen within these labels"""
+    """the procedure that chooses settings within these labels"""
     competes: bool = True
     """its method is compared with others on the texts that choose, so that these are predicted even with ``none``"""
     resample: bool = False
-    """on a split into training, validation and test texts that the seed draws"""
+    """True if the seed draws the split into training, validation and test texts, too"""
 
     @property
     def split_seed(self) -> int | None:
@@ -101,14 +101,14 @@ class Trial(Config):
 
     @property
     def same_for_every_seed(self) -> bool:
-        """Whether nothing in it depends on the seed: no network, and all texts of the task's own splits."""
+        """Whether nothing in the trial depends on the seed: no network, and all texts of the task's own splits."""
         return (
             self.method.family in ("baseline", "frozen") and not self.labels and not self.resample and self.selection == "holdout"
         )
 
     @property
     def chooses_rate(self) -> bool:
-        """Whether it only chooses the learning rate of all seeds: what was lucky on validation is not scored."""
+        """Whether the trial only chooses the learning rate of all seeds: what was lucky on validation is not scored."""
         return self.method.fine_tunes and self.labels is None and len(self.learning_rates) > 1
 
     def __str__(self) -> str:
@@ -130,9 +130,9 @@ class Limits:
     refits: float = field(default=0.0, compare=False)
     """seconds before the deadline that fitting the networks that have run to all labels takes"""
     right: np.ndarray | None = field(default=None, compare=False)
-    """(N,) whether the best method so far predicts each text when that is left out"""
+    """(N,) True where the best method so far predicts a text that is left out"""
     units: np.ndarray | None = field(default=None, compare=False)
-    """(N,) which texts depend on each other"""
+    """(N,) number of the independent unit of each text"""
     beaten: list[str] = field(default_factory=list, compare=False)
     """names of the methods that could hardly win any more after some of their folds"""
 
@@ -154,23 +154,23 @@ class TrialResult:
     gain: tuple[float, float] | None = None
     """nats per text that chooses over the label frequencies, and the standard error (``loss_gain``); None without probabilities"""
     no_signal: float | None = None
-    """of a stack: the p-value against the hypothesis that its labels have nothing to do with their texts (``p_of_no_signal``)"""
+    """p-value against the hypothesis that a stack's labels have nothing to do with their texts (``p_of_no_signal``)"""
     members: tuple[tuple[str, float, float], ...] = ()
-    """of a stack: the id of each method in it, its weight, and its temperature"""
+    """id, weight and temperature of each method in a stack"""
     candidates: tuple[str, ...] = ()
-    """of a stack: the ids of the methods that it could choose from"""
+    """ids of the methods that a stack could choose from"""
     learning_rate: float = 0.0
     """the one that was chosen; 0 if the method has none"""
     steps: int = 0
-    """of the last fit; 0 if no network trains, or none learned from all texts yet"""
+    """steps of the last fit; 0 if no network trains, or none learned from all texts yet"""
     tried: tuple[tuple[float, float], ...] = ()
     """each learning rate that did not diverge, with its score on the texts that choose"""
     diverged_rates: tuple[float, ...] = ()
     """learning rates at which the loss became NaN or infinite"""
     search_seconds: float = 0.0
-    """spent on choosing, beside the last fit"""
+    """seconds of choosing, beside the last fit"""
     budget: str = ""
-    """what the labels were for, as a complete sentence"""
+    """use of the labels, as a complete sentence"""
     trainable: int = 0
     """parameters that trained"""
     new: int = 0
@@ -178,15 +178,15 @@ class TrialResult:
     disk: int = 0
     """bytes to keep for this task beside the backbone: new weights and changed weights"""
     collapsed: bool = False
-    """it learned nothing"""
+    """True if the method learned nothing"""
     diverged: bool = False
-    """its loss became NaN or infinite at every learning rate: the figures are those of the constant prediction"""
+    """True if the loss became NaN or infinite at every learning rate: the figures are those of the constant prediction"""
     note: str = ""
     """settings that the method chose for itself"""
     setting: float | None = None
-    """of a baseline: the one that it chose, 0 if there is nothing to choose"""
+    """the setting that a baseline chose; 0 if there is nothing to choose"""
     seconds_saved: float = 0.0
-    """of the seconds, those that an earlier trial or run spent on reading the same texts with the same frozen backbone"""
+    """part of ``seconds`` that an earlier trial or run spent on reading the same texts with the same frozen backbone"""
     threads: int = 0
     """CPU threads of the trial"""
     jobs: int = 1
@@ -210,5 +210,5 @@ class SweepRuns:
 
     def search_of(self, method: Method) -> TrialResult | None:
         """The trial that chose the learning rate of all seeds; None if there is none, or the time was too short."""
-        found = (self.results.get(trial) for trial in self.trials if trial.method == method and trial.chooses_rate)
-        return next((one for one in found if one), None)
+        results = (self.results.get(trial) for trial in self.trials if trial.method == method and trial.chooses_rate)
+        return next((result for result in results if result), None)

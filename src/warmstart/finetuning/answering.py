@@ -33,7 +33,7 @@ from warmstart.tasks.answers import (
 from warmstart.tasks.scoring import score_test_answers
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training.config import TrainConfig
-from warmstart.training.early_stopping import EarlyStopping
+from warmstart.training.held_out import EarlyStopping
 from warmstart.training.loop import TrainingJob, TrainOutput, train
 
 METRIC = "exact match"

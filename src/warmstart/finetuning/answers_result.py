@@ -38,11 +38,11 @@ class AnswersResult(Shown, view="commands.adapt.page:answers_view"):
     runs: Mapping[str, tuple[AnswerRun, ...]]
     """the runs of each trained method, one per seed"""
     held_out: AnswerPredictions
-    """of the best run to the calibration questions, which chose neither weights nor seed"""
+    """answers of the best run to the calibration questions, which chose neither weights nor seed"""
     threshold: Threshold
     """found on these"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
-    """how often the test split was scored"""
+    """number of scorings of the test split"""
 
     @property
     def best(self) -> AnswerRun:
@@ -56,7 +56,7 @@ class AnswersResult(Shown, view="commands.adapt.page:answers_view"):
 
     @property
     def notes(self) -> list[str]:
-        """What the intervals leave out, what the threshold guarantees, and how often the test split was scored."""
+        """Notes on the intervals, the guarantee of the threshold, and the scorings of the test split."""
         return [THIS_SPLIT, self.threshold.sentence(), *self.ledger.findings]
 
     @property
@@ -102,7 +102,7 @@ class AnswersResult(Shown, view="commands.adapt.page:answers_view"):
         return " ".join([first, *(f"AURC: {one.sentence}" for one in compared)])
 
     def _mean_risk(self, runs: Sequence[AnswerRun]) -> MethodScores:
-        """The same of each seed, and on resamples of the test questions, copies and groups together."""
+        """The scores of each seed, and on resamples of the test questions, copies and groups together."""
 
         def mean_risk(test: AnswerPredictions, chosen: np.ndarray | slice) -> float:
             return area_under_risk_coverage(*risk_coverage(test.confidence[chosen], test.correct[chosen]))

@@ -100,6 +100,6 @@ def threshold_for(bundle: Bundle | Stack, target_error: float, confidence_level:
 
 
 def threshold_from(held_out: Sequence[tuple[float, bool]], target_error: float, confidence_level: float) -> Threshold:
-    """The same from pairs of confidence and correctness."""
+    """The calibration of pairs of confidence and correctness."""
     confidence, correct = (np.array(column) for column in zip(*held_out, strict=True))
     return find_threshold(confidence, correct.astype(bool), target_error, confidence_level)

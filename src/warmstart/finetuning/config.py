@@ -22,8 +22,8 @@ class FineTuneConfig(WindowSettings):
     """How a model is fine-tuned on labelled texts."""
 
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
-    """what trains, and when: full, upper-half, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss, contrast,
-    dapt; a+b combines two"""
+    """what trains, and when: full, upper-half, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss,
+    contrast, dapt; a+b combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
     pooling: Advanced[PoolingName] = "mean"
     """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""
@@ -35,9 +35,9 @@ class FineTuneConfig(WindowSettings):
     head_start: Advanced[Literal["random", "class-means"]] = "random"
     """one label per text: with class-means the last layer starts at the mean state of each class, for few labels of many classes"""
     attention_direction: InFile[Literal["as-pretrained", "causal", "bidirectional"]] = "as-pretrained"
-    """which tokens each token attends to: as in pretraining, only earlier ones, or all"""
+    """tokens that each token attends to: as in pretraining, only earlier ones, or all"""
     keep: InFile[Literal["best", "last"]] = "best"
-    """which weights to keep: those with the best validation score, or the last ones; where no texts are set apart, best means that
+    """weights to keep: those with the best validation score, or the last ones; where no texts are set apart, best means that
     cross-validation, if there is any, chooses the length of the run"""
     class_weights: Advanced[Literal["none", "balanced"]] = "none"
     """balanced: every class counts equally in the loss, however rare it is"""
@@ -50,7 +50,7 @@ class FineTuneConfig(WindowSettings):
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
 
     def at_learning_rate(self, rate: float) -> Self:
-        """The same settings at another learning rate of AdamW; that of Muon, if it is used, is scaled by the same factor."""
+        """These settings at another learning rate of AdamW; that of Muon, if it is used, is scaled by the same factor."""
         scale = rate / self.train.learning_rate if self.train.optimizer == "muon" else 1.0
         rates = {"learning_rate": rate, "muon_learning_rate": self.train.muon_learning_rate * scale}
         return self.model_copy(update={"train": self.train.model_copy(update=rates)})
@@ -109,5 +109,5 @@ class ContinualConfig(TasksConfig):
     text: FileInput[str | None] = None
     """text that was never trained on, to measure the pretrained language head's loss on after each task"""
     strategies: Annotated[tuple[StrategyName, ...], Field(min_length=1)] = tuple(STRATEGY_NAMES)
-    """how the tasks are learned; several are compared. In turn: none (nothing is done against forgetting); as references: joint
+    """ways to learn the tasks; several are compared. In turn: none (nothing is done against forgetting); as references: joint
     (all tasks at once), alone (each on a backbone of its own)"""

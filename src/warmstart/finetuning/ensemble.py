@@ -30,7 +30,7 @@ class Averaged:
     """The seeds as one model."""
 
     name: str
-    """with the number of seeds"""
+    """name with the number of seeds"""
     model: Stack
     """without calibration"""
     choosing: Any
@@ -44,7 +44,7 @@ class Averaged:
         return not (len(singles) and self.score < float(np.mean(singles)))
 
     def sentence(self, singles: Sequence[float], metric: str) -> str:
-        """What was found on the texts that choose, and whether it is saved."""
+        """The scores on the texts that choose, and whether the ensemble is saved."""
         if not len(singles):
             return f"The {self.name} is saved: no label chooses."
         single, kept = percent(float(np.mean(singles))), "saved" if self.kept(singles) else "not saved"

@@ -1,4 +1,4 @@
-"""What one fine-tuning run will cost: the time of one measured step, and the parameters that train.
+"""The cost of one fine-tuning run: the time of one measured step, and the parameters that train.
 
 Steps use a few training texts and a copy of the model; nothing of it is kept.
 """
@@ -38,7 +38,7 @@ WEIGHT_BYTES = 4
 
 @dataclass(frozen=True)
 class RunCost:
-    """What one run is expected to take."""
+    """The expected cost of one run."""
 
     seconds: float
     once: float
@@ -67,7 +67,7 @@ class Estimator:
     encoded: EncodedTask
     config: FineTuneConfig
     _steps: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """of each scheme the seconds of a step, and the parameters that train"""
+    """for each scheme the seconds of a step and the trained parameters"""
 
     def cost_within(self, scheme_name: str, budget: LabelBudget, choice: SelectionSettings) -> RunCost:
         """The cost of ``fine_tune_within``: of the models that choose, and of the last one at its greatest length."""

@@ -43,7 +43,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
 
 LEAST_TOKENS = 16
-"""of a row: products of fewer rows have other sums"""
+"""fewest tokens of a row: products of fewer rows have other sums"""
 
 
 class FeatureCache:
@@ -58,7 +58,7 @@ class FeatureCache:
         memory, and its digest"""
         self.texts_computed = 0
         self.seconds_read = 0.0
-        """of reading texts, since ``begin_count``"""
+        """seconds of reading texts since ``begin_count``"""
         self.seconds_saved = 0.0
         """since then: what the texts that were read before would have taken, each once"""
         self._counted: set[tuple[str, bytes]] = set()
@@ -73,7 +73,7 @@ class FeatureCache:
         return self.get_each(model, [encoded], pad_id)[0]
 
     def get_each(self, model: Model, splits: Sequence[Encoded], pad_id: int) -> list[Tensor]:
-        """The same for each split; what identifies the backbone is computed once."""
+        """The features of each split; the identity of the backbone is computed once."""
         digest = self._digest_of(model) if any(map(len, splits)) else ""
         return [self._of(digest, model, encoded, pad_id) for encoded in splits]
 
@@ -116,7 +116,7 @@ class FeatureCache:
 
 
 def row_keys(encoded: Encoded) -> list[bytes]:
-    """What identifies each row for a backbone: its tokens, and where the second text of a pair begins."""
+    """The identity of each row for a backbone: its tokens, and where the second text of a pair begins."""
     seconds = [b""] * len(encoded.rows) if encoded.second_starts is None else [one.tobytes() for one in encoded.second_starts]
     return [hashlib.sha256(row.tobytes() + second).digest()[:16] for row, second in zip(encoded.rows, seconds, strict=True)]
 
@@ -143,7 +143,7 @@ def tensors_digest(settings: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _identifying(model: Model, threads: int) -> tuple[str, dict[str, Tensor]]:
-    """What a digest is of: settings, and tensors by name."""
+    """The parts of a digest: settings, and tensors by name."""
     device = next(model.parameters()).device
     rounding = [*_processor(), product_library(), threads or torch.get_num_threads()] if device.type == "cpu" else [str(device)]
     settings = [model.backbone.config.to_dict(), model.causal, _pooling(model), rounding]
@@ -179,7 +179,7 @@ def pooled_layers(model: Model, encoded: Encoded, pad_id: int) -> Tensor:
 
 
 def steady(batch: Batch, model: Model, pad_id: int) -> Batch:
-    """The same batch with an attention mask, and with rows of enough tokens, so that a text has the same bits in any batch."""
+    """The batch with an attention mask, and with rows of enough tokens, so that a text has the same bits in any batch."""
     more = (0, max(0, min(LEAST_TOKENS, model.backbone.config.max_length) - batch.ids.shape[1]))
     real = torch.ones_like(batch.ids, dtype=torch.bool) if batch.attention_mask is None else batch.attention_mask
     typed = None if batch.token_type_ids is None else F.pad(batch.token_type_ids, more)
@@ -196,7 +196,7 @@ def _pooling(model: Model) -> str:
 
 
 def predict_from_features(model: Model, features: Tensor, windows: np.ndarray | None = None) -> np.ndarray:
-    """What the head predicts for each text, in the form that its task type scores; from the same as ``logits_from_features``."""
+    """The head's predictions for each text, in the form that its task type scores; from the same as ``logits_from_features``."""
     with torch.inference_mode():
         return predictions_of(model, logits_from_features(model, features, windows)).numpy()
 
@@ -207,7 +207,7 @@ def logits_from_features(model: Model, features: Tensor, windows: np.ndarray | N
 
 
 def head_inputs(model: Model, features: Tensor, windows: np.ndarray | None = None) -> tuple[Tensor, None, Tensor | None]:
-    """What a head is given for the features (R, L + 1, D) of texts: one state each, after the scalar mix if there is one.
+    """The inputs of a head for the features (R, L + 1, D) of texts: one state each, after the scalar mix if there is one.
 
     With ``windows`` (N,), the number of windows of each text, they are joined.
     """

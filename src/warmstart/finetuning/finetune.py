@@ -32,10 +32,10 @@ from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.task_type import HeadSettings
 from warmstart.training.config import TrainConfig
-from warmstart.training.early_stopping import EarlyStopping
+from warmstart.training.held_out import EarlyStopping
+from warmstart.training.log import shown
 from warmstart.training.loop import TrainingJob, TrainOutput, train
 from warmstart.training.optimizers import ParameterGroup
-from warmstart.training.tensorboard import shown
 
 DEFAULT_EPOCHS = 10
 MIN_STEPS = 60
@@ -58,7 +58,7 @@ class FineTuneResult:
     test_predictions: Any
     """for the test split, None if it has no texts; (N, C) probabilities if each text has one label"""
     validation_predictions: Any
-    """the same for the validation split"""
+    """predictions for the validation split"""
 
 
 def head_config_for(task: Task, config: FineTuneConfig) -> TaskHeadConfig:
@@ -102,17 +102,17 @@ def check_scheme(bundle: Bundle, task: Task, config: FineTuneConfig) -> None:
 
 @dataclass(frozen=True)
 class FineTuning:
-    """What one run needs beside its model."""
+    """Data and settings of one run."""
 
     encoded: EncodedTask
     config: FineTuneConfig
     seed: int
     title: str = "fine-tuning"
-    """of the progress bar; empty: there is none"""
+    """title of the progress bar; empty: no bar"""
     language: LanguageTask | None = None
     """the pretrained language head, for schemes with ``lm-loss``"""
     workplace: Path | None = None
-    """where checkpoints are kept, from which the same run goes on; None: nothing is"""
+    """folder of checkpoints, from which the same run goes on; None: no checkpoints"""
     events: Path | None = None
     """the folder where TensorBoard finds the log, under the title; with a workplace only"""
 

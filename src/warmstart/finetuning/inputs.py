@@ -1,10 +1,11 @@
-"""What a fine-tuning run reads: a task as token ids, the head's first weights, batches, their loss, and predictions for validation.
+"""Inputs of a fine-tuning run: a task as token ids, the head's first weights, batches, their loss, and predictions for validation.
 
 Letters: B batch, N texts, L layers, D width, C classes, R token ids.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,8 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from warmstart.adapters.insertion import inserted_adapters
+from warmstart.adapters.scalar_mix import ScalarMix
+from warmstart.backbone.backbone import EMBEDDING_MODULES
 from warmstart.baselines.vectors import class_sums, held_out_scale, nearest_prototype
 from warmstart.data.batches import labelled_batches, paired_batches
 from warmstart.data.budget import Fold, LabelBudget
@@ -21,7 +25,16 @@ from warmstart.data.encode import Encoded
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Task
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.finetuning.features import FeatureCache, head_inputs, logits_from_features, pooled_layers, predict_from_features
+from warmstart.finetuning.features import (
+    FeatureCache,
+    head_inputs,
+    logits_from_features,
+    pooled_layers,
+    predict_from_features,
+    row_keys,
+    steady,
+    tensors_digest,
+)
 from warmstart.finetuning.losses import (
     Contrast,
     ContrastiveLoss,
@@ -34,8 +47,8 @@ from warmstart.finetuning.losses import (
     task_loss,
     with_language_batches,
 )
-from warmstart.finetuning.lower_states import LowerStates
 from warmstart.heads.per_text import ClassificationHead
+from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
 from warmstart.seeding import rng
 from warmstart.system.array_store import ArrayStore
@@ -43,6 +56,81 @@ from warmstart.tasks import task_type_of
 from warmstart.tasks.task_type import head_loss
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import Batch
+
+KEPT_BYTES = 2**28
+"""most bytes of states: 4,000 texts of 40 tokens at width 384"""
+
+
+def frozen_blocks(model: Model) -> int:
+    """How many of the lowest blocks give each text the same states throughout; 0 too where a scalar mix reads all of them."""
+    backbone = model.backbone
+    below = [getattr(backbone, name) for name in EMBEDDING_MODULES]
+    if model.drops or any(isinstance(child, ScalarMix) for child in backbone.children()) or any(map(_trains, below)):
+        return 0
+    return next((number for number, block in enumerate(backbone.blocks) if _trains(block)), 0)
+
+
+def _trains(module: nn.Module | None) -> bool:
+    return module is not None and any(parameter.requires_grad for parameter in module.parameters())
+
+
+class LowerStates:
+    """States of texts by one backbone, the latest that was asked for. They are float32, whatever the precision of training."""
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        self.limit = limit
+        self.texts_computed = 0
+        self._digest = ""
+        self._known: dict[bytes, Tensor] = {}
+        """(T, D) by a hash of a text's tokens"""
+
+    def added(self, model: Model, splits: Sequence[Encoded], pad_id: int) -> list[Encoded]:
+        """The splits, each with its states if some blocks are frozen, and if they fit beside those of the splits before it."""
+        blocks, room, sizes = frozen_blocks(model), self.limit, dict[int, int]()
+        for number, encoded in enumerate(splits):
+            size = 4 * model.backbone.config.width * sum(map(len, encoded.rows))
+            if blocks and 0 < size <= room:
+                sizes[number], room = size, room - size
+        if not sizes:
+            return list(splits)
+        keys = {number: row_keys(splits[number]) for number in sizes}
+        self._make_room(_digest(model, blocks), {key for each in keys.values() for key in each}, room)
+        found = list(splits)
+        for number, each in keys.items():
+            self._compute(model, blocks, splits[number], each, pad_id)
+            found[number] = replace(splits[number], states=tuple(self._known[key] for key in each), from_block=blocks)
+        return found
+
+    def _make_room(self, digest: str, asked: set[bytes], room: int) -> None:
+        """Drop the states of another backbone, and those that are not asked for if there is no room beside those that are."""
+        others = [4 * one.numel() for key, one in self._known.items() if key not in asked]
+        if digest != self._digest:
+            self._digest, self._known = digest, {}
+        elif sum(others) > room:
+            self._known = {key: one for key, one in self._known.items() if key in asked}
+
+    def _compute(self, model: Model, blocks: int, encoded: Encoded, each: Sequence[bytes], pad_id: int) -> None:
+        """The states of the rows that are not known yet."""
+        places = {key: row for row, key in enumerate(each) if key not in self._known}
+        missing, keys, training = encoded.by_row.take(np.array([*places.values()], dtype=np.int64)), list(places), model.training
+
+        def lower(batch: Batch, _: np.ndarray) -> Tensor:
+            return model.backbone.forward_part(steady(batch, model, pad_id), range(blocks), causal=model.causal).hidden_states[-1]
+
+        for indices, states in run_in_batches(model, missing, pad_id, forward=lower):
+            for index, row in zip(indices.tolist(), states, strict=True):
+                self._known[keys[index]] = row[: len(missing.rows[index])].clone()
+        model.train(training)
+        self.texts_computed += len(places)
+
+
+def _digest(model: Model, blocks: int) -> str:
+    """Of all that the states depend on."""
+    backbone = model.backbone
+    above = ("norm.", *(f"blocks.{number}." for number in range(blocks, backbone.config.depth)))
+    adapters = [config.to_dict() for config in inserted_adapters(backbone)]
+    tensors = {name: one for name, one in backbone.state_dict().items() if not name.startswith(above)}
+    return tensors_digest(json.dumps([backbone.config.to_dict(), model.causal, blocks, adapters], sort_keys=True), tensors)
 
 
 @dataclass(frozen=True)
@@ -72,7 +160,7 @@ class EncodedTask:
         return replace(self, task=budget.task, train=chosen[0], validation=chosen[1])
 
     def with_lower_states(self, model: Model) -> EncodedTask:
-        """The same for a run that begins with ``model``: what is frozen below the blocks that train has read the texts already."""
+        """The inputs of a run that begins with ``model``: what is frozen below the blocks that train has read the texts already."""
         train, validation = self.lower.added(model, (self.train, self.validation), self.pad_id)
         return replace(self, train=train, validation=validation)
 
@@ -133,7 +221,7 @@ class TrainingInputs:
     predict_validation: Callable[[], Any]
     """predictions for the validation split, by the present weights"""
     prepare: Callable[[Sequence[Batch]], Sequence[Batch]] | None = None
-    """what reads all batches of a step before the loss of each is computed"""
+    """function that reads all batches of a step before the loss of each is computed"""
 
     @classmethod
     def from_texts(cls, model: Model, encoded: EncodedTask, config: FineTuneConfig, seed: int) -> TrainingInputs:
@@ -154,7 +242,7 @@ class TrainingInputs:
 
     @classmethod
     def from_features(cls, model: Model, encoded: EncodedTask, config: FineTuneConfig, seed: int) -> TrainingInputs:
-        """The same texts in the same order, but by the features of the frozen backbone: batches carry the indices of texts."""
+        """The texts in the same order, by the features of the frozen backbone: batches carry the indices of texts."""
         device = next(model.parameters()).device
         training, validation = encoded.features.get_each(model, (encoded.train, encoded.validation), encoded.pad_id)
         labels = torch.from_numpy(encoded.task.train.labels).to(device)
@@ -173,7 +261,7 @@ class TrainingInputs:
     def with_contrast(
         self, model: Model, encoded: EncodedTask, config: FineTuneConfig, contrast: Contrast, seed: int
     ) -> TrainingInputs:
-        """The same texts, in batches with two of each of their classes, with the contrastive loss beside the head's."""
+        """The texts in batches with two of each of their classes, with the contrastive loss beside the head's."""
         both = ContrastiveLoss(model, contrast, _task_loss(encoded, config, model))
         size = (config.train.batch, config.train.accumulate)
         batches = paired_batches(encoded.train, encoded.task.train.labels, size, seed, encoded.pad_id, causal=model.causal)
@@ -182,7 +270,7 @@ class TrainingInputs:
     def with_language_loss(
         self, model: Model, encoded: EncodedTask, language: LanguageTask, weight: float, seed: int
     ) -> TrainingInputs:
-        """The same, with the language-model loss of each batch's texts."""
+        """The inputs with the language-model loss of each batch's texts."""
         factor = weight / (encoded.train.rows_per_example.mean() * mean_targets(language, encoded.train.rows, model))
 
         def loss(batch: Batch) -> Tensor:

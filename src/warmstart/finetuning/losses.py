@@ -1,4 +1,4 @@
-"""What a batch costs: the task's loss, and what schemes add to it (a contrast of texts, the language model's loss).
+"""The loss of a batch: that of the task, and additions of schemes (a contrast of texts, the language model's loss).
 
 Letters: B batch, T tokens, D width, C classes.
 """
@@ -65,9 +65,9 @@ class Contrast:
     """How much the comparison of texts counts."""
 
     weight: float
-    """of the contrastive loss; that of the head's own loss is 1"""
+    """weight of the contrastive loss; the head's own loss has 1"""
     temperature: float
-    """by which cosines are divided"""
+    """temperature that divides cosines"""
 
 
 class ContrastiveLoss:
@@ -148,7 +148,7 @@ class LanguageTask:
 
     @classmethod
     def required(cls, bundle: Bundle) -> LanguageTask:
-        """The same; raises ``ModelError`` for a model without a language head."""
+        """The objective; raises ``ModelError`` for a model without a language head."""
         return require_language_head(cls.of(bundle))
 
     def attach(self, model: Model) -> None:
@@ -187,7 +187,7 @@ def require_language_head(language: LanguageTask | None) -> LanguageTask:
 def with_language_batches(
     batches: Callable[[int], list[Batch]], language: LanguageTask, model: Model, seed: int
 ) -> Callable[[int], list[Batch]]:
-    """The same batches, each followed by its texts as pretraining reads them; also a pure function of the step."""
+    """The batches, each followed by its texts as pretraining reads them; also a pure function of the step."""
 
     def both(step: int) -> list[Batch]:
         result = list[Batch]()

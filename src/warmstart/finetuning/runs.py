@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 PRETRAINED, SCRATCH = "pretrained", "from scratch"
@@ -10,7 +12,7 @@ PRETRAINED, SCRATCH = "pretrained", "from scratch"
 
 
 class ComparedRun(Protocol):
-    """What the run of any compared method has."""
+    """The part of a run that all compared methods have."""
 
     @property
     def seed(self) -> int:
@@ -43,3 +45,44 @@ def curve_rows(runs: Runs[R]) -> list[tuple[str, int, float, int]]:
         for run in seeds
         for number, (_, score) in enumerate(run.curve, 1)
     ]
+
+
+# ----------- How long the control of an adaptation may take: the same network from scratch, which learns far more slowly
+
+
+LEAST_SECONDS = 60.0
+"""seconds that a run of the control may always take"""
+
+
+@dataclass(frozen=True)
+class ControlBudget:
+    """A control, the same network from scratch, that had fewer steps than its settings say.
+
+    Its time is held by a number of steps, and not by a clock: the same number gives the same figures.
+    """
+
+    steps: int
+    planned: int
+
+    @property
+    def note(self) -> str:
+        """For a table: ``"15 of 60 steps"``."""
+        return f"{self.steps:,} of {self.planned:,} steps"
+
+    @property
+    def sentence(self) -> str:
+        """The consequence for the comparison, as a sentence."""
+        return (
+            f"The control from scratch had time for {self.note}, so the gain over it is an upper bound; with --scratch-time 0 "
+            "it takes all of them."
+        )
+
+
+def most_seconds(pretrained: float, times: float) -> float:
+    """Of a run of the control, where one of the pretrained model takes so many seconds: so many ``times`` as much; 0: no limit."""
+    return max(LEAST_SECONDS, times * pretrained) if times else math.inf
+
+
+def share_within(seconds: float, most: float) -> float:
+    """The largest of 1, 1/2, 1/4 … of a run of so many ``seconds`` that takes at most ``most``; so coarse that it seldom varies."""
+    return 1.0 if seconds <= most else 2.0 ** math.floor(math.log2(most / seconds))

@@ -25,8 +25,8 @@ from warmstart.backbone.backbone import EMBEDDING_MODULES, Backbone
 from warmstart.errors import ConfigError
 from warmstart.finetuning.losses import Contrast
 from warmstart.model.model import Model
+from warmstart.training.config import Schedule, constant
 from warmstart.training.optimizers import ParameterGroup
-from warmstart.training.schedules import Schedule, constant
 
 # When each part of a model begins to train. Parts are ordered by their level, counted from the bottom: 0 the embedding, 1 to L the
 # blocks, L + 1 the head.
@@ -75,13 +75,13 @@ class Scheme:
     """How a model is adapted. The default is a frozen backbone under a head that trains."""
 
     trains: tuple[Selection, ...] = ()
-    """which parameters of the pretrained backbone train; none: it is frozen"""
+    """trained parameters of the pretrained backbone; none: it is frozen"""
     adapters: tuple[AdapterConfig, ...] = ()
     """modules that are inserted into the backbone, and train"""
     rate_factors: Mapping[str, float] = field(default_factory=dict)
     """learning rate of ``backbone``, ``head`` and each kind of adapter, times that of the run; 1 if not named"""
     unfreezing: Unfreezing = ALL_AT_ONCE
-    """when each part begins to train"""
+    """start of training of each part"""
     layer_decay: float = 1.0
     """learning rate of each level, as a fraction of that of the level above it"""
     language_weight: float = 0.0

@@ -14,27 +14,73 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from warmstart.data.budget import LabelBudget
 from warmstart.errors import DivergedError
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import FineTuneResult, FineTuning, check_patience, predict_test, run_length, task_model
 from warmstart.finetuning.inputs import EncodedTask
-from warmstart.finetuning.kept import kept_fine_tuning
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import Bundle
+from warmstart.model.model import Model
 from warmstart.runs.run import UNKEPT, Run
 from warmstart.system.device import pick_device
 from warmstart.tasks.thresholds import scores_left_out
 from warmstart.training.config import TrainConfig
+from warmstart.training.loop import TrainOutput
 from warmstart.types import SelectionName
+
+
+def kept_fine_tuning(
+    tuning: FineTuning, make_model: Callable[[], Model], run: Run, *, weights: bool = True
+) -> tuple[FineTuneResult, float]:
+    """The result of fine-tuning a model that ``make_model`` makes, a step of ``run`` named by its title, and its seconds.
+
+    Without ``weights`` a result that is read back has an untrained model.
+    """
+    if run.place is None:
+        return _timed(tuning, make_model())
+    new: list[FineTuneResult] = []
+
+    def make(step: Run) -> tuple[dict[str, Any], dict[str, Tensor], float]:
+        result, seconds = _timed(replace(tuning, workplace=step.place), make_model())
+        new.append(result)
+        before = _prepared(tuning, make_model()).weights() if weights else {}
+        changed = {name: one for name, one in result.model.weights().items() if weights and not one.equal(before[name])}
+        values = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "model"}
+        return values | {"training": asdict(result.training)}, changed, seconds
+
+    values, changed, seconds = run.step(tuning.title, make)
+    if new:
+        return new[0], seconds
+    model = _prepared(tuning, make_model())
+    assert not model.load_state_dict(changed, strict=False).unexpected_keys, "the model is made as it was"
+    return FineTuneResult(**values | {"model": model.eval(), "training": TrainOutput(**values["training"])}), seconds
+
+
+def _prepared(tuning: FineTuning, model: Model) -> Model:
+    """A model as fine-tuning begins with it, on the processor."""
+    tuning.prepare(model)
+    if tuning.scheme.language_weight:
+        del model.language
+    return model
+
+
+def _timed(tuning: FineTuning, model: Model) -> tuple[FineTuneResult, float]:
+    """The result of a run, and its seconds, with those of the processes that it was begun in; not those of reading features."""
+    features = tuning.encoded.features
+    started, read = time.perf_counter(), features.seconds_read
+    result = tuning.run(model)
+    return result, max(time.perf_counter() - started - (features.seconds_read - read), result.training.seconds)
+
 
 Curve = tuple[tuple[int, float], ...]
 """(step, score) of every evaluation"""
@@ -42,23 +88,23 @@ Curve = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """What chooses, and among which learning rates."""
+    """The texts that choose, and the learning rates to choose from."""
 
     selection: SelectionName = "holdout"
     rates: tuple[float, ...] = ()
     """learning rates of AdamW; empty, or with ``none``: the configured one"""
     choose: bool = False
-    """with ``none``: the texts are predicted out of fold all the same, to choose between methods"""
+    """predict the texts out of fold with ``none``, too, to choose between methods"""
     title: str = ""
-    """of the progress bars; empty: there are none"""
+    """title of the progress bars; empty: no bars"""
     run: Run = UNKEPT
-    """of which each training run is a step, named by its title"""
+    """run that has each training run as a step, named by its title"""
     events: Path | None = None
     """the folder where TensorBoard finds each training run that is kept"""
     after_fold: Callable[[Sequence[Any], float], None] | None = None
     """told the predictions of the folds so far and their seconds; may raise to end the run"""
     last: bool = True
-    """whether a last model learns from all texts; without, that of the last fold stands for it"""
+    """a last model learns from all texts; else that of the last fold stands for it"""
 
 
 @dataclass(frozen=True)
@@ -80,7 +126,7 @@ class BudgetedRun:
     selection_seconds: float
     """wall time of all but the last model, without reading features of texts"""
     reading_seconds: float
-    """of reading them once, now or in an earlier run"""
+    """seconds of reading them once, now or in an earlier run"""
     curve: Curve
     """the metric on the texts that choose at every evaluation; with folds, their mean"""
 
@@ -126,14 +172,14 @@ def best_rate(tried: Mapping[float, float], default_rate: float) -> float:
 
 @dataclass(frozen=True)
 class _Tried:
-    """What one learning rate gives on the texts that choose."""
+    """The scores of one learning rate on the texts that choose."""
 
     choosing: Any
     score: float
     curves: tuple[Curve, ...]
-    """of each fold"""
+    """curve of each fold"""
     last: FineTuneResult
-    """of the last fold; with several, its model may be untrained"""
+    """result of the last fold; with several, its model may be untrained"""
     seconds: float
 
 
@@ -190,7 +236,7 @@ class _Selection:
         )
 
     def _rates(self) -> tuple[float, ...]:
-        """Those to try."""
+        """The learning rates to try."""
         if self.choice.selection != "none":
             return self.choice.rates or (self.config.train.learning_rate,)
         return (self.config.train.learning_rate,) if self.choice.choose else ()

@@ -33,7 +33,7 @@ from warmstart.system.device import pick_device
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import load_named_tasks
 from warmstart.tasks.scoring import score_test
-from warmstart.training.early_stopping import EarlyStopping
+from warmstart.training.held_out import EarlyStopping
 from warmstart.training.loop import EVALUATIONS, TrainingJob, TrainOutput, train
 from warmstart.types import Batch
 
@@ -116,7 +116,7 @@ class TaskSuite:
     config: TasksConfig
     scoring: ScoringRun
     workplace: Path | None = None
-    """where the next training run keeps its checkpoints"""
+    """folder of the checkpoints of the next training run"""
 
     @classmethod
     def of(cls, bundle: Bundle, tasks: Sequence[Task], config: TasksConfig) -> TaskSuite:
@@ -131,7 +131,7 @@ class TaskSuite:
         return tuple(encoded.task.name for encoded in self.encoded)
 
     def within(self, seed: int) -> TaskSuite:
-        """The same with the labelled texts alone that a seed may look at, and the test texts; for a suite of whole tasks."""
+        """The suite with the labelled texts that a seed may look at, and the test texts; for a suite of whole tasks."""
         return replace(self, encoded=tuple(one.within(_budget(one.task, self.config, seed)) for one in self.encoded))
 
     @property
@@ -142,12 +142,12 @@ class TaskSuite:
 
     @property
     def label_findings(self) -> tuple[str, ...]:
-        """What the labels of each task are for, as a sentence; for a suite of whole tasks."""
+        """The use of the labels of each task, as a sentence; for a suite of whole tasks."""
         budgets = [_budget(one.task, self.config, self.config.seed) for one in self.encoded]
         return tuple(labels_sentence(budget, self.config.selection) for budget in budgets)
 
     def at(self, workplace: Path | None) -> TaskSuite:
-        """The same, whose next training run keeps its checkpoints there."""
+        """The suite whose next training run keeps its checkpoints there."""
         return replace(self, workplace=workplace)
 
     def seed_to_save(self, scores: Sequence[float | None]) -> int:

@@ -20,11 +20,31 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from warmstart.backbone.attention import KVCache
-from warmstart.generation.sampling import draw_token, sampling_probabilities
 from warmstart.generation.settings import GenerateConfig
 from warmstart.model.inference import inference_weights
 from warmstart.model.model import Model
 from warmstart.seeding import derive
+
+
+def sampling_probabilities(logits: Tensor, config: GenerateConfig) -> Tensor:
+    """Probabilities (V,) after temperature, top-k and top-p; tokens that are cut off have probability 0.
+
+    With logits ``log([.5 .3 .2])`` and top_p 0.6, the two most probable tokens are left: ``[.625 .375 0]``.
+    """
+    ranked, order = (logits.double() / config.temperature).sort(descending=True, stable=True)  # the first of equals wins
+    ranked, order = ranked[: config.top_k], order[: config.top_k]
+    kept = ranked.softmax(dim=-1)
+    if config.top_p is not None:
+        more_probable = kept.cumsum(dim=-1) - kept
+        kept = kept.where(more_probable < config.top_p, 0.0)
+    return torch.zeros(len(logits), dtype=kept.dtype).index_copy(0, order, kept / kept.sum())
+
+
+def draw_token(probabilities: Tensor, rng: np.random.Generator) -> int:
+    """One token id, drawn with these probabilities (V,)."""
+    token = int(np.searchsorted(probabilities.cumsum(dim=-1).numpy(), rng.random(), side="right"))
+    return min(token, len(probabilities) - 1)
+
 
 MAX_BATCH = 64
 """rows decoded at once"""
@@ -40,9 +60,9 @@ class Decoded:
     ids: tuple[int, ...]
     """the new tokens, without the one that stopped it"""
     log_probabilities: tuple[float, ...]
-    """in nats, of every new token and of the one that stopped it: the model's own, before temperature, top-k and top-p"""
+    """the model's own log-probability in nats of each new token and the one that stopped it, before temperature, top-k and top-p"""
     stopped: bool
-    """it ended with a stop token; otherwise ``max_new_tokens`` were generated"""
+    """True if it ended with a stop token; otherwise ``max_new_tokens`` were generated"""
 
 
 @dataclass
@@ -104,7 +124,7 @@ def _decode_batch(
     device, depth, window = next(model.parameters()).device, model.backbone.config.depth, model.backbone.config.max_length
     (unread, mask), cache = _left_padded([row.ids[-window:] for row in rows], device), None
     for remaining in range(config.max_new_tokens, 0, -1):
-        if cache and cache.tokens == window:
+        if cache and cache.tokens == window:  # full: half of it is read anew, which makes room for many tokens
             (unread, mask), cache = _left_padded([row.ids[-(window // 2 or 1) :] for row in rows], device), None
         cache = cache or KVCache.empty(depth, min(window, unread.shape[1] + remaining))
         states = model.backbone(unread, attention_mask=mask, causal=True, kv_cache=cache).last_hidden_state  # (B, T, D)

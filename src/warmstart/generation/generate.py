@@ -29,13 +29,13 @@ def generate(bundle: Bundle, prompts: str | Sequence[str], config: GenerateConfi
     """
     if isinstance(prompts, str):
         return generate(bundle, [prompts], config)[0]
-    return [bundle.tokenizer.decode(one.ids) for one in continue_prompts(bundle, prompts, config or GenerateConfig())]
+    return [bundle.tokenizer.decode(row.ids) for row in continue_prompts(bundle, prompts, config or GenerateConfig())]
 
 
 def continue_prompts(
     bundle: Bundle, prompts: Sequence[str], config: GenerateConfig, on_token: OnToken | None = None
 ) -> list[Decoded]:
-    """The same as token ids with their log-probabilities; ``on_token`` is called for every new token."""
+    """The continuations as token ids with their log-probabilities; ``on_token`` is called for every new token."""
     if not bundle.generates:
         raise ModelError(
             "this bundle does not generate text: that takes a language head pretrained with the objective causal, span or hybrid; "

@@ -1,4 +1,4 @@
-"""What follows each context in a corpus, by counting: the ground truth for a model of a small language.
+"""Counts of the tokens that follow each context in a corpus: the ground truth for a model of a small language.
 
 Contexts of up to ``order`` tokens are counted in memory, so it is meant for corpora of up to a few million tokens.
 
@@ -21,12 +21,12 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class NextTokenCounts:
-    """What followed the longest context that the corpus contains, and how far a model's probabilities are from it."""
+    """The tokens that followed the longest context in the corpus, and the distance of a model's probabilities from their counts."""
 
     context: tuple[str, ...]
     """the tokens before, as many as the corpus contains in this order"""
     count: int
-    """how often the context occurs"""
+    """number of times that the context occurs"""
     most_common: tuple[tuple[str, int], ...]
     """tokens that followed, with counts, most common first"""
     kl_divergence: float
@@ -36,7 +36,7 @@ class NextTokenCounts:
 
 
 class NgramCounts:
-    """Which tokens followed each context of up to ``order`` tokens; a document begins and ends with [EOS]."""
+    """Counts of the tokens that followed each context of up to ``order`` tokens; a document begins and ends with [EOS]."""
 
     def __init__(self, tokenizer: Tokenizer, documents: Iterable[str], order: int = 3) -> None:
         self.tokenizer, self.order = tokenizer, order
@@ -51,7 +51,7 @@ class NgramCounts:
             raise DataError("the corpus must contain at least one document, but it is empty; name another one")
 
     def longest(self, ids: Sequence[int]) -> tuple[tuple[int, ...], Counter[int]]:
-        """The longest end of ``ids`` that the corpus contains, and how often each token followed it."""
+        """The longest end of ``ids`` that the corpus contains, and the count of each token that followed it."""
         lengths = range(min(self.order, len(ids)), -1, -1)
         context = next(tuple(ids[len(ids) - n :]) for n in lengths if tuple(ids[len(ids) - n :]) in self.followers)
         return context, self.followers[context]

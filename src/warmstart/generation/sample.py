@@ -1,4 +1,4 @@
-"""What a language model has learned, to be read by people: how it goes on from held-out text, or what it puts into a gap."""
+"""A sentence that shows what a language model has learned: how it goes on from held-out text, or what it puts into a gap."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class TextSample(NamedTuple):
 
     sentence: str
     text: str
-    """of the held-out documents: what the model goes on from, or the text with the gap"""
+    """text of the held-out documents: the prompt, or the text with the gap"""
 
 
 def beginnings(tokenizer: Tokenizer, store: TokenText) -> Iterator[str]:
-    """Of some documents the beginning, as text."""
+    """The beginnings of some documents, as text."""
     numbers = np.arange(min(DOCUMENTS, store.documents))
     blocks, counts = store.documents_block(numbers, DOCUMENT_TOKENS, tokenizer.specials.pad)
     return (tokenizer.decode(row[:count]) for row, count in zip(blocks, counts, strict=True))
 
 
 def sample_of(bundle: Bundle, text: str) -> TextSample | None:
-    """What a model makes of a text; None if it neither writes nor fills gaps, or finds no word for a gap."""
+    """A model's continuation of a text, or its words for a gap; None if it neither writes nor fills gaps, or has no such word."""
     if bundle.generates:
         prompt = " ".join(text.split()[:PROMPT_WORDS])
         return TextSample(f"It writes: {_quoted(prompt, '→', generate(bundle, prompt))}", prompt)
@@ -66,5 +66,5 @@ def _filled(bundle: Bundle, text: str) -> str | None:
     logits[bundle.never_generated] = -torch.inf
     likely = [tokenizer.decode([token]).strip() for token in logits.topk(LIKELY).indices.tolist()]
     before, after = (tokenizer.decode(part).strip() for part in (row[:place], row[place + 1 :]))
-    given = " or ".join(f'"{word}"' for word in likely)
-    return f'It fills in "{before} {BLANK} {after}" with {given}; the text has "{tokenizer.decode([row[place]]).strip()}".'
+    fillings = " or ".join(f'"{word}"' for word in likely)
+    return f'It fills in "{before} {BLANK} {after}" with {fillings}; the text has "{tokenizer.decode([row[place]]).strip()}".'

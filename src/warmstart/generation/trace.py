@@ -8,9 +8,9 @@ from typing import Any, overload
 
 from torch import Tensor
 
+from warmstart.generation.decoding import sampling_probabilities
 from warmstart.generation.generate import continue_prompts
 from warmstart.generation.ngram_counts import NextTokenCounts, NgramCounts
-from warmstart.generation.sampling import sampling_probabilities
 from warmstart.generation.settings import GenerateConfig
 from warmstart.model.bundle import Bundle
 from warmstart.notebook import Shown
@@ -26,11 +26,11 @@ class Step:
     sampling_probability: float
     """its probability after temperature, top-k and top-p; 1 for greedy decoding"""
     entropy: float
-    """of the model's probabilities, in nats"""
+    """entropy of the model's probabilities, in nats"""
     candidates: tuple[tuple[str, float], ...]
     """the most probable tokens with their probabilities, in descending order"""
     corpus: NextTokenCounts | None = None
-    """what followed in the corpus, if there is one"""
+    """counts of the tokens that followed in the corpus, if there is one"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Trace(Shown, view="report.notebook:trace_view"):
     steps: tuple[Step, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values, fit for JSON."""
+        """Prompt, text and steps as plain values, fit for JSON."""
         return asdict(self)
 
 
@@ -80,7 +80,7 @@ def trace(
 
     decoded = continue_prompts(bundle, prompts, config, note)
     return [
-        Trace(prompt, tokenizer.decode(one.ids), tuple(noted)) for prompt, one, noted in zip(prompts, decoded, steps, strict=True)
+        Trace(prompt, tokenizer.decode(row.ids), tuple(noted)) for prompt, row, noted in zip(prompts, decoded, steps, strict=True)
     ]
 
 

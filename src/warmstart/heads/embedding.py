@@ -25,7 +25,7 @@ class EmbeddingHeadConfig(WindowSettings, HeadConfig):
     kind: Literal["embedding"] = "embedding"
     """name of this head in files"""
     pooling: PoolingName = "mean"
-    """which hidden state of a text is read: mean, last, first, or appended (a classification token at the end)"""
+    """hidden state of a text that is read: mean, last, first, or appended (a classification token at the end)"""
     normalize: bool = True
     """divide each vector by its length, so that a dot product is a cosine"""
 
@@ -37,7 +37,7 @@ class EmbeddingHeadConfig(WindowSettings, HeadConfig):
 
 
 class EmbeddingHead(Head):
-    """Pooling, and length 1."""
+    """Pooling, then division by the length."""
 
     config_class: ClassVar = EmbeddingHeadConfig
     per_token: ClassVar = False
@@ -60,5 +60,5 @@ class EmbeddingHead(Head):
         return F.normalize(pooled, dim=-1) if self.config.normalize else pooled
 
     def description(self) -> str:
-        """For the model card."""
+        """The head's description for the model card."""
         return "maps each text to a vector"

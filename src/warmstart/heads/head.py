@@ -1,4 +1,4 @@
-"""What every head is: its settings, a module from hidden states to outputs, and the facts that other parts need to know of it.
+"""The interface of heads: settings, a module from hidden states to outputs, and the facts that other parts need to know of it.
 
 The model card, the cost table and the ONNX export read these facts, so that a new head needs no change there.
 
@@ -20,9 +20,9 @@ class Head(nn.Module):
     config_class: ClassVar[type[HeadConfig]]
     """its settings"""
     per_token: ClassVar[bool]
-    """it has an output for each token, not one for each text"""
+    """True for a head with an output for each token, not one for each text"""
     hub_task: ClassVar[str]
-    """what the Hugging Face hub calls its task (``pipeline_tag``)"""
+    """name of its task on the Hugging Face hub (``pipeline_tag``)"""
     onnx_outputs: ClassVar[tuple[str, ...]]
     """outputs of an exported graph: what ``forward`` returns, then its predictions if they are exported too"""
 
@@ -33,7 +33,7 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def description(self) -> str:
-        """What a model with this head does, for its card: the rest of the sentence "A Transformer that ..."."""
+        """The rest of the sentence "A Transformer that ..." for the card of a model with this head."""
         raise NotImplementedError
 
 
@@ -55,5 +55,5 @@ class TaskHead(LossHead):
         return "a text"
 
     def predictions(self, logits: Tensor) -> Tensor:
-        """What ``logits`` (B, ...) mean to a user: probabilities, or numbers in the units of the targets (B, ...)."""
+        """The meaning of ``logits`` (B, ...) to a user: probabilities, or numbers in the units of the targets (B, ...)."""
         raise NotImplementedError

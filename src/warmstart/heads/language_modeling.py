@@ -57,5 +57,5 @@ class LMHead(Head):
         return linear_product(self.transform(hidden_states) if self.transform else hidden_states, self.weight, self.bias)
 
     def description(self) -> str:
-        """For the model card, which says more if it knows what the model was trained for."""
+        """The head's description; the model card says more if it knows what the model was trained for."""
         return "predicts tokens"

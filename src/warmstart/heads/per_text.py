@@ -32,7 +32,7 @@ class ClassificationHeadConfig(PooledHeadConfig):
     """activation of one more layer before the logits: tanh as in BERT's pooler, relu as in DistilBERT, gelu as in ELECTRA; none: no
     such layer"""
     normalize: bool = False
-    """what the last layer reads has length 1: a logit is a cosine with the vector of a class, times its length, plus a bias"""
+    """divide the last layer's input by its length: a logit is a cosine with the vector of a class, times its length, plus a bias"""
 
 
 class ClassificationHead(PooledHead):
@@ -55,7 +55,7 @@ class ClassificationHead(PooledHead):
         return self.score(self.dropout(self.read(hidden_states, attention_mask, windows), texts=windows is not None))
 
     def read(self, hidden_states: Tensor, attention_mask: Tensor | None = None, windows: Tensor | None = None) -> Tensor:
-        """What the last layer reads, before dropout: from (R, T, D), (R, T) and (B,), as ``forward`` takes them, (B, D)."""
+        """The last layer's input (B, D) before dropout, from (R, T, D), (R, T) and (B,) as ``forward`` takes them."""
         pooled = self.pooled(hidden_states, attention_mask, windows)
         read = pooled if self.config.hidden == "none" else _ACTIVATIONS[self.config.hidden](self.hidden(pooled))
         return F.normalize(read.float(), dim=-1) if self.config.normalize else read
@@ -69,7 +69,7 @@ class ClassificationHead(PooledHead):
         return logits.softmax(dim=-1)
 
     def description(self) -> str:
-        """For the model card."""
+        """The head's description for the model card."""
         return f"assigns each text one of {self.config.classes} labels"
 
 
@@ -108,7 +108,7 @@ class MultilabelHead(PooledHead):
         return logits.sigmoid()
 
     def description(self) -> str:
-        """For the model card."""
+        """The head's description for the model card."""
         return f"decides for each of {self.config.classes} labels whether a text has it"
 
 
@@ -151,5 +151,5 @@ class RegressionHead(PooledHead):
         return logits * self.config.std + self.config.mean
 
     def description(self) -> str:
-        """For the model card."""
+        """The head's description for the model card."""
         return "predicts a number for each text"

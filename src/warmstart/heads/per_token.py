@@ -18,7 +18,7 @@ from warmstart.system.products import Linear
 
 
 class PerTokenHeadConfig(TaskHeadConfig):
-    """The settings that they share."""
+    """The settings of heads that read the state of every token."""
 
     dropout: float = Field(0.0, ge=0, lt=1)
     """dropout probability of each hidden state"""
@@ -76,5 +76,5 @@ class TaggingHead(PerTokenHead):
         return logits.softmax(dim=-1)
 
     def description(self) -> str:
-        """For the model card."""
+        """The head's description for the model card."""
         return f"assigns each word one of {self.config.classes} tags"

@@ -1,4 +1,4 @@
-"""What heads that read one pooled hidden state per text share: pooling, of tokens and of windows, dropout and a linear layer.
+"""The base of heads that read one pooled hidden state per text: pooling, of tokens and of windows, dropout and a linear layer.
 
 Letters: B batch, T tokens, D width, R rows: windows of B or N texts. ``attention_mask`` (B, T) is True at real tokens; None: all
 are.
@@ -58,7 +58,7 @@ POOLINGS: Registry[Pooling] = Registry(
         "appended": pool_last,
     },
 )
-"""How the hidden states of a text become one."""
+"""Ways to make one state of the hidden states of a text"""
 
 
 def join_windows(states: Tensor, windows: Tensor, pooling: str, query: Tensor | None = None) -> Tensor:
@@ -78,10 +78,10 @@ def join_windows(states: Tensor, windows: Tensor, pooling: str, query: Tensor | 
 
 
 class PooledHeadConfig(WindowSettings, TaskHeadConfig):
-    """The settings that they share."""
+    """The settings of heads that read one pooled state per text."""
 
     pooling: PoolingName = "mean"
-    """which hidden state of a text is read: mean, last, first, or appended (a classification token at the end)"""
+    """hidden state of a text that is read: mean, last, first, or appended (a classification token at the end)"""
     dropout: float = Field(0.0, ge=0, lt=1)
     """dropout probability of the pooled state"""
 

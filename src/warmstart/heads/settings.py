@@ -17,7 +17,7 @@ WindowPooling = Literal["none", "mean", "max", "attention"]
 
 
 class WindowSettings(Config):
-    """What becomes of texts that are longer than the model reads."""
+    """The treatment of texts that are longer than the model reads."""
 
     windows: Advanced[WindowPooling] = "none"
     """texts longer than the model reads: none, they are cut; mean, max or attention (learned weights), they are read in windows
@@ -31,7 +31,7 @@ class WindowSettings(Config):
     def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without windows these settings decide nothing: files and identities are as if there were none."""
         values: dict[str, Any] = handler(self)
-        return values if self.windows != "none" else {key: one for key, one in values.items() if key not in _KEYS}
+        return values if self.windows != "none" else {key: value for key, value in values.items() if key not in _KEYS}
 
     @property
     def window_settings(self) -> WindowSettings:
@@ -40,7 +40,7 @@ class WindowSettings(Config):
 
     @property
     def unweighted(self) -> WindowSettings:
-        """The same where nothing is learned: the mean in place of attention."""
+        """These settings where nothing is learned: the mean in place of attention."""
         return WindowSettings(**dict(self.window_settings) | ({"windows": "mean"} if self.windows == "attention" else {}))
 
 
@@ -57,7 +57,7 @@ class HeadConfig(Config):
 
     @property
     def window_settings(self) -> WindowSettings:
-        """What becomes of texts that are too long: they are cut, unless the head can join windows."""
+        """The treatment of texts that are too long: they are cut, unless the head can join windows."""
         return CUT
 
 
@@ -77,6 +77,6 @@ class LMHeadConfig(HeadConfig):
     transform: InFile[bool] = False
     """one more layer before the logits: linear, gelu, layer norm (BERT)"""
     transform_bias: InFile[bool] = True
-    """that layer and its norm have a bias"""
+    """transform: the layer and its norm have a bias"""
     norm_eps: InFile[float] = Field(1e-5, gt=0)
-    """what its norm adds to the variance, for stability"""
+    """transform: constant that the norm adds to the variance, for stability"""

@@ -21,7 +21,7 @@ from warmstart.stats.calibration import (
 from warmstart.stats.changes import Change
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import figure_interval, percent, percent_value
-from warmstart.stats.power import detectable_from_interval
+from warmstart.stats.noise import detectable_from_interval
 from warmstart.stats.resampling import cluster_bootstrap
 from warmstart.types import SelectionName
 

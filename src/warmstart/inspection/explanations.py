@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 
 from warmstart.backbone.taps import tapped
-from warmstart.data.encode import Encoded, encode
-from warmstart.data.windows import framed_windows, window_starts
+from warmstart.data.encode import Encoded, encode, framed_windows, window_starts
 from warmstart.errors import ModelError, suggest
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHead

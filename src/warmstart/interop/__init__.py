@@ -1,1 +1,1 @@
-"""interop."""
+"""Models of other programs, read and written."""

@@ -45,7 +45,7 @@ _TRANSFORMERS = tuple(
 
 
 class Companions(NamedTuple):
-    """What the files beside the weights say."""
+    """The settings in the files beside the weights."""
 
     tokenizer: Tokenizer
     longest: int | None
@@ -81,7 +81,7 @@ def read_companions(folder: Path, *, causal: bool) -> Companions:
     if prompt and whole != [*words, *text]:
         left_out.append(f"the end of {prompt!r} of {SENTENCES_FILE} (this tokenizer would join it to the text)")
     tokenizer = with_prefix(tokenizer, prompt)
-    return Companions(tokenizer, next((int(one) for one in lengths if isinstance(one, int | float) and one < 1e9), None), left_out)
+    return Companions(tokenizer, next((int(n) for n in lengths if isinstance(n, int | float) and n < 1e9), None), left_out)
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
@@ -108,7 +108,7 @@ def _transformer_settings(folder: Path) -> dict[str, Any]:
 
 
 def _prompt(folder: Path) -> tuple[str, list[str]]:
-    """The default prompt, which precedes every text, and what of its file is left out: prompts that must be asked for."""
+    """The default prompt, which precedes every text, and the settings left out of its file: prompts that must be asked for."""
     values = _optional(folder, SENTENCES_FILE)
     prompts = {name: text for name, text in (values.get("prompts") or {}).items() if text}
     default = str(prompts.pop(values.get("default_prompt_name"), ""))
@@ -116,18 +116,18 @@ def _prompt(folder: Path) -> tuple[str, list[str]]:
 
 
 def _content(token: Any) -> str | None:
-    found = token.get("content") if isinstance(token, Mapping) else token
-    if found is not None and not isinstance(found, str):
-        raise ValueError(f"a token must be text, but is {type(found).__name__}")
-    return found
+    text = token.get("content") if isinstance(token, Mapping) else token
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"a token must be text, but is {type(text).__name__}")
+    return text
 
 
 def _check_mask(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> None:
     mask = _content(settings.get("mask_token"))
     if mask is not None and tokenizer.id(mask) != tokenizer.specials.mask:
-        found = tokenizer.token(tokenizer.specials.mask)
+        piece = tokenizer.token(tokenizer.specials.mask)
         raise TokenizerError(
-            f"the mask token of this model is {mask!r}, but the tokenizer's is {found!r}; rename it in tokenizer.json"
+            f"the mask token of this model is {mask!r}, but the tokenizer's is {piece!r}; rename it in tokenizer.json"
         )
 
 
@@ -203,7 +203,7 @@ def _lowers(step: Mapping[str, Any]) -> bool:
 
 
 def read_pooling(folder: Path) -> tuple[str, bool, list[str]]:
-    """How sentence-transformers pools in this folder: (pooling, whether vectors are normalised, what is left out).
+    """The pooling of sentence-transformers in this folder: (pooling, whether vectors are normalised, settings left out).
 
     The mean, normalised, by default.
     """
@@ -211,7 +211,7 @@ def read_pooling(folder: Path) -> tuple[str, bool, list[str]]:
         return "mean", True, []
     try:
         modules = parse_json(read_inside(folder, MODULES_FILE, MANIFEST_BYTES))
-        left_out = [one for module in modules for one in unapplied(MODULES_FILE, module)]
+        left_out = [setting for module in modules for setting in unapplied(MODULES_FILE, module)]
         kinds = [_kind(str(module["type"])) for module in modules]
         paths = dict(zip(kinds, (module["path"] for module in modules), strict=True))
         settings = read_json(inside(folder, f"{paths['Pooling']}/config.json")) if "Pooling" in paths else {}

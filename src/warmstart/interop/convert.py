@@ -27,8 +27,7 @@ from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.registry import make_head
 from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.interop.companions import read_companions, read_pooling
-from warmstart.interop.families import FAMILIES, OTHER_FAMILIES
-from warmstart.interop.family import ACTIVATIONS, Family
+from warmstart.interop.families import ACTIVATIONS, FAMILIES, OTHER_FAMILIES, Family
 from warmstart.interop.folder import as_float, read_json, read_tensors
 from warmstart.interop.settings import ADAPTER_CONFIG, CONFIG_FILE, MODULES_FILE, config_settings, unapplied, whole_files
 from warmstart.model.already_read import read_by
@@ -49,17 +48,17 @@ class Foreign:
     """A model as another program keeps it, in memory, under the names of the Hugging Face format."""
 
     config: dict[str, Any]
-    """as in ``config.json``"""
+    """settings under the keys of ``config.json``"""
     tensors: dict[str, Tensor]
     tokenizer: Tokenizer
     name: str = ""
-    """of the folder, the file or the model; it tells what the model has read"""
+    """name of the folder, the file or the model; it tells what the model has read"""
     pooled: Callable[[], tuple[str, bool, list[str]]] | None = None
-    """how the states of a text become one vector, whether its length is 1, what is left out; None: not made for embeddings"""
+    """pooling of a text's states, whether vectors are normalised, and dropped settings; None: not made for embeddings"""
     longest: int | None = None
     """the length at which other programs cut a text, if they are told one"""
     settings: tuple[str, ...] = ()
-    """those that are not applied, one phrase each"""
+    """settings that are not applied, one phrase each"""
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def from_huggingface(folder: str | Path) -> Bundle:
 
 
 def import_folder(place: Path, max_length: int | None = None) -> Imported:
-    """The same, with what was left out and what was added; ``max_length`` is the maximum length, if not that of the model."""
+    """Import a folder and report dropped and added settings; ``max_length`` is the maximum length, if not that of the model."""
     if not (place / "config.json").exists() and (place / ADAPTER_CONFIG).exists():
         raise ModelError(
             f"{place} must hold a whole model, but holds only an adapter over one ({ADAPTER_CONFIG}); merge them in PEFT, with "
@@ -100,8 +99,8 @@ def import_folder(place: Path, max_length: int | None = None) -> Imported:
         tokenizer, longest, beside = read_companions(place, causal=family.causal)
         pooled = partial(read_pooling, place) if (place / MODULES_FILE).exists() else None
         name = "/".join(place.resolve().parts[-2:])
-        given = Foreign(theirs, read_tensors(place), tokenizer, name, pooled, longest, (*settings, *beside))
-        return _assembled(given, max_length)
+        foreign = Foreign(theirs, read_tensors(place), tokenizer, name, pooled, longest, (*settings, *beside))
+        return _assembled(foreign, max_length)
 
 
 def import_foreign(given: Foreign, max_length: int | None = None) -> Imported:
@@ -110,8 +109,8 @@ def import_foreign(given: Foreign, max_length: int | None = None) -> Imported:
         return _assembled(given, max_length)
 
 
-def _assembled(given: Foreign, max_length: int | None) -> Imported:
-    theirs, stored, tokenizer = given.config, given.tensors, given.tokenizer
+def _assembled(foreign: Foreign, max_length: int | None) -> Imported:
+    theirs, stored, tokenizer = foreign.config, foreign.tensors, foreign.tokenizer
     name = str(theirs.get("model_type"))
     family = _family(name, theirs)
     config = _with_length(read_settings(family, theirs), max_length)
@@ -120,14 +119,14 @@ def _assembled(given: Foreign, max_length: int | None) -> Imported:
             f"a text must fit beside the {around} tokens that are around every text, but only {config.max_length} are read; import "
             "another model"
         )
-    head, pooling = _head_for(family, given)
-    settings = [*given.settings, *pooling]
+    head, pooling = _head_for(family, foreign)
+    settings = [*foreign.settings, *pooling]
     if config.token_types > 1 and not types_pairs(json.loads(tokenizer.to_json())["post_processor"]):
         settings.append("token type 0 of the second text of a pair (it has type 1)")
-    if given.longest is not None and given.longest < config.max_length:
+    if foreign.longest is not None and foreign.longest < config.max_length:
         settings.append(
-            f"the libraries' maximum length of {given.longest} (texts of up to {config.max_length} tokens are read "
-            f"whole; --max-length {given.longest} cuts them there)"
+            f"the libraries' maximum length of {foreign.longest} (texts of up to {config.max_length} tokens are read "
+            f"whole; --max-length {foreign.longest} cuts them there)"
         )
     rows = stored[_table_name(family, stored)].shape[0]
     _check_tokenizer(tokenizer, rows)
@@ -136,7 +135,7 @@ def _assembled(given: Foreign, max_length: int | None) -> Imported:
     language = isinstance(head, LMHeadConfig)
     objective = ObjectiveConfig(name="causal" if family.causal else "masked") if language else None
     record = ImportRecord(
-        family=name, config=theirs, objective=objective, generates=language and family.causal, read=read_by(given.name)
+        family=name, config=theirs, objective=objective, generates=language and family.causal, read=read_by(foreign.name)
     )
     added = tuple(tokenizer.token(i) for i in range(rows, tokenizer.vocab_size))
     bundle = Bundle(model, tokenizer, labels_of(family, theirs) or (), (record,))
@@ -162,8 +161,8 @@ def _family(name: str, theirs: Mapping[str, Any]) -> Family:
 def read_settings(family: Family, theirs: Mapping[str, Any]) -> BackboneConfig:
     """Our settings for their ``config.json``. Raises ``ModelError`` for unsupported values."""
     for key, value in family.must.items():
-        if (found := theirs.get(key, "absent" if key in family.stated else value)) != value and found is not None:
-            raise ModelError(f"{key} must be {value!r} in a {family.title} model, but is {found!r}; this model cannot be imported")
+        if (actual := theirs.get(key, "absent" if key in family.stated else value)) != value and actual is not None:
+            raise ModelError(f"{key} must be {value!r} in a {family.title} model, but is {actual!r}; this model cannot be imported")
     ours = {name: theirs.get(setting.key, setting.default) for name, setting in family.settings.items()}
     if "activation" in ours:
         if ours["activation"] not in ACTIVATIONS:
@@ -201,7 +200,7 @@ def from_tensors(
         model = Model(backbone, make_head(head, config.width, backbone.embedding.weight), causal=family.causal)
     prefix = family.prefix if any(name.startswith(family.prefix) for name in stored) else ""
     wanted = {name: _theirs(family, name, prefix) for name in model.weights()}
-    known = {one for names in wanted.values() for one in names}
+    known = {part for names in wanted.values() for part in names}
     left_out = tuple(sorted(name for name in stored.keys() - known if _left_out(family, name)))
     problems = [f"missing: {name}" for name in sorted(known - stored.keys())]
     problems += [f"unknown: {name}" for name in sorted(stored.keys() - known - set(left_out))]
@@ -210,13 +209,13 @@ def from_tensors(
             f"the tensors must be those of a {family.title} model with these settings, but {_some(problems)}; copy the folder "
             "again if it is not whole; if it is, config.json describes another model"
         )
-    made = {name: _joined(family, name, [as_float(stored[one]) for one in names]) for name, names in wanted.items()}
+    ours = {name: _joined(family, name, [as_float(stored[part]) for part in names]) for name, names in wanted.items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in model.weights().items()}
-    if odd := [f"{name} is {tuple(made[name].shape)}, not {shape}" for name, shape in shapes.items() if made[name].shape != shape]:
+    if odd := [f"{name} is {tuple(ours[name].shape)}, not {shape}" for name, shape in shapes.items() if ours[name].shape != shape]:
         raise ModelError(f"the tensors must have the shapes that config.json specifies, but {_some(odd)}; copy the folder again")
     real = Backbone(config, rows)  # buffers are computed, not stored
     model = Model(real, make_head(head, config.width, real.embedding.weight), causal=family.causal)
-    model.load_state_dict(made, strict=False)  # a tied head's weight is the embedding's; names were compared above
+    model.load_state_dict(ours, strict=False)  # a tied head's weight is the embedding's; names were compared above
     return model.eval(), left_out
 
 
@@ -225,14 +224,14 @@ def to_tensors(family: Family, model: Model, *, prefixed: bool, rows: int | None
 
     Of tensors with a row for each token, only the first ``rows`` are returned.
     """
-    made: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, tensor in model.weights().items():
         names = _theirs(family, name, family.prefix if prefixed else "")
         whole = tensor.detach()[:rows] if name in BY_TOKEN else tensor.detach()
         parts = whole.split(_sizes(name, model.backbone.config, len(whole))) if len(names) > 1 else [whole]
-        for one, part in zip(names, parts, strict=True):
-            made[one] = (part.T if _flipped(family, name) else part).contiguous().clone()
-    return made
+        for theirs, part in zip(names, parts, strict=True):
+            tensors[theirs] = (part.T if _flipped(family, name) else part).contiguous().clone()
+    return tensors
 
 
 def _theirs(family: Family, name: str, prefix: str) -> tuple[str, ...]:
@@ -246,10 +245,10 @@ def _theirs(family: Family, name: str, prefix: str) -> tuple[str, ...]:
     own = re.sub(r"^blocks\.\d+\.", "blocks.{i}.", own)
     part, leaf = own.rsplit(".", 1)
     whole = own in table
-    found = table.get(own if whole else part)
-    assert found is not None, f"the table of {family.title} does not name {name}"
-    names = (found,) if isinstance(found, str) else found
-    return tuple(before + one.replace("{i}", number[1] if number else "") + f".{leaf}" * (not whole) for one in names)
+    entry = table.get(own if whole else part)
+    assert entry is not None, f"the table of {family.title} does not name {name}"
+    names = (entry,) if isinstance(entry, str) else entry
+    return tuple(before + entry.replace("{i}", number[1] if number else "") + f".{leaf}" * (not whole) for entry in names)
 
 
 def _joined(family: Family, name: str, parts: Sequence[Tensor]) -> Tensor:
@@ -282,29 +281,29 @@ def _some(problems: Sequence[str], most: int = 6) -> str:
 def _table_name(family: Family, stored: Mapping[str, Tensor]) -> str:
     """Their name of the token embedding, as this file has it."""
     plain = f"{family.names['embedding']}.weight"
-    found = [name for name in (family.prefix + plain, plain) if name in stored]
-    if not found:
+    names = [name for name in (family.prefix + plain, plain) if name in stored]
+    if not names:
         raise ModelError(
             f"the tensors must be those of a {family.title} model, but there is no {plain} among them; copy the folder again"
         )
-    return found[0]
+    return names[0]
 
 
-def _head_for(family: Family, given: Foreign) -> tuple[HeadConfig, list[str]]:
-    """The head in the file, and what of its settings is left out.
+def _head_for(family: Family, foreign: Foreign) -> tuple[HeadConfig, list[str]]:
+    """The head in the file, and its settings that are left out.
 
     Language modelling (perhaps tied), classification, or none, which becomes an embedding head.
     """
-    theirs, stored = given.config, given.tensors
+    theirs, stored = foreign.config, foreign.tensors
     if (labels := labels_of(family, theirs)) is not None:
         dropout = read_settings(family, theirs).dropout
         return ClassificationHeadConfig(classes=len(labels), pooling="first", hidden=family.hidden, dropout=dropout), []
-    own = [one for name, one in family.head.items() if name != "head.weight" and isinstance(one, str)]
+    own = [part for name, part in family.head.items() if name != "head.weight" and isinstance(part, str)]
     weight = str(family.head["head.weight"])
     words = [name for name in stored if name.startswith(tuple(own))] if own else [name for name in stored if name == weight]
     tied = theirs.get("tie_word_embeddings", family.tied)
-    if not words and (not (family.causal and tied) or given.pooled):
-        pooling, normalize, left_out = given.pooled() if given.pooled else ("mean", True, [])
+    if not words and (not (family.causal and tied) or foreign.pooled):
+        pooling, normalize, left_out = foreign.pooled() if foreign.pooled else ("mean", True, [])
         return EmbeddingHeadConfig(pooling=pooling, normalize=normalize), left_out
     if not family.gelu and read_settings(family, theirs).activation != "gelu":
         raise ModelError(f"the transform of a language head must have gelu, but hidden activations are others; {BASE_MODEL}")

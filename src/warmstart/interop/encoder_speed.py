@@ -23,7 +23,7 @@ _WORDS = (
     "days of rain had left the river so high that nobody could cross it on foot, and the ferry lay on the other side "
     "without anyone to row it"
 )
-"""with a number before them, a text of 30 words"""
+"""29 words, which make a text of 30 with a number before them"""
 
 
 def encoder_speeds(*, measure: bool) -> dict[str, float]:
@@ -32,9 +32,9 @@ def encoder_speeds(*, measure: bool) -> dict[str, float]:
     file = folder / "encoder_speeds.json" if folder else None
     known = (json_or_none(file) if file else None) or {}
     if not measure:
-        found = known.get(_machine())
-        return {name: float(one) for name, one in found.items() if isinstance(one, int | float)} if isinstance(found, dict) else {}
-    speeds = {name: _texts_per_second(name) for name, one in ENCODERS.items() if installed(one)}
+        speeds = known.get(_machine())
+        return {name: float(n) for name, n in speeds.items() if isinstance(n, int | float)} if isinstance(speeds, dict) else {}
+    speeds = {name: _texts_per_second(name) for name, encoder in ENCODERS.items() if installed(encoder)}
     with suppress(OSError, StorageError):
         if file:
             atomic_write(file, json.dumps(known | {_machine(): speeds}, indent=1).encode())
@@ -42,7 +42,7 @@ def encoder_speeds(*, measure: bool) -> dict[str, float]:
 
 
 def speeds_sentence(speeds: dict[str, float]) -> str:
-    """What is printed of them."""
+    """The speeds of encoders, as a sentence."""
     each = ", ".join(f"{name} {speed:,.0f}" for name, speed in speeds.items())
     return f"texts of 30 words in a second: {each} (the better of {_REPEATS} readings of {_TEXTS}; {_machine()})"
 

@@ -30,28 +30,28 @@ class Encoder:
     """A pretrained model in a package."""
 
     model: str
-    """its name on the hub"""
+    """name of the model on the hub"""
     distribution: str
     version: str
     files: Mapping[str, str]
-    """what is read, relative to where packages are installed -> its SHA-256"""
+    """path of each file, relative to where packages are installed -> its SHA-256"""
     read: Callable[..., Imported]
     """takes the paths of these files, in this order"""
     parameters: int
     languages: str
     licence: str
     slow: bool = False
-    """it reads texts some ten times slower than the others: nothing takes it unless it is named"""
+    """reads texts some ten times slower than the others, so that it is taken only when named"""
     more: tuple[str, ...] = ()
     """other packages of the same version that hold parts of it"""
     extra: str | None = None
-    """what brings its package with all that the package requires; None: that is not needed, and takes minutes to install"""
+    """the extra that brings its package with all its requirements; None: these are not needed, and take minutes to install"""
     needs: str | None = None
     """the extra that reads its files, if they have a format of their own"""
 
     @property
     def package(self) -> str:
-        """As pip names it."""
+        """The package with its version, as pip names it."""
         return " ".join(f"{name}=={self.version}" for name in (self.distribution, *self.more))
 
 
@@ -229,7 +229,7 @@ def unambiguous(name: str) -> str:
 
 
 def read_source(source: str, max_length: int | None = None) -> Imported:
-    """What ``warmstart import`` reads: an encoder, a GGUF file, a folder in the Hugging Face format, or hf:OWNER/NAME."""
+    """The model that ``warmstart import`` reads: an encoder, a GGUF file, a folder in the Hugging Face format, or hf:OWNER/NAME."""
     if is_encoder(source):
         return import_encoder(source.removeprefix(ENCODER_PREFIX))
     if source.endswith(".gguf"):
@@ -247,16 +247,16 @@ def import_encoder(name: str) -> Imported:
     from warmstart.model.already_read import read_by
 
     encoder = ENCODERS[name]
-    found = installed(encoder)
-    if found is None:
+    package = installed(encoder)
+    if package is None:
         raise ConfigError(
             f"the encoder '{name}' needs the package {encoder.package}, which is not installed; {how_to_install(name)}"
         )
-    if found.version != encoder.version:
+    if package.version != encoder.version:
         raise ConfigError(
-            f"the encoder '{name}' is in {encoder.package}, but version {found.version} is installed; {how_to_install(name)}"
+            f"the encoder '{name}' is in {encoder.package}, but version {package.version} is installed; {how_to_install(name)}"
         )
-    files = {Path(str(found.locate_file(file))): wanted for file, wanted in encoder.files.items()}
+    files = {Path(str(package.locate_file(file))): wanted for file, wanted in encoder.files.items()}
     for file, wanted in files.items():
         if not file.is_file() or file_sha256(file) != wanted:
             what = "has changed since it was published" if file.is_file() else "is missing"
@@ -272,18 +272,18 @@ def encoders_at_hand() -> tuple[str, ...]:
     """The encoders that are installed, but the slow ones; a line says which. Raises ``ConfigError`` if there are none."""
     from warmstart.system.console import console
 
-    found = tuple(unambiguous(name) for name, one in ENCODERS.items() if not one.slow and installed(one))
-    slow = ", ".join(name for name, one in ENCODERS.items() if one.slow)
-    if not found:
+    names = tuple(unambiguous(name) for name, encoder in ENCODERS.items() if not encoder.slow and installed(encoder))
+    slow = ", ".join(name for name, encoder in ENCODERS.items() if encoder.slow)
+    if not names:
         raise ConfigError(
             'a pretrained model must be named, or an encoder installed, but neither is: pip install "warmstart[minilm]", or name '
             "a model with --backbones PATH (pool pretrains a small one on the text of the task)"
         )
     console.print(
-        f"--backbones is not given: the encoders that are installed are taken, {', '.join(found)}. `warmstart import --list` names "
+        f"--backbones is not given: the encoders that are installed are taken, {', '.join(names)}. `warmstart import --list` names "
         f"others; {slow}, some ten times slower, only if it is named."
     )
-    return found
+    return names
 
 
 def installed(encoder: Encoder) -> Distribution | None:
@@ -305,7 +305,7 @@ def how_to_install(name: str) -> str:
 
 
 def converted(name: str) -> Path:
-    """Where the bundle of an encoder is kept, once it is made."""
+    """The folder that keeps the bundle of an encoder, once it is made."""
     caches = cache_folder()
     if caches is None:
         raise ConfigError(

@@ -24,8 +24,7 @@ from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfi
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.companions import POOLED, pooling_files
 from warmstart.interop.convert import read_settings, to_tensors
-from warmstart.interop.families import FAMILIES
-from warmstart.interop.family import ACTIVATIONS, Family
+from warmstart.interop.families import ACTIVATIONS, FAMILIES, Family
 from warmstart.interop.folder import refuse_windows
 from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle
@@ -80,7 +79,7 @@ def calibrated_model(bundle: Bundle) -> Model:
 
 
 def embedding_bundle(bundle: Bundle) -> Bundle:
-    """The same model with a head that gives each text one vector, pooled as its own head pools; the mean, if it does not.
+    """The bundle with a head that gives each text one vector, pooled as its own head pools; the mean, if it does not.
 
     Raises ``ModelError`` if its head reads windows.
     """
@@ -121,7 +120,7 @@ def family_for(bundle: Bundle) -> str:
 
 
 def misfits(bundle: Bundle, name: str) -> list[str]:
-    """What of a bundle this family does not have, one phrase each; empty if it fits."""
+    """The parts of a bundle that this family does not have, one phrase each; empty if it fits."""
     family, model = FAMILIES[name], bundle.model
     ours = _meaning(model.backbone.config)
     try:
@@ -129,10 +128,10 @@ def misfits(bundle: Bundle, name: str) -> list[str]:
     except (ConfigError, ModelError) as error:
         return [str(error)]
     # a setting that only one of them has, such as the base of rotary positions, follows from one in which they differ
-    found = [f"{key} {ours[key]!r} instead of {theirs[key]!r}" for key in ours if key in theirs and ours[key] != theirs[key]]
+    differences = [f"{key} {ours[key]!r} instead of {theirs[key]!r}" for key in ours if key in theirs and ours[key] != theirs[key]]
     if model.causal != family.causal:
-        found.append("causal attention" if model.causal else "bidirectional attention")
-    return found + _head_misfits(bundle, family)
+        differences.append("causal attention" if model.causal else "bidirectional attention")
+    return differences + _head_misfits(bundle, family)
 
 
 def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
@@ -150,32 +149,32 @@ def _head_misfits(bundle: Bundle, family: Family) -> list[str]:
             wanted["norm_eps"] = bundle.model.backbone.config.norm_eps
             if not family.gelu and (activation := bundle.model.backbone.config.activation) != "gelu":
                 return [f"gelu in the transform of its head instead of {activation!r}"]
-    found = {key: getattr(head, key) for key in wanted}
-    return [f"{key} {found[key]!r} of the head instead of {value!r}" for key, value in wanted.items() if found[key] != value]
+    values = {key: getattr(head, key) for key in wanted}
+    return [f"{key} {values[key]!r} of the head instead of {value!r}" for key, value in wanted.items() if values[key] != value]
 
 
 def write_settings(family: Family, name: str, bundle: Bundle, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Their ``config.json`` for a bundle; other keys of the imported model (``origin``) are kept."""
     ours, head = bundle.model.backbone.config, bundle.model.head.config
-    made = {setting.key: getattr(ours, key) for key, setting in family.settings.items()}
+    settings = {setting.key: getattr(ours, key) for key, setting in family.settings.items()}
     if "activation" in family.settings:
         key = family.settings["activation"].key
         words = [word for word, mine in ACTIVATIONS.items() if mine == ours.activation]
-        made[key] = origin.get(key) if origin.get(key) in words else next(iter(words), ours.activation)
-    made |= dict(family.must) | family.rules.write(ours)
+        settings[key] = origin.get(key) if origin.get(key) in words else next(iter(words), ours.activation)
+    settings |= dict(family.must) | family.rules.write(ours)
     length = family.settings["max_length"].key
     if ours.positions == "rotary":  # a shorter maximum may have been chosen at import
-        made[length] = max(made[length], origin.get(length, 0))
+        settings[length] = max(settings[length], origin.get(length, 0))
     if bundle.labels:
-        made |= {"id2label": dict(enumerate(bundle.labels)), "label2id": {label: i for i, label in enumerate(bundle.labels)}}
+        settings |= {"id2label": dict(enumerate(bundle.labels)), "label2id": {label: i for i, label in enumerate(bundle.labels)}}
     if isinstance(head, LMHeadConfig):
-        made["tie_word_embeddings"] = head.tied
+        settings["tie_word_embeddings"] = head.tied
     specials = bundle.tokenizer.specials
     ids = {"pad_token_id": specials.pad, "bos_token_id": specials.begin, "eos_token_id": specials.eos}
     ids = {key: value for key, value in ids.items() if value < _rows(bundle, origin)}
     shape = {"model_type": name, "architectures": [family.architectures.get(head.kind, "")], "dtype": "float32"}
     kept = {key: value for key, value in origin.items() if key not in ("rope_scaling", "torch_dtype")}
-    return {**({} if origin else ids), **kept, **made, **shape}
+    return {**({} if origin else ids), **kept, **settings, **shape}
 
 
 def _meaning(config: BackboneConfig) -> dict[str, Any]:
@@ -189,8 +188,8 @@ def _meaning(config: BackboneConfig) -> dict[str, Any]:
 
 def _origin(bundle: Bundle, name: str) -> Mapping[str, Any]:
     """The ``config.json`` that a bundle was imported with."""
-    found = [record.config for record in bundle.history if isinstance(record, ImportRecord) and record.family == name]
-    return dict(found[0]) if found else {}
+    configs = [record.config for record in bundle.history if isinstance(record, ImportRecord) and record.family == name]
+    return dict(configs[0]) if configs else {}
 
 
 def _rows(bundle: Bundle, origin: Mapping[str, Any]) -> int:

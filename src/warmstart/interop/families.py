@@ -10,11 +10,69 @@ No tensor is moved here: see ``convert``.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from warmstart.interop.family import Family, Names, Setting
-from warmstart.interop.rules import ELECTRA_RULES, LLAMA_RULES, MODERNBERT_RULES, ROBERTA_RULES
+from warmstart.interop.rules import ELECTRA_RULES, LLAMA_RULES, MODERNBERT_RULES, NO_RULES, ROBERTA_RULES, Rules
 from warmstart.registry import Registry
+
+Names = Mapping[str, str | tuple[str, ...]]
+
+
+class Setting(NamedTuple):
+    """A key of their ``config.json``, and the value of a missing key."""
+
+    key: str
+    default: Any
+
+
+@dataclass(frozen=True)
+class Family:
+    """Models of one architecture, whatever their size."""
+
+    title: str
+    """usual name of the family"""
+    causal: bool
+    """causal attention"""
+    prefix: str
+    """precedes the backbone's names if the file has a head too"""
+    fixed: Mapping[str, Any]
+    """settings that all members share"""
+    settings: Mapping[str, Setting]
+    """our settings -> their keys"""
+    names: Names
+    """our parts of the backbone -> their names"""
+    head: Names
+    """our parts of the language head -> their names"""
+    transform: Mapping[str, Any] = field(default_factory=dict)
+    """settings of the language head"""
+    gelu: bool = True
+    """the transform of the language head has gelu, whatever the activation of the backbone is"""
+    classify: Names = field(default_factory=dict)
+    """our parts of the classification head -> their names; empty: we have no such head"""
+    hidden: str = "none"
+    """the classification head's setting of that name; the head reads the first token"""
+    must: Mapping[str, Any] = field(default_factory=dict)
+    """keys that must have this value if present; other values are not supported"""
+    stated: tuple[str, ...] = ()
+    """keys of ``must`` that must be present"""
+    left_out: tuple[str, ...] = ()
+    """patterns of tensors that are copies, buffers, or parts of another head"""
+    flipped: tuple[str, ...] = ()
+    """parts whose matrices are stored transposed"""
+    tied: bool = True
+    """their default for ``tie_word_embeddings``"""
+    architectures: Mapping[str, str] = field(default_factory=dict)
+    """our heads -> their classes"""
+    rules: Rules = NO_RULES
+
+
+ACTIVATIONS = {
+    "gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh", "relu": "relu",
+}  # fmt: skip
+"""Their activations -> ours; of several names for one, the first is written."""
+
 
 _BERT_BLOCK = "encoder.layer.{i}."
 _BERT_NAMES: Names = {

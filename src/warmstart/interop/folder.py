@@ -22,7 +22,7 @@ from warmstart.system.storage import inside, read_inside
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 WRAPPERS = ("_orig_mod.", "module.", "_orig_mod.")
-"""what torch.compile and DataParallel put before every name, in either order"""
+"""prefixes that torch.compile and DataParallel put before every name, in either order"""
 
 
 def refuse_windows(head: HeadConfig) -> None:
@@ -50,14 +50,14 @@ def read_json(file: Path) -> dict[str, Any]:
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Every tensor of ``model.safetensors``, or of the shards that its index names, as stored."""
     sharded = (folder / INDEX).exists() and not (folder / WEIGHTS).exists()
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for file in shards_of(folder) if sharded else [folder / WEIGHTS]:
-        found |= read_tensor_file(file)
+        tensors |= read_tensor_file(file)
     for wrapper in WRAPPERS:
-        if found and all(name.startswith(wrapper) for name in found):
-            found = {name.removeprefix(wrapper): tensor for name, tensor in found.items()}
+        if tensors and all(name.startswith(wrapper) for name in tensors):
+            tensors = {name.removeprefix(wrapper): tensor for name, tensor in tensors.items()}
     # the first BERT files call a norm's weight gamma and its bias beta
-    return {re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)): tensor for name, tensor in found.items()}
+    return {re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name)): tensor for name, tensor in tensors.items()}
 
 
 def shards_of(folder: Path) -> list[Path]:
@@ -96,5 +96,5 @@ def read_tensor_file(file: Path) -> dict[str, Tensor]:
 
 
 def as_float(tensor: Tensor) -> Tensor:
-    """Half precision becomes float32, exactly; integers stay."""
+    """The tensor in float32 if it is in half precision, exactly; integers stay."""
     return tensor.float() if tensor.is_floating_point() and tensor.dtype is not torch.float64 else tensor

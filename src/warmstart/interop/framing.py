@@ -30,16 +30,16 @@ def template(tokenizer: Tokenizer, last: int | None, *, typed: bool, prefix: Seq
 
     before = [{"SpecialToken": {"id": PREFIX, "type_id": 0}}] if prefix else []
     words = {PREFIX: {"id": PREFIX, "ids": list(prefix), "tokens": [tokenizer.token(id_) for id_ in prefix]}}
-    one, other = ({"Sequence": {"id": text, "type_id": int(typed and text == "B")}} for text in "AB")
+    first, second = ({"Sequence": {"id": text, "type_id": int(typed and text == "B")}} for text in "AB")
     return {
         "type": "TemplateProcessing",
-        "single": [token(specials.begin), *before, one, *map(token, end)],
+        "single": [token(specials.begin), *before, first, *map(token, end)],
         "pair": [
             token(specials.begin),
             *before,
-            one,
+            first,
             *map(token, tokenizer.between),
-            other,
+            second,
             *(token(id_, int(typed)) for id_ in end),
         ],
         "special_tokens": {name: {"id": name, "ids": [id_], "tokens": [name]} for id_, name in names.items()}
@@ -55,7 +55,7 @@ def framed(tokenizer: Tokenizer, last: int, *, typed: bool) -> str:
 
 
 def with_prefix(tokenizer: Tokenizer, words: str) -> Tokenizer:
-    """The same tokenizer, whose texts begin with these words; nothing changes without any.
+    """A tokenizer whose texts begin with these words; the same one without any.
 
     Raises ``TokenizerError`` for too many.
     """
@@ -72,12 +72,12 @@ def framed_pieces(text: str, begin: str, end: str, *others: str) -> str:
     ids = {name: id_ for id_, (name, _) in enumerate(spec["model"]["vocab"]) if name in (begin, end, *others)}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     first, last = ({"SpecialToken": {"id": name, "type_id": 0}} for name in (begin, end))
-    one, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    single, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     spec["added_tokens"] = [{"id": id_, "content": name} | flags for name, id_ in ids.items()]
     spec["post_processor"] = {
         "type": "TemplateProcessing",
-        "single": [first, one, last],
-        "pair": [first, one, other],
+        "single": [first, single, last],
+        "pair": [first, single, other],
         "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in (begin, end)},
     }
     return json.dumps(spec, ensure_ascii=False)

@@ -9,20 +9,95 @@ each with that half a head away, so the rows of Llama's queries and keys are put
 from __future__ import annotations
 
 import importlib
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
-from warmstart.errors import ConfigError, ModelError
+from warmstart.errors import ConfigError, ModelError, TokenizerError
 from warmstart.interop.convert import Foreign
-from warmstart.interop.ggml_tokenizer import tokenizer_of
 from warmstart.system.limits import refused_if_malformed
+from warmstart.tokenizer.specials import library_errors
 from warmstart.tokenizer.tokenizer import Tokenizer
+
+_CONTROL, _USER = 3, 4
+"""kinds of tokens"""
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""pattern that splits a text into words"""
+
+
+def _split() -> Any:
+    words = pre_tokenizers.Split(Regex(_WORDS), "isolated")
+    return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+_PRE: dict[str, Callable[[], Any]] = {
+    "gpt-2": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False),
+    "smollm": lambda: pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    ),
+    "qwen2": _split,
+}
+"""names of ways to split a text -> how; a file that names none, or "default", comes from a converter that did not know it"""
+
+
+def tokenizer_of(meta: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer that the metadata describes. Raises ``TokenizerError`` for other kinds, and for pieces that do not fit."""
+    with library_errors("the tokenizer of a GGUF file must be sound, but reading it failed"):
+        return _tokenizer(meta)
+
+
+def _tokenizer(meta: Mapping[str, Any]) -> Tokenizer:
+    kind = meta.get("tokenizer.ggml.model")
+    if kind != "gpt2":
+        raise TokenizerError(
+            f"the tokenizer of a GGUF file must be of type gpt2, but is {kind!r}; import the model's Hugging Face folder"
+        )
+    pre = meta.get("tokenizer.ggml.pre")
+    if pre not in _PRE:
+        raise TokenizerError(
+            f"a text must be split into words in one of the ways {', '.join(_PRE)}, but this GGUF file names {pre!r}; import the "
+            "model's Hugging Face folder"
+        )
+    tokens = meta["tokenizer.ggml.tokens"]
+    merges = [(left, right) for left, _, right in (line.partition(" ") for line in meta["tokenizer.ggml.merges"])]
+    backend = Backend(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
+    if pre == "qwen2":
+        backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer, backend.decoder = _PRE[pre](), decoders.ByteLevel()
+    return _framed(json.loads(backend.to_str()), meta)
+
+
+def _framed(spec: dict[str, Any], meta: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer with its special tokens, and the one that begins every text, if there is one."""
+    backend, tokens = Backend.from_str(json.dumps(spec)), meta["tokenizer.ggml.tokens"]
+    kinds = meta.get("tokenizer.ggml.token_type", [])
+    backend.add_special_tokens([_added(name) for name, kind in zip(tokens, kinds, strict=False) if kind == _CONTROL])
+    backend.add_tokens([_added(name) for name, kind in zip(tokens, kinds, strict=False) if kind == _USER])
+    whole = json.loads(backend.to_str())
+    if meta.get("tokenizer.ggml.add_bos_token", False):
+        first = meta["tokenizer.ggml.bos_token_id"]
+        name = tokens[first]
+        text = {"Sequence": {"id": "A", "type_id": 0}}
+        whole["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": name, "type_id": 0}}, text],
+            "pair": [{"SpecialToken": {"id": name, "type_id": 0}}, text, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {name: {"id": name, "ids": [first], "tokens": [name]}},
+        }
+    return Tokenizer(json.dumps(whole, ensure_ascii=False))
+
+
+def _added(name: str) -> AddedToken:
+    return AddedToken(name, normalized=False)
+
 
 FAMILIES_IN_GGUF = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 """architectures that can be read -> their classes"""
@@ -64,16 +139,16 @@ def _whole_reader(library: Any) -> Any:
     class WholeReader(library.GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: int = 1, **order: Any) -> np.ndarray:
             """(count,) numbers."""
-            found = super()._get(offset, dtype, count, **order)
-            if len(found) != count:
-                raise ValueError(f"{count:,} numbers are announced at byte {offset:,}, and {len(found):,} are there")
-            return np.asarray(found)
+            numbers = super()._get(offset, dtype, count, **order)
+            if len(numbers) != count:
+                raise ValueError(f"{count:,} numbers are announced at byte {offset:,}, and {len(numbers):,} are there")
+            return np.asarray(numbers)
 
     return WholeReader
 
 
 def _unapplied(meta: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[str]:
-    """What of the tokenizer's settings is not applied, one phrase each."""
+    """The tokenizer's settings that are not applied, one phrase each."""
     end, used = meta.get("tokenizer.ggml.eos_token_id"), tokenizer.specials.eos
     if end is not None and end != used:
         yield f"eos_token_id {end}, {meta['tokenizer.ggml.tokens'][end]!r} (texts end with {tokenizer.token(used)!r})"
@@ -106,22 +181,22 @@ def _settings(family: str, own: Mapping[str, Any], stored: Mapping[str, Tensor],
 
 def _tensors(library: Any, reader: Any, file: Path, moved: Mapping[str, Any] | None) -> dict[str, Tensor]:
     """Every tensor under its name in the Hugging Face format; ``moved`` are the settings, if rows of heads were moved."""
-    found = {}
-    for one in reader.tensors:
+    tensors = {}
+    for tensor in reader.tensors:
         try:
             with np.errstate(all="ignore"):  # a damaged scale; what is not finite is refused when the model is saved
-                values = library.quants.dequantize(one.data, one.tensor_type)
+                values = library.quants.dequantize(tensor.data, tensor.tensor_type)
         except NotImplementedError:
             raise ModelError(
-                f"the weights of {file} must be of a kind that gguf can read, but {one.name} is {one.tensor_type.name}; use a file "
-                "with Q8_0 or Q4_0"
+                f"the weights of {file} must be of a kind that gguf can read, but {tensor.name} is {tensor.tensor_type.name}; use "
+                "a file with Q8_0 or Q4_0"
             ) from None
-        values = np.array(values, dtype=np.float32).reshape(one.shape[::-1].tolist())
-        if moved and (part := re.fullmatch(r"blk\.\d+\.attn_([qk])\.\w+", one.name)):
+        values = np.array(values, dtype=np.float32).reshape(tensor.shape[::-1].tolist())
+        if moved and (part := re.fullmatch(r"blk\.\d+\.attn_([qk])\.\w+", tensor.name)):
             heads = moved["attention.head_count"]
             values = rows_in_order(values, heads if part[1] == "q" else moved.get("attention.head_count_kv", heads))
-        found[_name(one.name)] = torch.from_numpy(np.ascontiguousarray(values))
-    return found
+        tensors[_name(tensor.name)] = torch.from_numpy(np.ascontiguousarray(values))
+    return tensors
 
 
 def rows_in_order(values: np.ndarray, heads: int) -> np.ndarray:

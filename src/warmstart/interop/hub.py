@@ -14,7 +14,7 @@ from warmstart.interop.folder import INDEX, WEIGHTS, shards_of
 from warmstart.system.storage import atomic_folder
 
 CACHE = Path.home() / ".cache" / "warmstart" / "models"
-"""where downloaded models are kept"""
+"""folder of downloaded models"""
 ADDRESS = "https://huggingface.co/{name}/resolve/main/{file}"
 """address of a model's file on the hub"""
 NEEDED = ("config.json", "tokenizer.json")

@@ -38,7 +38,7 @@ def is_stack(folder: str | Path) -> bool:
 
 
 def load_predictor(path: str | Path) -> Bundle | Stack:
-    """As ``load_model``; also a stack, which has no network of its own."""
+    """A saved model, as ``load_model`` reads it, or a stack, which has no network of its own."""
     place = find_model(path)
     if not is_stack(place):
         return load_model(path)

@@ -27,12 +27,11 @@ from warmstart.errors import ModelError
 from warmstart.interop.convert import Foreign
 from warmstart.interop.framing import framed_pieces, with_prefix
 from warmstart.system.limits import refused_if_malformed
-from warmstart.tokenizer.charsmap import compiled_charsmap
-from warmstart.tokenizer.sentencepiece import LONGEST_PIECE, SentencePieceModel, sentencepiece_json
+from warmstart.tokenizer.sentencepiece import LONGEST_PIECE, SentencePieceModel, compiled_charsmap, sentencepiece_json
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 MODEL, PROMPT = "intfloat/multilingual-e5-small", "query: "
-"""what it holds; the words precede every text of a symmetric task, says its card"""
+"""the model in the package, and the words that precede every text of a symmetric task, says its card"""
 MAGIC, FILE_VERSION, BLOCK = b"E5S1", 1, 32
 _FLOAT, _FOUR_BITS = 0, 1
 """kinds of tensors"""
@@ -64,9 +63,9 @@ class _Cursor:
 
     def array(self, kind: Any, count: int) -> np.ndarray:
         """(count,) of the next bytes."""
-        found = np.frombuffer(self.data, kind, count, self.at)
-        self.at += found.nbytes
-        return found
+        values = np.frombuffer(self.data, kind, count, self.at)
+        self.at += values.nbytes
+        return values
 
     def text(self, size: int) -> bytes:
         if not 0 <= size <= len(self.data) - self.at:
@@ -124,12 +123,12 @@ def _read(data: bytes, file: Path) -> Foreign:
 
 
 def _directory(cursor: _Cursor) -> dict[str, _Entry]:
-    found = {}
+    entries = {}
     for _ in range(cursor.number("i")):
         name = cursor.text(cursor.number("H")).decode()
         kind, values = cursor.number("B"), cursor.number("I")
-        found[name] = _Entry(kind, values, *cursor.numbers("QQ"))
-    return found
+        entries[name] = _Entry(kind, values, *cursor.numbers("QQ"))
+    return entries
 
 
 def _tensors(
@@ -137,7 +136,7 @@ def _tensors(
 ) -> dict[str, Tensor]:
     if missing := sorted(names.keys() - entries.keys()):
         raise ValueError(f"{missing[0]} is missing")
-    made = {}
+    tensors = {}
     for short, name in names.items():
         entry = entries[short]
         if entry.kind == _FOUR_BITS:
@@ -146,8 +145,8 @@ def _tensors(
             values = np.frombuffer(data, np.float32, entry.values, entry.start).copy()
         else:
             raise ValueError(f"{short} is of kind {entry.kind}, which is neither float32 ({_FLOAT}) nor four bits ({_FOUR_BITS})")
-        made[name] = torch.from_numpy(values.reshape(shapes.get(short, (-1,))))
-    return made
+        tensors[name] = torch.from_numpy(values.reshape(shapes.get(short, (-1,))))
+    return tensors
 
 
 def four_bits(raw: np.ndarray) -> np.ndarray:
@@ -167,7 +166,7 @@ def _tokenizer(cursor: _Cursor) -> tuple[Tokenizer, int]:
     size = cursor.number("Q")
     starts, scores = cursor.array("<u4", count + 1).tolist(), cursor.array("<f4", count).tolist()
     blob = cursor.text(size)
-    names = [blob[one:next_].decode() for one, next_ in pairwise(starts)]
+    names = [blob[start:stop].decode() for start, stop in pairwise(starts)]
     if (longest := max(map(len, names))) > LONGEST_PIECE:
         raise ValueError(f"a piece has {longest:,} characters")
     kinds = {unknown: _UNKNOWN} | dict.fromkeys((begin, end, pad), _CONTROL)

@@ -52,7 +52,7 @@ LONGEST_PROBE = 1024
 
 
 class Graph(nn.Module):
-    """What is exported: a model and the predictions made from its logits."""
+    """The exported graph: a model and the predictions made from its logits."""
 
     def __init__(self, model: Model, temperature: float = 1.0) -> None:
         super().__init__()
@@ -94,12 +94,12 @@ class OnnxModel(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """Token ids, attention mask and token type ids (B, T) -> the head's logits."""
         mask = torch.ones_like(ids) if mask is None else mask.long()
-        given = (ids, mask, torch.zeros_like(ids) if types is None else types)[: len(self.inputs)]
-        first, *_ = self.session.run(None, {name: one.numpy() for name, one in zip(self.inputs, given, strict=True)})
+        inputs = (ids, mask, torch.zeros_like(ids) if types is None else types)[: len(self.inputs)]
+        first, *_ = self.session.run(None, {name: values.numpy() for name, values in zip(self.inputs, inputs, strict=True)})
         return torch.from_numpy(first)
 
     def read(self, batch: Batch) -> Tensor:
-        """The same for a batch."""
+        """The graph's outputs for a batch."""
         return self(batch.ids, batch.attention_mask, batch.token_type_ids)
 
 
@@ -163,10 +163,10 @@ def relative_difference(model: nn.Module, other: nn.Module) -> float:
     """The largest difference of outputs on ragged rows of random tokens, as a share of the largest output."""
     worst = 0.0
     for row in random_batches(model):
-        one, two, mask = model(*row), other(*row), row[1]
-        if one.dim() == 3:  # outputs at padding are never read
-            one, two = one[mask], two[mask]
-        worst = max(worst, float((one - two).abs().max() / one.abs().max().clamp(min=1e-6)))
+        first, second, mask = model(*row), other(*row), row[1]
+        if first.dim() == 3:  # outputs at padding are never read
+            first, second = first[mask], second[mask]
+        worst = max(worst, float((first - second).abs().max() / first.abs().max().clamp(min=1e-6)))
     return worst
 
 
@@ -186,7 +186,7 @@ def _write_graph(bundle: Bundle, file: Path) -> None:
     names = inputs_of(model)
     free = {0: torch.export.Dim("rows", min=1), 1: torch.export.Dim("tokens", min=1, max=model.backbone.config.max_length)}
     with _quiet():
-        made = torch.onnx.export(
+        program = torch.onnx.export(
             graph,
             (ids, torch.ones_like(ids), torch.zeros_like(ids))[: len(names)],
             dynamo=True,
@@ -195,8 +195,8 @@ def _write_graph(bundle: Bundle, file: Path) -> None:
             output_names=list(model.head.onnx_outputs),
             verbose=False,
         )
-        assert made is not None
-        made.save(file)
+        assert program is not None
+        program.save(file)
 
 
 def _write_int8(folder: Path) -> None:
@@ -246,10 +246,10 @@ def _settings(bundle: Bundle) -> dict[str, Any]:
 
 def _needed(*names: str) -> Any:
     """The last of these modules; raises ``ConfigError`` for the first that is missing."""
-    found = None
+    module = None
     for name in names:
         try:
-            found = importlib.import_module(name)
+            module = importlib.import_module(name)
         except ImportError:
             raise ConfigError(f'--to onnx needs {name}, which is not installed; pip install "warmstart[onnx]"') from None
-    return found
+    return module

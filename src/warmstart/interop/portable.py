@@ -53,7 +53,7 @@ def with_temperature(values: np.ndarray, temperature: float, several: bool) -> n
     if temperature == 1:
         return values
     if several:
-        with_it, without = (np.log(one.clip(min=1e-30)) / temperature for one in (values, 1 - values))
+        with_it, without = (np.log(shares.clip(min=1e-30)) / temperature for shares in (values, 1 - values))
         return np.asarray(1 / (1 + np.exp(without - with_it)))
     return softmax_rows(np.log(values.clip(min=1e-30)) / temperature)
 
@@ -69,11 +69,11 @@ def run_network(folder: Path, texts: Sequence[str | Sequence[str]]) -> np.ndarra
     config, tokenizer, session = opened_network(folder)
     parts = []
     for start in range(0, len(texts), BATCH):
-        rows = tokenizer.encode_batch([one if isinstance(one, str) else tuple(one) for one in texts[start : start + BATCH]])
+        rows = tokenizer.encode_batch([text if isinstance(text, str) else tuple(text) for text in texts[start : start + BATCH]])
         ids = {"input_ids": [row.ids for row in rows], "attention_mask": [row.attention_mask for row in rows]}
         ids["token_type_ids"] = [row.type_ids for row in rows]
-        given = {name: np.array(ids[name], dtype=np.int64) for name in config["inputs"]}
-        parts.append(session.run([config["outputs"][-1]], given)[0])
+        arrays = {name: np.array(ids[name], dtype=np.int64) for name in config["inputs"]}
+        parts.append(session.run([config["outputs"][-1]], arrays)[0])
     return np.concatenate(parts).astype(np.float64)
 
 
@@ -101,7 +101,7 @@ def run_baseline_files(folder: Path, texts: Sequence[str | Sequence[str]], vecto
         rows = WordCounts(settings, arrays).rows(texts)
     else:
         rows = [(np.zeros(0, dtype=np.int64), np.zeros(0))] * len(texts)
-    parts = [run_readout(one, f"{number}.", arrays, rows) for number, one in enumerate(settings["readouts"])]
+    parts = [run_readout(readout, f"{number}.", arrays, rows) for number, readout in enumerate(settings["readouts"])]
     return np.stack([part[:, 1] for part in parts], axis=1) if settings["per_label"] else parts[0]
 
 
@@ -114,17 +114,17 @@ class WordCounts:
         self.idf, self.directions = arrays.get("idf"), arrays.get("directions")
 
     def rows(self, texts: Sequence[str | Sequence[str]]) -> Any:
-        """For each text the columns of its words and their weights; or (N, D) along directions, each of length 1."""
-        found = [self._weights(one if isinstance(one, str) else " ".join(one)) for one in texts]
+        """The columns of each text's words with their weights; or (N, D) along directions, each of length 1."""
+        counts = [self._weights(text if isinstance(text, str) else " ".join(text)) for text in texts]
         if self.directions is None:
-            return found
-        along = np.array([self.directions[:, columns] @ weights for columns, weights in found])
+            return counts
+        along = np.array([self.directions[:, columns] @ weights for columns, weights in counts])
         lengths = np.linalg.norm(along, axis=1, keepdims=True)
         return along / np.where(lengths > 0, lengths, 1)
 
     def _weights(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         words = TOKEN.findall(text.lower())
-        terms = words + [f"{one} {other}" for one, other in pairwise(words)] * self.pairs
+        terms = words + [f"{word} {following}" for word, following in pairwise(words)] * self.pairs
         if self.characters:
             terms = [term for word in text.lower().split() for term in character_ngrams(f" {word} ")]
         counts = Counter(self.columns[term] for term in terms if term in self.columns)
@@ -136,7 +136,7 @@ class WordCounts:
 
 
 def character_ngrams(word: str) -> list[str]:
-    """Those of a word with a space at either end. If it is no longer than some of them, it is one itself, once."""
+    """The n-grams of a word with a space at either end. If it is no longer than some of them, it is one itself, once."""
     sizes = [size for size in SHARED_LENGTHS if size < len(word)]
     whole = [word] * (len(sizes) < len(SHARED_LENGTHS))
     return [word[start : start + size] for size in sizes for start in range(len(word) - size + 1)] + whole
@@ -158,9 +158,9 @@ def run_readout(settings: dict[str, Any], prefix: str, arrays: dict[str, np.ndar
 if __name__ == "__main__":
     settings = settings_in(HERE / "config.json")
     names, thresholds = settings["labels"], settings["thresholds"]
-    for given, line in zip(sys.argv[1:], probabilities(sys.argv[1:]), strict=True):
+    for text, line in zip(sys.argv[1:], probabilities(sys.argv[1:]), strict=True):
         shown = dict(zip(names, line.tolist(), strict=True)) if names else {"number": float(line[0])}
         if thresholds:
-            reached = [name for name, one in zip(names, line >= thresholds, strict=True) if one]
-            shown = {"labels": reached if given.strip() else None, "probabilities": shown}
-        print(json.dumps({"text": given, **shown}, ensure_ascii=False))  # noqa: T201
+            reached = [name for name, reaches in zip(names, line >= thresholds, strict=True) if reaches]
+            shown = {"labels": reached if text.strip() else None, "probabilities": shown}
+        print(json.dumps({"text": text, **shown}, ensure_ascii=False))  # noqa: T201

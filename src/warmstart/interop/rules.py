@@ -16,7 +16,7 @@ LONGEST = 8192
 
 
 class Rules(NamedTuple):
-    """One function for each direction."""
+    """A rule for each direction of the conversion of settings."""
 
     read: Callable[[Mapping[str, Any], dict[str, Any]], dict[str, Any]]
     """their settings, and ours according to the table -> more settings of ours"""
@@ -58,29 +58,29 @@ ELECTRA_RULES = Rules(_whole_embedding, lambda ours: {"embedding_size": ours.wid
 
 def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of rotary positions, in either of the two spellings."""
-    given = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}
-    found = {"rope_theta": theirs.get("rope_theta", 10_000.0), "rope_type": given.get("type", "default"), **given}
-    if found["rope_type"] not in ("default", "llama3"):
+    scaling = theirs.get("rope_parameters") or theirs.get("rope_scaling") or {}
+    rope = {"rope_theta": theirs.get("rope_theta", 10_000.0), "rope_type": scaling.get("type", "default"), **scaling}
+    if rope["rope_type"] not in ("default", "llama3"):
         raise ModelError(
-            f"the scaling of rotary positions must be none or llama3, but is '{found['rope_type']}'; this model cannot be imported"
+            f"the scaling of rotary positions must be none or llama3, but is '{rope['rope_type']}'; this model cannot be imported"
         )
-    if found.get("partial_rotary_factor", 1.0) != 1.0:
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
         raise ModelError(
-            f"partial_rotary_factor must be 1.0, but is {found['partial_rotary_factor']}: positions turn a part of each head; "
+            f"partial_rotary_factor must be 1.0, but is {rope['partial_rotary_factor']}: positions turn a part of each head; "
             "this model cannot be imported"
         )
-    return found
+    return rope
 
 
 def _llama_read(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     if local := [kind for kind in theirs.get("layer_types") or () if kind != "full_attention"]:
         raise ModelError(f"every block must have full attention, but layer_types has {local[0]!r}; this model cannot be imported")
     rope = _rope(theirs)
-    made: dict[str, Any] = {"rotary_base": rope["rope_theta"], "max_length": min(ours["max_length"], LONGEST)}
+    settings: dict[str, Any] = {"rotary_base": rope["rope_theta"], "max_length": min(ours["max_length"], LONGEST)}
     if rope["rope_type"] == "llama3":
         keys = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-        made["rotary_scaling"] = tuple(rope[key] for key in keys)
-    return made
+        settings["rotary_scaling"] = tuple(rope[key] for key in keys)
+    return settings
 
 
 def _llama_write(ours: BackboneConfig) -> dict[str, Any]:
@@ -110,8 +110,8 @@ def _modernbert_read(theirs: Mapping[str, Any], ours: dict[str, Any]) -> dict[st
     wide_base = rope.get("full_attention", {}).get("rope_theta", theirs.get("global_rope_theta", 160_000.0))
     near_base = rope.get("sliding_attention", {}).get("rope_theta", theirs.get("local_rope_theta") or 10_000.0)
     window = theirs.get("local_attention", 128) // 2
-    made = {"rotary_base": wide_base, "window_rotary_base": near_base, "window": window, "global_every": every}
-    return made | {"max_length": min(ours["max_length"], LONGEST)}
+    settings = {"rotary_base": wide_base, "window_rotary_base": near_base, "window": window, "global_every": every}
+    return settings | {"max_length": min(ours["max_length"], LONGEST)}
 
 
 def _modernbert_write(ours: BackboneConfig) -> dict[str, Any]:

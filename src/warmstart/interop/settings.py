@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from warmstart.errors import ModelError
-from warmstart.interop.family import Family
+from warmstart.interop.families import Family
 
 
 @dataclass(frozen=True)
 class Use:
-    """What becomes of a setting."""
+    """The fate of a setting at import."""
 
     how: Literal["applied", "refused", "left out", "harmless"]
     unless: tuple[Any, ...] = ()
     """values that say what we do anyway"""
     why: str = ""
-    """what another value would do"""
+    """the effect of another value"""
 
 
 APPLIED, HARMLESS, UNCLASSIFIED = Use("applied"), Use("harmless"), Use("left out", (None,), "unknown here")
@@ -146,7 +146,7 @@ FOREIGN_SETTINGS: Mapping[str, Mapping[str, Use]] = {
         _refused("vectors of tokens of length 1", "sentence_embedding", None), "module_input_name module_output_name"
     ),
 }  # fmt: skip
-"""By file and key; the last two are the files of modules."""
+"""Table of settings by file and key; the last two files are those of modules."""
 
 ADAPTER_CONFIG = "adapter_config.json"
 WHOLE_FILES: Mapping[str, Use] = {
@@ -163,11 +163,11 @@ def config_settings(family: Family) -> Mapping[str, Use]:
 
 
 def unapplied(file: str, values: Mapping[str, Any], table: Mapping[str, Use] | None = None) -> list[str]:
-    """What of a file's settings is not applied, one phrase each.
+    """The settings of a file that are not applied, one phrase each.
 
     Raises ``ModelError`` for a setting that would change what the model computes and that we do not have.
     """
-    found = []
+    phrases = []
     for key, value in values.items():
         use = (FOREIGN_SETTINGS[file] if table is None else table).get(key, UNCLASSIFIED)
         if use.how in ("applied", "harmless") or value in use.unless:
@@ -177,20 +177,20 @@ def unapplied(file: str, values: Mapping[str, Any], table: Mapping[str, Use] | N
                 f"{key} in {file} must be {use.unless[0]}, but is {_short(value)} ({use.why}); this model cannot "
                 "be imported as it is"
             )
-        found.append(f"{key} {_short(value)} of {file} ({use.why})")
-    return found
+        phrases.append(f"{key} {_short(value)} of {file} ({use.why})")
+    return phrases
 
 
 def whole_files(names: Iterable[str], *, causal: bool) -> list[str]:
     """The files of a folder that are left out. Raises ``ModelError`` for one that changes the weights."""
-    found = []
+    phrases = []
     for name in names:
         use = WHOLE_FILES.get(name)
         if use is not None and use.how == "refused":
             raise ModelError(f"a folder to import must not hold {name} beside its weights: {use.why}")
         if use is not None and causal:
-            found.append(f"{name} ({use.why})")
-    return found
+            phrases.append(f"{name} ({use.why})")
+    return phrases
 
 
 def _short(value: Any) -> str:

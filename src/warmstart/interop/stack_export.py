@@ -73,8 +73,8 @@ def _compared(stack: Stack, folder: Path) -> float:
     if run.returncode:
         reason = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else f"exit code {run.returncode}"
         raise ModelError(f"predict.py of the exported stack must run without warmstart, but failed: {reason}")
-    expected, found = raw_predictions(stack, PROBES), np.array(json.loads(run.stdout))
-    gap = largest_gap(expected, found)
+    expected, exported = raw_predictions(stack, PROBES), np.array(json.loads(run.stdout))
+    gap = largest_gap(expected, exported)
     if not gap <= TOLERANCE:
         raise ModelError(
             f"the exported stack must predict what the saved one predicts, but differs by {gap:.2g}; export its members one by one"

@@ -55,7 +55,7 @@ def read_use(weights: Path, pieces: Path) -> Imported:
         norm_eps=float(arrays["eps"]),
     )  # fmt: skip
     model = Model(Backbone(config, len(table)), EmbeddingHead(EmbeddingHeadConfig(), width), causal=False)
-    tensors = {f"ngrams.{name}": np.concatenate([arrays[one] for one in names], axis=-1).T for name, names in _NAMES.items()}
-    model.backbone.load_state_dict({name: torch.from_numpy(one) for name, one in (tensors | {"embedding.weight": table}).items()})
+    tensors = {f"ngrams.{name}": np.concatenate([arrays[part] for part in names], axis=-1).T for name, names in _NAMES.items()}
+    model.backbone.load_state_dict({name: torch.from_numpy(part) for name, part in (tensors | {"embedding.weight": table}).items()})
     tokenizer = framed_pieces(sentencepiece_json(parse_sentencepiece(pieces.read_bytes())), "<s>", "</s>", "<unk>")
     return Imported(Bundle(model.eval(), Tokenizer(tokenizer), (), (ImportRecord(family="use", config={}),)), "use")

@@ -1,4 +1,4 @@
-"""What pretrained models of known families have read: names of data sets, from their cards and papers.
+"""Data sets that pretrained models of known families have read, by name, from their cards and papers.
 
 A model that has read a task's texts, or even its labels as words of a prompt, is ahead of one that has not, and its score on that
 task says less about other texts. What a family is not known to have read, it may have read all the same.
@@ -51,17 +51,17 @@ _OTHER_NAMES = {
 
 
 def read_by(name: str) -> ReadRecord | None:
-    """What the model of this name (of a folder or file, or on the hub) has read; None: unknown."""
+    """The data sets that the model of this name (of a folder or file, or on the hub) has read; None: unknown."""
     return next((read for part, read in FAMILIES_READ.items() if re.search(part, name.lower())), None)
 
 
 def already_read(history: Iterable[Record], model: str, task: str) -> tuple[str, ...]:
     """A sentence, if the name of a task is that of a data set that the model has read; else none."""
     for read in (read for record in history if isinstance(read := getattr(record, "read", None), ReadRecord)):
-        if found := named_in(read.names, task):
-            how = "with its labels in words" if found in read.labelled else "without its labels"
+        if data_set := named_in(read.names, task):
+            how = "with its labels in words" if data_set in read.labelled else "without its labels"
             sentence = (
-                f"{model} has read {found} {how} before ({read.source}), so it may do better on '{task}' than on new texts; "
+                f"{model} has read {data_set} {how} before ({read.source}), so it may do better on '{task}' than on new texts; "
                 "methods that read only your texts are not ahead in this way."
             )
             return (sentence,)
@@ -72,7 +72,7 @@ def named_in(names: Iterable[str], task: str) -> str:
     """The data set that a task is called after, as in ``trec-6`` or ``my_imdb_sample``; empty if there is none."""
     known, words = {_key(name): name for name in names}, re.findall(r"[a-z0-9]+", task.lower())
     runs = ["".join(words[start:end]) for start in range(len(words)) for end in range(len(words), start, -1)]
-    return next((known[one] for run in runs for one in (run, _OTHER_NAMES.get(run, "")) if one in known), "")
+    return next((known[spelling] for run in runs for spelling in (run, _OTHER_NAMES.get(run, "")) if spelling in known), "")
 
 
 def _key(name: str) -> str:

@@ -20,14 +20,14 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 
 class Calibration(Config):
-    """How far the confidence of a model can be trusted, measured after training on texts that were not trained on."""
+    """The reliability of a model's confidence, measured after training on texts that were not trained on."""
 
     temperature: float = Field(1.0, gt=0)
     """logits are divided by it (Guo et al. 2017)"""
     interval: tuple[float, float] | None = None
     """ends of its 95% interval over the texts it was fitted on; None: none was fitted"""
     thresholds: tuple[float, ...] = ()
-    """of several labels per text: from which probability each is given, in the order of the labels; empty: 0.5"""
+    """several labels per text: the probability from which each is given, in the order of the labels; empty: 0.5"""
     held_out: tuple[tuple[float, bool], ...] = ()
     """confidence and correctness of the prediction for texts that chose nothing; thresholds are found on them"""
 
@@ -44,9 +44,9 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
     labels: tuple[str, ...] = ()
     """names of the classes in the order of the head's logits; empty for a language model"""
     history: tuple[Record, ...] = ()
-    """how it was made, oldest first: one record for each command"""
+    """records of the commands that made it, oldest first"""
     calibration: Calibration | None = None
-    """how far its confidence can be trusted, if it was measured"""
+    """reliability of its confidence, if it was measured"""
     origin: Path | None = field(default=None, repr=False, compare=False)
     """the folder from which it was read; it may have changed since"""
 
@@ -69,7 +69,7 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """What it is, as plain values, without its weights."""
+        """A description as plain values, without the weights."""
         backbone = self.model.backbone.config
         return {
             "head": self.model.head.config.kind,
@@ -104,7 +104,7 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
 
     @property
     def answers_record(self) -> AnswersRecord | None:
-        """How it was trained to answer questions, if it was."""
+        """The record of its training to answer questions, if there was one."""
         return self.language_record if isinstance(self.language_record, AnswersRecord) else None
 
     @property
@@ -114,7 +114,7 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
 
     @property
     def likelihood(self) -> Literal["causal", "masked"] | None:
-        """How to measure the probability of a text: token after token, or one masked token at a time.
+        """The way to measure the probability of a text: token after token, or one masked token at a time.
 
         None: the model has not learned to predict plain text.
 

@@ -127,7 +127,7 @@ def _usage(bundle: Bundle) -> str:
 
 
 def _results(record: Record) -> str:
-    """What was measured at this step; empty if nothing was."""
+    """The results measured at this step; empty if there are none."""
     parts = []
     if comparison := _comparison(record):
         several = any(len(method.scores) > 1 for method in comparison.methods)

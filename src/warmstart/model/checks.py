@@ -40,9 +40,9 @@ from warmstart.seeding import rng
 OUTPUT_TOLERANCE = 1e-4
 """largest difference of an output, as a fraction of the largest output"""
 NAMED_TOLERANCE = 1e-3
-"""of a probability, which may be as small as the rounding of the outputs that it comes from; other names are further off"""
+"""largest difference of a probability, which may be as small as the rounding of its outputs; other names are further off"""
 FEWEST = 0.5
-"""a tokenizer has at least this fraction of the rows of the embedding"""
+"""smallest vocabulary of a tokenizer, as a fraction of the rows of the embedding"""
 EDITED = "copy the folder again, or save the model again from the run that made it"
 
 S = TypeVar("S")
@@ -64,7 +64,7 @@ class Subject:
 
     @cached_property
     def named_predictions(self) -> Mapping[str, Tensor]:
-        """What the model predicts for the test texts, by label name."""
+        """The model's predictions for the test texts, by label name."""
         return named_predictions(self.bundle)
 
     def stored_tensor(self, name: str) -> Tensor:
@@ -83,15 +83,15 @@ class ModelCheck(Generic[S]):
     measure: Callable[[S], float]
     """the number; raises ``NotApplicable`` if the model has nothing to check"""
     promise: str
-    """what holds if it passes"""
+    """sentence that holds if it passes"""
     fault: str
-    """what is wrong if it fails, with ``{value}`` for the number"""
+    """the fault if it fails, with ``{value}`` for the number"""
     advice: str
-    """what to do then"""
+    """advice for that case"""
     limit: float = 0
     """the largest number that passes"""
     moments: tuple[Moment, ...] = ()
-    """when it runs beside ``warmstart doctor``"""
+    """moments at which it runs beside ``warmstart doctor``"""
 
     @torch.no_grad()
     def __call__(self, name: str, subject: S) -> CheckResult:
@@ -109,7 +109,7 @@ class ModelCheck(Generic[S]):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     check: ModelCheck[Any]
@@ -117,18 +117,18 @@ class CheckResult:
     value: float = math.nan
     """the number measured; nan if there is none"""
     note: str = ""
-    """what is wrong, or why it is not applicable"""
+    """the fault, or the reason why it is not applicable"""
     part: str = ""
     """the member of a stack that it looked at"""
 
     @property
     def number(self) -> str:
-        """What was measured, for a table."""
+        """The number measured, for a table."""
         return _number(self.value)
 
     @property
     def title(self) -> str:
-        """Its name, after that of the part."""
+        """The check's name, after that of the part."""
         return f"{self.part}: {self.name}" if self.part else self.name
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,34 +146,34 @@ class CheckResult:
 
 
 class CheckResults(list[CheckResult], Shown, view="report.notebook:checks_view"):
-    """What several checks found."""
+    """The results of several checks."""
 
 
-# What was stored when a bundle was saved: tokens, outputs, and predictions by the names of their labels.
+# Checks against what was stored when a bundle was saved: tokens, outputs, and predictions by the names of their labels.
 
 
 def _stored_tokens(subject: Subject) -> float:
-    """How many tokens of the test texts differ: in kind or number, or in those that frame a text."""
+    """Number of tokens of the test texts that differ: in kind or number, or in those that frame a text."""
     wanted = subject.stored_tensor("text_ids").tolist()
-    found = [id_ for row in subject.bundle.tokenizer.encode(SELFTEST_TEXTS) for id_ in row]
-    pairs = [(found, wanted)]
+    ids = [id_ for row in subject.bundle.tokenizer.encode(SELFTEST_TEXTS) for id_ in row]
+    pairs = [(ids, wanted)]
     if "framed_ids" in subject.stored:
         pairs.append((framed_ids(subject.bundle).tolist(), subject.stored["framed_ids"].tolist()))
-    return float(sum(abs(len(one) - len(other)) + sum(a != b for a, b in zip(one, other, strict=False)) for one, other in pairs))
+    return float(sum(abs(len(ids) - len(other)) + sum(a != b for a, b in zip(ids, other, strict=False)) for ids, other in pairs))
 
 
 def _stored_vocabulary(subject: Subject) -> float:
-    """How many rows of the tables, and ids of tokens, are not those that were stored."""
-    found, wanted = row_products(subject.bundle.model), subject.stored_tensor("row_products")
+    """Number of rows of the tables, and of ids of tokens, that are not those that were stored."""
+    products, wanted = row_products(subject.bundle.model), subject.stored_tensor("row_products")
     pieces, named = torch.from_numpy(subject.bundle.tokenizer.checksums()), subject.stored["pieces"]
-    if found.shape != wanted.shape or pieces.shape != named.shape:
-        return float(abs(len(found) - len(wanted)) + abs(len(pieces) - len(named)))
-    near = (found - wanted).abs() <= OUTPUT_TOLERANCE * wanted.abs().max()  # nan is not
+    if products.shape != wanted.shape or pieces.shape != named.shape:
+        return float(abs(len(products) - len(wanted)) + abs(len(pieces) - len(named)))
+    near = (products - wanted).abs() <= OUTPUT_TOLERANCE * wanted.abs().max()  # nan is not near
     return float((~near).sum() + (pieces != named).sum())
 
 
 def _stored_outputs(subject: Subject) -> float:
-    """The outputs of the stored rows, also as windows of texts."""
+    """The largest change of the outputs for the stored rows, also as windows of texts."""
     wanted, model = subject.stored_tensor("answers"), subject.bundle.model
     ids, mask = subject.stored["ids"], subject.stored["mask"]
     gaps = [_relative_gap(outputs_of(model, ids, mask), wanted)]
@@ -183,18 +183,18 @@ def _stored_outputs(subject: Subject) -> float:
 
 
 def _stored_predictions(subject: Subject) -> float:
-    """The prediction for each test text: a number, or the probability of each label, found by its name."""
-    if not (found := subject.named_predictions):
+    """The largest change of a prediction for the test texts: a number, or the probability of each label, by its name."""
+    if not (predictions := subject.named_predictions):
         raise NotApplicable("it has no labels, and predicts no number")
-    subject.stored_tensor("number" if "number" in found else "calibrated")
+    subject.stored_tensor("number" if "number" in predictions else "calibrated")
     wanted = {name: column for name, column in subject.stored.items() if name == "number" or name.startswith("label ")}
-    if wanted.keys() != found.keys():
-        return float(len(wanted.keys() ^ found.keys()))
-    return _largest(_relative_gap(found[name], wanted[name]) for name in wanted)
+    if wanted.keys() != predictions.keys():
+        return float(len(wanted.keys() ^ predictions.keys()))
+    return _largest(_relative_gap(predictions[name], wanted[name]) for name in wanted)
 
 
 def _stored_calibration(subject: Subject) -> float:
-    """The predictions for the test texts at its temperature."""
+    """The largest change of the predictions for the test texts at its temperature."""
     if not subject.bundle.labels:
         raise NotApplicable("it has no labels")
     wanted = subject.stored_tensor("calibrated")
@@ -202,21 +202,21 @@ def _stored_calibration(subject: Subject) -> float:
 
 
 def _stored_length(subject: Subject) -> float:
-    """By how many tokens the end of a text that is too long has moved."""
+    """Number of tokens by which the end of a text that is too long has moved."""
     return float(abs(longest_row(subject.bundle) - int(subject.stored_tensor("longest"))))
 
 
-# What also a model shows with which nothing is stored, such as a folder of transformers.
+# Checks that need nothing stored, so that they also examine a folder of transformers.
 
 
 def _finite(subject: Subject) -> float:
-    """How many numbers of all tensors are nan, infinite or not float32."""
+    """Number of values in all tensors that are nan, infinite or not float32."""
     weights = subject.bundle.model.weights().values()
-    return float(sum(_not_finite(one) if one.dtype is torch.float32 else one.numel() for one in weights))
+    return float(sum(_not_finite(tensor) if tensor.dtype is torch.float32 else tensor.numel() for tensor in weights))
 
 
 def _not_finite(tensor: Tensor) -> int:
-    """How many numbers are nan or infinite; they are counted only if the smallest or the largest is."""
+    """Number of values that are nan or infinite; they are counted only if the smallest or the largest is."""
     sound = not tensor.numel() or bool(torch.stack(tensor.aminmax()).isfinite().all())
     return 0 if sound else int((~tensor.isfinite()).sum())
 
@@ -225,9 +225,9 @@ def _dead(subject: Subject) -> float:
     """The largest fraction of dimensions in which a branch of a block, or the head, gives every token the same."""
     model, states = subject.bundle.model, dict[str, Tensor]()
 
-    def keep(name: str, found: Tensor) -> Tensor:
-        states[name] = found.flatten(0, -2)
-        return found
+    def keep(name: str, output: Tensor) -> Tensor:
+        states[name] = output.flatten(0, -2)
+        return output
 
     if (tokens := min(6, model.backbone.config.max_length - 3)) < 2:
         raise NotApplicable("the context is too short")
@@ -236,7 +236,7 @@ def _dead(subject: Subject) -> float:
     edits: dict[str, Callable[[Tensor], Tensor]] = {name: partial(keep, name) for name in branches}
     with tapped(model.backbone, edits):
         states["head"] = outputs_of(model, ids)
-    return _largest(float((one == one[:1]).all(dim=0).float().mean()) for one in states.values())
+    return _largest(float((state == state[:1]).all(dim=0).float().mean()) for state in states.values())
 
 
 def _objective(subject: Subject) -> float:
@@ -250,12 +250,12 @@ def _objective(subject: Subject) -> float:
 
 
 def _tokenizer_round_trip(subject: Subject) -> float:
-    """How many of the test texts, decoded and encoded again, have other tokens; texts that it cannot spell are left out."""
+    """Number of test texts that, decoded and encoded again, have other tokens; texts that it cannot spell are left out."""
     tokenizer = subject.bundle.tokenizer
     rows = [row for row in tokenizer.encode(SELFTEST_TEXTS) if tokenizer.specials.unk not in row]
     if not rows:
         raise NotApplicable("it cannot spell the test texts")
-    return float(sum(one != other for one, other in zip(tokenizer.encode([*map(tokenizer.decode, rows)]), rows, strict=True)))
+    return float(sum(row != other for row, other in zip(tokenizer.encode([*map(tokenizer.decode, rows)]), rows, strict=True)))
 
 
 def _vocabulary_size(subject: Subject) -> float:
@@ -267,12 +267,12 @@ def _vocabulary_size(subject: Subject) -> float:
 
 
 def _label_names(subject: Subject) -> float:
-    """How many names are empty, repeated, or those of another class in its history; a class may get a new name."""
+    """Number of names that are empty, repeated, or those of another class in its history; a class may get a new name."""
     names = subject.bundle.labels
     if not names:
         raise NotApplicable("it has no labels")
     known = recorded_labels(subject.bundle.history) or _imported_labels(subject.bundle)
-    moved = sum(one != other and one in known for one, other in zip(names, known, strict=True)) if len(known) == len(names) else 0
+    moved = len(known) == len(names) and sum(name != other and name in known for name, other in zip(names, known, strict=True))
     return float(moved + len(names) - len(set(names)) + sum(not name for name in names))
 
 
@@ -283,11 +283,11 @@ def _imported_labels(bundle: Bundle) -> tuple[str, ...]:
     return tuple(str(names[key]) for key in sorted(names, key=int)) if names else ()
 
 
-def _relative_gap(found: Tensor, wanted: Tensor) -> float:
+def _relative_gap(outputs: Tensor, wanted: Tensor) -> float:
     """The largest difference as a fraction of the largest of ``wanted``; both of any one shape, which may be empty."""
     if not wanted.numel():
         return 0.0
-    return float((found.float() - wanted.float()).abs().max() / wanted.float().abs().max().clamp(min=1e-6))
+    return float((outputs.float() - wanted.float()).abs().max() / wanted.float().abs().max().clamp(min=1e-6))
 
 
 def _largest(values: Iterable[float]) -> float:
@@ -390,5 +390,5 @@ def run_checks(bundle: Bundle, stored: Mapping[str, Tensor] | None = None, momen
 
 
 def faults(results: Iterable[CheckResult]) -> Sequence[str]:
-    """What is wrong, one phrase for each check that failed; empty if all is well."""
-    return [f"{one.note} ({one.title})" for one in results if one.status == "fail"]
+    """The faults, one phrase for each check that failed; empty if all is well."""
+    return [f"{result.note} ({result.title})" for result in results if result.status == "fail"]

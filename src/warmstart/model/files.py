@@ -66,7 +66,7 @@ _NAMES = re.compile(
     r"(((members|backbones)(/\d+(/backbone)?)?/)?(bundle\.json|README\.md|weights\.safetensors|tokenizer\.json|selftest\.safetensors))"
     r"|stack\.json|backbones(/\d+)?|members(/\d+(/(backbone|baseline\.json|arrays\.safetensors))?)?"
 )
-"""of what a saved model may hold, a stack as well"""
+"""pattern of the names in a saved model or stack"""
 DIFFERS = "it was changed after it was saved, or this machine computes differently; copy it again"
 
 
@@ -100,14 +100,14 @@ def free_for_model(folder: str | Path) -> Path:
     target = Path(folder)
     if target.exists() and not saved_as(target) and (not target.is_dir() or any(target.iterdir())):
         raise BundleError(f"{target} exists and is not a bundle; choose another folder, or remove it yourself")
-    names = (one.relative_to(target).as_posix() for one in target.rglob("*"))
+    names = (path.relative_to(target).as_posix() for path in target.rglob("*"))
     if foreign := next((name for name in names if not _NAMES.fullmatch(name)), None):
         raise BundleError(f"{target} holds {foreign}, which would be lost; choose another folder, or remove it yourself")
     return target
 
 
 def saved_as(folder: Path) -> str | None:
-    """The name of the file that says what is saved in a folder: ``bundle.json``, or that of a stack; None: no model."""
+    """Name of the folder's manifest: ``bundle.json``, or that of a stack; None: no model."""
     return next((name for name in MANIFESTS if (folder / name).is_file()), None)
 
 
@@ -116,10 +116,10 @@ def bundle_contents(bundle: Bundle) -> dict[str, bytes]:
     from warmstart.model.card import card
 
     bundle.model.eval()
-    if found := faults(run_checks(bundle, moment="save")):
-        more = f"; {len(found) - 1} more checks fail" if len(found) > 1 else ""
+    if failures := faults(run_checks(bundle, moment="save")):
+        more = f"; {len(failures) - 1} more checks fail" if len(failures) > 1 else ""
         raise BundleError(
-            f"a model must be sound to be saved, but {found[0]}{more}; `run_checks` of warmstart.model.checks lists all"
+            f"a model must be sound to be saved, but {failures[0]}{more}; `run_checks` of warmstart.model.checks lists all"
         )
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.weights().items()}
     contents = {
@@ -159,11 +159,11 @@ def unchanged_contents(bundle: Bundle) -> dict[str, bytes] | None:
 def _holds(data: bytes, tensors: dict[str, Tensor]) -> bool:
     """Whether the bytes of a safetensors file, which was read before, are those of these tensors; nothing is copied."""
     start = 8 + int.from_bytes(data[:8], "little")
-    header = {name: one for name, one in json.loads(data[8:start]).items() if name != "__metadata__"}
+    header = {name: entry for name, entry in json.loads(data[8:start]).items() if name != "__metadata__"}
     if header.keys() != tensors.keys() or any(tensor.dtype is not torch.float32 for tensor in tensors.values()):
         return False
     stored = np.frombuffer(data, dtype=np.int32, offset=start)  # bits: nan is like itself, and 0 is not like -0
-    places = ((tensors[name], slice(*(end // 4 for end in one["data_offsets"]))) for name, one in header.items())
+    places = ((tensors[name], slice(*(end // 4 for end in entry["data_offsets"]))) for name, entry in header.items())
     return all(np.array_equal(stored[place], tensor.flatten().view(torch.int32).numpy()) for tensor, place in places)
 
 
@@ -219,13 +219,13 @@ def _load(folder: Path, manifest: dict[str, Any], selftest: bool) -> Bundle:
     calibration = Calibration.build(manifest["calibration"], "calibration") if manifest["calibration"] else None
     history = tuple(map(read_record, manifest["history"]))
     bundle = Bundle(model, tokenizer, tuple(manifest["labels"]), history, calibration, folder)
-    if selftest and (found := faults(run_checks(bundle, _stored(contents["selftest.safetensors"]), moment="load"))):
-        raise BundleError(f"{folder} fails its self-test: {'; '.join(found)}; {DIFFERS}")
+    if selftest and (failures := faults(run_checks(bundle, _stored(contents["selftest.safetensors"]), moment="load"))):
+        raise BundleError(f"{folder} fails its self-test: {'; '.join(failures)}; {DIFFERS}")
     return bundle
 
 
 def read_selftest(folder: Path) -> dict[str, Tensor]:
-    """What was stored to test the bundle in a folder, which was loaded before, so that its hashes match."""
+    """The self-test stored with the bundle in a folder, which was loaded before, so that its hashes match."""
     return _stored(read_model_file(folder, "selftest.safetensors", free_memory()))
 
 
@@ -235,7 +235,7 @@ def _manifest(bundle: Bundle, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def _described(bundle: Bundle) -> dict[str, Any]:
-    """What ``bundle.json`` says of a bundle, but not of its files."""
+    """The entries of ``bundle.json`` on a bundle, without those on its files."""
     return {
         **model_settings(bundle.model),
         "labels": list(bundle.labels),
@@ -374,17 +374,17 @@ except Exception as error:
     print(f"{{type(error).__name__}}: {{error}}", file=sys.stderr)
     sys.exit({EXIT_BUNDLE_WRONG})
 """
-"""a folder comes on its standard input, once the model is written; nothing comes if it is not"""
+"""program of a fresh reader: a folder comes on its standard input, once the model is written; nothing comes if it is not"""
 
 
 def find_bundle(path: str | Path) -> Path:
     """The folder of the bundle at ``path``: ``path`` itself, or ``bundle`` in the folder of a run.
 
-    One that a killed process left under another name is brought back.
+    A folder that a killed process left under another name is brought back.
     """
     folder = Path(path)
     inside = folder / "bundle"
-    for missing in (one for one in (folder, inside) if not one.exists()):
+    for missing in (path for path in (folder, inside) if not path.exists()):
         sweep(missing.parent, missing.name)
     return inside if not saved_as(folder) and inside.is_dir() else folder
 

@@ -1,4 +1,4 @@
-"""How a bundle was made: a typed record for every command that trained or changed it, oldest first.
+"""The history of a bundle: a typed record for every command that trained or changed it, oldest first.
 
 Records are written into ``bundle.json`` and read back here and nowhere else; every other part reads attributes.
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Provenance(Config):
-    """Where a result comes from."""
+    """The origin of a result."""
 
     command: str
     """the command line"""
@@ -60,9 +60,9 @@ class TaskRecord(Config):
     splits: dict[str, TextHashes] = Field(default_factory=dict)
     """split -> hashes of its texts, as the task was read; empty if they were not wanted"""
     labelled: TextHashes | None = None
-    """of the texts whose labels were looked at, to learn or to choose; None: unknown"""
+    """hashes of the texts whose labels were looked at, to learn or to choose; None: unknown"""
     pairs: bool | None = None
-    """whether each of its texts is a pair of texts; None: not recorded"""
+    """True if each of its texts is a pair of texts; None: not recorded"""
     reading: dict[str, Any] = Field(default_factory=dict)
     """settings with which the training texts were read, which hold for the next file of the same kind"""
 
@@ -88,13 +88,13 @@ class MethodRecord(Config):
 
     name: str
     scores: tuple[float, ...]
-    """one for each seed"""
+    """score of each seed"""
     mean: float
     low: float | None = None
     """lower end of the 95% interval; None for a single score without resamples"""
     high: float | None = None
     over_texts: bool = False
-    """whether the interval covers other test texts, beside other seeds"""
+    """True if the interval covers other test texts, beside other seeds"""
     over_seeds: tuple[float, float] | None = None
     """ends of the 95% interval over seeds alone; None for a single score"""
     seconds: float = 0.0
@@ -173,15 +173,15 @@ class StageEvaluation(Config):
     """The model at one stage of continued pretraining."""
 
     stage: str
-    """before, or end"""
+    """name of the stage: before, or end"""
     loss: float
     """held-out loss of the objective, in nats"""
     loss_change: tuple[float, float] | None = None
     """ends of the 95% interval of its change since before, over held-out documents; None: unknown"""
     probe_accuracy: float
-    """of a probe on frozen features, on the texts that choose"""
+    """accuracy of a probe on frozen features, on the texts that choose"""
     standard_error: float
-    """of the difference between this probe accuracy and that before"""
+    """standard error of the difference between this probe accuracy and that before"""
     seconds: float
     """training time so far"""
 
@@ -210,14 +210,14 @@ class AdaptRecord(Record):
     """class of the estimator, if it was one"""
     task: TaskRecord
     audit: tuple[FindingRecord, ...] | None = None
-    """None: the data was not audited"""
+    """findings of the audit; None: the data was not audited"""
     settings: dict[str, Any] = Field(default_factory=dict)
     seed: int
     test: ScoresRecord | None = None
     validation: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     """method -> score of each seed on the texts that choose; empty if none chose"""
     chosen: bool = False
-    """whether the saved run was chosen among several for its score on these texts"""
+    """True if the saved run was chosen among several for its score on these texts"""
     budget: tuple[str, ...] = ()
     """sentences: what the labels were for, and what choosing cost"""
     comparison: ComparisonRecord | None = None
@@ -229,7 +229,7 @@ class AdaptRecord(Record):
 
     @property
     def label_tasks(self) -> tuple[str, ...]:
-        """The task."""
+        """Name of the task."""
         return (self.task.name,)
 
 
@@ -238,18 +238,18 @@ class ContinualRecord(Record):
 
     type: Literal["continual"] = "continual"
     strategy: str
-    """none (in turn), or joint"""
+    """strategy of learning: none (in turn), or joint"""
     tasks: tuple[str, ...]
-    """in the order of training"""
+    """names of the tasks, in the order of training"""
     task: TaskRecord
     """task of this bundle's head"""
     seed: int
     scores: tuple[tuple[float, ...], ...] = ()
-    """after each task, the test score of every task so far; jointly: of all tasks"""
+    """test scores of every task so far, after each task; jointly: of all tasks"""
 
     @property
     def label_tasks(self) -> tuple[str, ...]:
-        """All tasks."""
+        """Names of all tasks."""
         return self.tasks
 
 
@@ -257,7 +257,7 @@ class LanguageRecord(Record):
     """A step after which the bundle may have a language head."""
 
     objective: ObjectiveConfig | None = None
-    """what the language head was trained on; None: unknown, or there is no language head"""
+    """objective of the language head; None: unknown, or there is no language head"""
     generates: bool = False
     """the language head was trained to generate text from left to right"""
 
@@ -268,7 +268,7 @@ class DomainRecord(Config):
     task: str
     """its name"""
     texts: int
-    """of its own text, without labels"""
+    """number of the task's own texts, read without labels"""
     left_out: int
     """texts and passages left out because they are like one of validation or test"""
     passages: int = 0
@@ -291,7 +291,7 @@ class PretrainRecord(LanguageRecord):
     held_out_words: int | None = None
     """words of the held-out text, line ends included; None: no text is held out"""
     domain: DomainRecord | None = None
-    """None: the text was not chosen for a task"""
+    """task that the text was chosen for; None: it was not"""
 
 
 class ContinuedPretrainingRecord(LanguageRecord):
@@ -308,7 +308,7 @@ class ContinuedPretrainingRecord(LanguageRecord):
     kept: bool
     """the new weights were kept; else they were reset"""
     decision: str
-    """what was decided, and why"""
+    """the decision and its reason"""
     seed: int
 
 
@@ -321,29 +321,29 @@ class AnswersRecord(LanguageRecord):
     seed: int
     comparison: ComparisonRecord | None = None
     max_answer_tokens: int
-    """an answer has at most this many tokens"""
+    """largest number of tokens in an answer"""
     held_out_answers: tuple[tuple[float, bool], ...] = ()
     """confidence and correctness of each answer to held-out questions, which chose nothing; thresholds are chosen on them"""
 
     @property
     def label_tasks(self) -> tuple[str, ...]:
-        """The task: its answers were trained on."""
+        """Name of the task, whose answers were trained on."""
         return (self.task.name,)
 
 
 class ReadRecord(Config):
-    """What a pretrained model has read before it was imported, as far as is known."""
+    """Data sets that a pretrained model has read before it was imported, as far as is known."""
 
     labelled: tuple[str, ...] = ()
     """data sets whose texts it has read with their labels in words"""
     texts: tuple[str, ...] = ()
     """data sets whose texts it has read"""
     source: str
-    """who says so"""
+    """origin of this knowledge, such as a paper"""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All data sets."""
+        """Names of all data sets."""
         return (*self.labelled, *self.texts)
 
 
@@ -358,11 +358,11 @@ class ImportRecord(LanguageRecord):
     source: str | None = None
     """folder, or name on the hub"""
     read: ReadRecord | None = None
-    """what it has read before; None: unknown"""
+    """data sets that it has read before; None: unknown"""
 
     @property
     def title(self) -> str:
-        """With the family."""
+        """Name of the step with the family."""
         return f"import ({self.family})"
 
 
@@ -375,7 +375,7 @@ class OtherRecord(LanguageRecord):
 
     @property
     def title(self) -> str:
-        """Its name."""
+        """Name that the step was given."""
         return self.name
 
 
@@ -404,7 +404,7 @@ def read_record(values: Mapping[str, Any]) -> Record:
     try:
         return kind.model_validate(known)
     except ValidationError as error:
-        for *path, name in (one["loc"] for one in error.errors() if one["type"] == "extra_forbidden"):
+        for *path, name in (detail["loc"] for detail in error.errors() if detail["type"] == "extra_forbidden"):
             del functools.reduce(operator.getitem, path, known)[name]  # type: ignore[arg-type]
     return kind.build(known, "bundle.json, history")
 

@@ -98,7 +98,7 @@ def _product(weight: Tensor, bias: Tensor | None, *, bfloat16: bool) -> Product 
 INFERENCE_TOKENS, INFERENCE_TOKENS_GPU = 1024, 16_384
 """tokens in a batch, padding included"""
 ENOUGH_TOKENS = 512
-"""with fewer tokens in all, preparing the inference weights takes longer than it saves"""
+"""number of tokens in all below which preparing the inference weights takes longer than it saves"""
 
 Forward = Callable[[Batch, np.ndarray], Tensor]
 """(batch, indices of its texts) -> outputs"""
@@ -137,8 +137,8 @@ def _joined(model: Model, encoded: Encoded, pad_id: int, precision: str) -> Tens
         hidden_states = model.backbone.forward_batch(batch, causal=model.causal).last_hidden_state
         return head.pooling(hidden_states, batch.attention_mask)
 
-    for indices, found in run_in_batches(model, encoded.by_row, pad_id, precision, pooled):
-        states[indices] = found
+    for indices, vectors in run_in_batches(model, encoded.by_row, pad_id, precision, pooled):
+        states[indices] = vectors
     # pooling a single state gives that state
     outputs: Tensor = head(states[:, None].to(device), None, torch.from_numpy(encoded.windows).to(device))
     return outputs.float().cpu()

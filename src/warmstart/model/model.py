@@ -56,12 +56,12 @@ class Model(nn.Module):
         return self._outputs(output.last_hidden_state, attention_mask, windows)
 
     def read(self, batch: Batch) -> Tensor:
-        """The same for a batch."""
-        states = self.backbone.forward_batch(batch, causal=self.causal).last_hidden_state
+        """The head's outputs for a batch."""
+        states = self.backbone.forward_batch(batch, causal=self.causal).last_hidden_state  # (B, T, D)
         return self._outputs(states, batch.attention_mask, batch.windows)
 
     def _outputs(self, states: Tensor, attention_mask: Tensor | None, windows: Tensor | None) -> Tensor:
-        """Only heads that pool take windows."""
+        """The head's outputs for hidden states; only heads that pool take windows."""
         return self.head(states, attention_mask) if windows is None else self.head(states, attention_mask, windows)
 
     def train(self, mode: bool = True) -> Model:
@@ -78,7 +78,7 @@ class Model(nn.Module):
     def loss(self, batch: Batch) -> Tensor:
         """The loss summed over the targets of a batch, in nats, a scalar; divide by ``batch.count`` for the mean."""
         assert batch.targets is not None, "a batch without targets has no loss"
-        states = self.backbone.forward_batch(batch).last_hidden_state
+        states = self.backbone.forward_batch(batch).last_hidden_state  # (B, T, D)
         if isinstance(self.head, LMHead):
             head = self.head
             return language_loss(states, head.weight, head.bias, batch.targets, head.transform, batch.target_places)
@@ -139,9 +139,9 @@ def rebuilt(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Model
     check_depth(config.depth, len(tensors))
     with torch.device("meta"), _AnyWeights():  # shapes without memory: settings may ask for more than the tensors hold
         wanted = {name: list(tensor.shape) for name, tensor in _made(settings, config).weights().items()}
-    found = {name: list(tensor.shape) for name, tensor in tensors.items()}
-    if wanted != found:
-        wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    if wanted != shapes:
+        wrong = sorted(name for name in wanted.keys() | shapes.keys() if wanted.get(name) != shapes.get(name))
         raise BundleError(f"the settings and the weights disagree about these tensors: {', '.join(wrong)}")
     with _AnyWeights():
         model = _made(settings, config)
@@ -156,8 +156,8 @@ class _AnyWeights(TorchFunctionMode):
     """Inside, no weights are drawn: those of a saved model follow. On the device ``meta`` drawing would load torch's compiler."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        return (args or [*given.values()])[0] if func.__name__ in _DRAWING else func(*args, **given)
+        arguments = kwargs or {}
+        return (args or [*arguments.values()])[0] if func.__name__ in _DRAWING else func(*args, **arguments)
 
 
 def _made(settings: Mapping[str, Any], config: BackboneConfig) -> Model:

@@ -30,7 +30,7 @@ SELFTEST_TEXTS = (
 )
 SELFTEST_ROWS = 6
 WINDOWS = (1, 2, 3)
-"""of a head that joins windows, the rows are also read as the windows of so many texts"""
+"""numbers of rows that are also read as the windows of one text, by a head that joins windows"""
 LEAST_LENGTH = 4
 """context length from which texts are read; a shorter one has no room for text between the tokens that frame it"""
 
@@ -96,7 +96,7 @@ def longest_row(bundle: Bundle) -> int:
 
 
 def named_predictions(bundle: Bundle) -> dict[str, Tensor]:
-    """What the model predicts for ``SELFTEST_TEXTS``, before calibration: (4,) as ``label NAME`` for each label, or as ``number``.
+    """Predictions of the model for ``SELFTEST_TEXTS``, before calibration: (4,) as ``label NAME`` for each label, or as ``number``.
 
     Empty for models without labels that predict no number either.
     """

@@ -40,7 +40,7 @@ def contrastive_loss(vectors: Tensor, groups: Tensor, temperature: float) -> Ten
 
 @dataclass(frozen=True)
 class ComparedBatch(Batch):
-    """A batch of a step with several, and what the comparison of all their rows says of its own."""
+    """A batch of a step with several, and its part in the comparison of all their rows."""
 
     contrast: Tensor | None = None
     """the contrastive loss of its rows, a scalar without a gradient"""
@@ -55,13 +55,13 @@ class RowComparison:
     """The comparison of all rows of a step by their vectors."""
 
     temperature: float
-    """by which cosines are divided"""
+    """divisor of the cosines"""
     vectors_of: Callable[[Batch], Tensor]
     """(B, D): the vectors of a batch's rows"""
     groups_of: Callable[[Batch], Tensor]
     """(B,): the groups of a batch's rows"""
     apart: bool = False
-    """groups of different batches are different ones"""
+    """True if groups of different batches are different ones"""
 
     def prepare(self, batches: Sequence[Batch], *, several: bool = False) -> list[Batch]:
         """The batches of a step, each with its part in the comparison of all rows; a single batch, as it is, is all rows.
@@ -74,7 +74,7 @@ class RowComparison:
         if not compared or (alone and not several):
             return list(batches)
         draw = None if alone else int(torch.randint(2**62, ()))
-        ready = [ComparedBatch.of(one, dropout=None if draw is None else (draw, number)) for number, one in enumerate(compared)]
+        ready = [ComparedBatch.of(batch, dropout=None if draw is None else (draw, number)) for number, batch in enumerate(compared)]
         with torch.no_grad(), torch.random.fork_rng() if alone else nullcontext():
             parts = [self._vectors(batch) for batch in ready]
         vectors = torch.cat(parts).float().requires_grad_()
@@ -82,8 +82,8 @@ class RowComparison:
             losses = contrastive_loss(vectors, self._groups(compared), self.temperature)
             (gradient,) = torch.autograd.grad(losses.sum(), vectors)
         sizes = [len(part) for part in parts]
-        found = zip(ready, losses.detach().split(sizes), gradient.split(sizes), strict=True)
-        prepared = iter([replace(batch, contrast=own.sum(), gradient=ahead) for batch, own, ahead in found])
+        shares = zip(ready, losses.detach().split(sizes), gradient.split(sizes), strict=True)
+        prepared = iter([replace(batch, contrast=own.sum(), gradient=ahead) for batch, own, ahead in shares])
         return [next(prepared) if batch.count else batch for batch in batches]
 
     def _vectors(self, batch: Batch) -> Tensor:
@@ -91,7 +91,7 @@ class RowComparison:
         return self.vectors_of(batch)
 
     def begin(self, batch: Batch) -> None:
-        """Before a batch is read: the dropout of a prepared one is that with which it was read then."""
+        """Seed the dropout before a batch is read: a prepared batch gets that with which ``prepare`` read it."""
         if isinstance(batch, ComparedBatch) and batch.dropout is not None:
             seed_torch(batch.dropout[0], "contrast", batch.dropout[1])
 
@@ -106,9 +106,9 @@ class RowComparison:
         return batch.contrast + ((here - here.detach()) * batch.gradient).sum()
 
     def _groups(self, batches: Sequence[Batch]) -> Tensor:
-        found = [self.groups_of(batch) for batch in batches]
+        all_groups = [self.groups_of(batch) for batch in batches]
         if self.apart:
             first = 0
-            for number, groups in enumerate(found):
-                found[number], first = groups + first, first + int(groups.max()) + 1
-        return torch.cat(found)
+            for number, groups in enumerate(all_groups):
+                all_groups[number], first = groups + first, first + int(groups.max()) + 1
+        return torch.cat(all_groups)

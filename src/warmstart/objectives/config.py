@@ -11,7 +11,7 @@ from warmstart.config import Advanced, Config, InFile
 
 
 class ObjectiveConfig(Config):
-    """What pretraining predicts."""
+    """The objective of pretraining."""
 
     name: Annotated[str, arg(name="objective")] = "causal"
     """causal, masked, span, hybrid (each batch causal or masked, with the same weights), or contrastive (masked, and two crops of a
@@ -29,9 +29,9 @@ class ObjectiveConfig(Config):
     contrast_weight: InFile[float] = Field(1.0, gt=0)
     """contrastive: weight of the mean loss of crops beside that of masked tokens"""
     temperature: InFile[float] = Field(0.1, gt=0)
-    """contrastive: by which the cosines of crops are divided"""
+    """contrastive: divisor of the cosines of crops"""
     rows: Advanced[Literal["packed", "documents"]] = "packed"
-    """what a row is: a stretch of the whole text, so that nothing is padded, or one document, truncated if it is too long"""
+    """content of a row: a stretch of the whole text, so that nothing is padded, or one document, truncated if it is too long"""
 
     @property
     def effective_mask_rate(self) -> float:

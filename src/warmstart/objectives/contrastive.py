@@ -69,13 +69,13 @@ def crop_lengths(texts: np.ndarray, tokens: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _crop(text: np.ndarray, length: int, rng: np.random.Generator) -> np.ndarray:
-    """So many adjacent tokens of a text, anywhere in it."""
+    """``length`` adjacent tokens of a text, anywhere in it."""
     start = int(rng.integers(0, max(0, len(text) - length) + 1))
     return text[start : start + length]
 
 
 def contrastive_stride(tokens: int, _config: ObjectiveConfig) -> int:
-    """Crops are cut from the first four rows of a document."""
+    """Tokens of a document that crops are cut from: its first four rows."""
     return READ * tokens
 
 

@@ -52,7 +52,7 @@ def mask_tokens(
     Returns the masked ids (B, T) and which tokens were chosen (B, T) bool.
     """
     chosen = choose_tokens(ids, maskable, rng, vocabulary, config)
-    action = rng.random(ids.shape)
+    action = rng.random(ids.shape)  # of the chosen tokens 80% are masked, 10% stay, and 10% become a random one
     masked = np.where(chosen & (action < 0.8), vocabulary.specials.mask, ids)
     random_token = chosen & (action >= 0.9)
     masked[random_token] = rng.choice(vocabulary.ordinary, size=int(random_token.sum()))
@@ -79,7 +79,7 @@ def _uniform_draws(ids: np.ndarray, rng: np.random.Generator, vocabulary: Vocabu
     if not whole_words:
         return draws
     words = vocabulary.word_starts[ids].cumsum(axis=1)  # (B, T): the number of the word that a token belongs to
-    return np.take_along_axis(np.pad(draws, ((0, 0), (0, 1))), words, axis=1)
+    return np.take_along_axis(np.pad(draws, ((0, 0), (0, 1))), words, axis=1)  # numbers of words go up to T
 
 
 # Hybrid: each batch is causal or masked next-token prediction, with the same weights (Charpentier and Samuel 2024, GPT-BERT).

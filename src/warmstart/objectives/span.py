@@ -131,6 +131,6 @@ def _span_starts(masked: np.ndarray) -> np.ndarray:
 
 
 def _run_length(flags: np.ndarray, start: int) -> int:
-    """How many consecutive flags are set from ``start`` on."""
+    """Number of consecutive flags that are set from ``start`` on."""
     rest = flags[start:]
     return len(rest) if rest.all() else int(np.argmin(rest))

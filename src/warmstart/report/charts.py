@@ -3,23 +3,35 @@
 A chart function takes plain rows and returns an Altair chart; ``page`` draws it, live and as SVG. The order of the rows is the
 order of what is drawn, and the first method is the one in question. A missing number (the interval of a single seed) is nan in the
 rows and is not drawn. Nothing is computed in a chart beyond means, lowest and highest; intervals come with the rows.
+
+Names are drawn by number (``number_categories``): Vega keeps categories as keys of JavaScript objects, so a label named
+``constructor`` or ``toString`` would end in an error. Every channel that shows names reads their numbers instead (field ``label``
+becomes ``label_number``); axes, legends and headers look the names up in a list, and tooltips and the descriptions for screen
+readers still read the names.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import altair as alt
 
 from warmstart.report.theme import THEME, colours
 
+Spec = dict[str, Any]
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 _Key = TypeVar("_Key", bound=Hashable)
 
 WIDTH = 780
 """pixels of a whole figure, axes and legend included; narrower screens get a narrower figure"""
+GUIDES = {"x": "axis", "y": "axis", "facet": "header", "row": "header", "column": "header"}
+"""where a channel shows its names; the channels not listed here have a legend"""
+WITHOUT_GUIDE = ("xOffset", "yOffset", "detail")
+UNSCALED = ("tooltip", "text", "url", "href", "key", "order", "description")
+"""channels that show each value as it is"""
 BARE: dict[str, Any] = {"ticks": False, "domain": False, "labelPadding": 8}
 """an axis of names"""
 MAX_POINTS = 400
@@ -56,3 +68,90 @@ def grouped(pairs: Iterable[tuple[_Key, float]]) -> dict[_Key, list[float]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def number_categories(spec: Spec) -> Spec:
+    """A copy of a Vega-Lite spec whose channels of names read numbers; the rows of data hold both.
+
+    ``{"x": {"field": "label", "type": "nominal"}}`` -> ``{"x": {"field": "label_number", ...}}``, with the names as parameter
+    ``label_names``.
+    """
+    spec = copy.deepcopy(spec)
+    _describe(spec)
+    channels = [(name, channel) for name, channel in _channels(spec) if channel.get("type") in ("nominal", "ordinal")]
+    rows = list(_rows(spec))
+    for field in dict.fromkeys(channel["field"] for _, channel in channels if "field" in channel):
+        same = [(name, channel) for name, channel in channels if channel.get("field") == field]
+        names = _names(field, [channel for _, channel in same], rows)
+        if all(isinstance(name, str) for name in names):
+            _number_field(field, names, same, rows)
+            spec.setdefault("params", []).append({"name": f"{field}_names", "value": names})
+    return spec
+
+
+def _names(field: str, channels: Sequence[Spec], rows: Sequence[Spec]) -> list[Any]:
+    """All values of a field: first those that a channel lists, in its order, then the others in alphabetical order."""
+    lists = [values for channel in channels for values in (channel.get("sort"), _domain(channel)) if isinstance(values, list)]
+    listed = dict.fromkeys(name for values in lists for name in values)
+    present = {row[field] for row in rows if row.get(field) is not None}
+    return [*listed, *sorted(present - listed.keys(), key=str)]
+
+
+def _number_field(field: str, names: Sequence[str], channels: Sequence[tuple[str, Spec]], rows: Sequence[Spec]) -> None:
+    """Put the number of each name beside it in the rows, and let the channels of the field read the numbers."""
+    number = {name: i for i, name in enumerate(names)}
+    for row in rows:
+        if row.get(field) is not None:
+            row[f"{field}_number"] = number[row[field]]
+    for name, channel in channels:
+        channel["field"] = f"{field}_number"
+        if isinstance(channel.get("sort"), list):
+            channel["sort"] = [number[one] for one in channel["sort"]]
+        if isinstance(domain := _domain(channel), list):
+            channel["scale"]["domain"] = [number[one] for one in domain]
+        guide = GUIDES.get(name, "legend")
+        if name not in WITHOUT_GUIDE and channel.get(guide, {}) is not None:
+            hidden = {} if guide == "header" else {"aria": False}  # a screen reader would read the numbers; marks say the names
+            channel[guide] = {"labelExpr": f"{field}_names[datum.value]"} | hidden | channel.get(guide, {})
+        if guide == "axis":
+            channel.setdefault("title", field)
+
+
+def _describe(node: Spec) -> None:
+    """Give every mark that shows names a description for screen readers; Vega-Lite's own would say the numbers."""
+    channels = [channel for _, channel in _channels({"encoding": node.get("encoding", {})}) if "field" in channel]
+    if "mark" in node and any(channel.get("type") in ("nominal", "ordinal") for channel in channels):
+        fields = dict.fromkeys(channel["field"] for channel in channels)
+        described = " + '; ' + ".join(f"'{field}: ' + datum['{field}']" for field in fields)
+        node["mark"] = {"description": {"expr": described}, **node["mark"]}
+    for part in _parts(node):
+        _describe(part)
+
+
+def _domain(channel: Spec) -> Any:
+    return (channel.get("scale") or {}).get("domain")
+
+
+def _channels(node: Spec) -> Iterator[tuple[str, Spec]]:
+    """Every scaled channel of a spec and its parts, with its name."""
+    for name, channel in node.get("encoding", {}).items():
+        if name not in UNSCALED and isinstance(channel, dict):
+            yield name, channel
+    if isinstance(facet := node.get("facet"), dict):
+        yield "facet", facet
+    for part in _parts(node):
+        yield from _channels(part)
+
+
+def _rows(node: Spec) -> Iterator[Spec]:
+    """Every row of data of a spec and its parts."""
+    for values in node.get("datasets", {}).values():
+        yield from values
+    yield from (node.get("data") or {}).get("values", ())
+    for part in _parts(node):
+        yield from _rows(part)
+
+
+def _parts(node: Spec) -> list[Spec]:
+    """The layers of a layered spec, or what a faceted one repeats."""
+    return [*node.get("layer", ()), *([node["spec"]] if "spec" in node else ())]

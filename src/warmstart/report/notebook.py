@@ -16,7 +16,7 @@ from warmstart.data.audit import Audit
 from warmstart.data.task import Task
 from warmstart.generation.trace import Trace
 from warmstart.model.bundle import Bundle
-from warmstart.report.categories import number_categories
+from warmstart.report.charts import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, svg
 from warmstart.report.drawings import confusions
 from warmstart.report.page import FORBIDDEN, drawable

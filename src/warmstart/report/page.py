@@ -1,7 +1,8 @@
 """A report: one HTML file with everything inlined, and its figures as SVG files beside it.
 
 It opens from disk and needs no network; a content security policy enforces that, and allows only the one script that it names by
-its hash. Every figure is a picture at first, in the colours of a light page and of a dark one; if scripts may run, an interactive
+its hash: that of the drawings, and of what a section offers to be tried.
+Every figure is a picture at first, in the colours of a light page and of a dark one; if scripts may run, an interactive
 drawing with tooltips takes its place on the screen. All texts are escaped. The same report gives the same bytes.
 """
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warmstart.report.categories import number_categories
+from warmstart.report.charts import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, javascript_bundle, svg
 from warmstart.report.parts import Report, paragraphs_once
 from warmstart.report.templates import page_template, verdict_html
@@ -139,12 +140,13 @@ def drawable(value: Any) -> Any:
 def render(report: Report, drawn: Drawn) -> str:
     """The page's HTML."""
     report = paragraphs_once(report)
-    digest = base64.b64encode(hashlib.sha256(drawn.script.encode()).digest()).decode()
+    script = "\n".join([drawn.script, *(section.live.script for section in report.sections if section.live)])
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     images = {name: {"light": _base64(drawn.light[name]), "dark": _base64(drawn.dark[name])} for name in drawn.specs}
     # "<" is written \u003c inside strings of JSON, so that no text can close the script element
     drawings = {name: json.dumps(spec).replace("<", "\\u003c") for name, spec in drawn.specs.items()}
     first = verdict_html(report.verdict) if report.verdict else ""
-    how = {"report": report, "drawings": drawings, "images": images, "script": drawn.script, "missing": drawn.missing}
+    how = {"report": report, "drawings": drawings, "images": images, "script": script, "missing": drawn.missing}
     return page_template("page.html.jinja").render(how | {"digest": digest, "verdict": first})
 
 

@@ -55,8 +55,16 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Live:
+    """Something on a page to be tried: HTML of this package, and the script that moves it, which the page's policy names."""
+
+    html: str
+    script: str
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading, sentences, then figures and tables, then preformatted text."""
+    """A heading, sentences, something to try, then figures and tables, then preformatted text."""
 
     title: str
     text: Sequence[str] = ()
@@ -66,6 +74,7 @@ class Section:
     """preformatted text: commands and settings"""
     folded: bool = False
     """closed until the reader opens it"""
+    live: Live | None = None
 
     @property
     def anchor(self) -> str:

@@ -25,9 +25,9 @@ COMMON_STYLE = _HERE / "common.css"
 
 
 @functools.cache
-def page_template(name: str, folder: Path = _HERE) -> jinja2.Template:
-    """A template of a folder, this one by default, by its file name. It escapes everything that is put into it."""
-    loader = jinja2.FileSystemLoader([folder, _HERE])
+def page_template(name: str, *folders: Path) -> jinja2.Template:
+    """A template of the first of some folders, or of this one, that has the file. It escapes everything that is put into it."""
+    loader = jinja2.FileSystemLoader([*folders, _HERE])
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown
     )

@@ -1,4 +1,4 @@
-"""What the result of a command is made of: its settings, the version, and a hash of every file and folder that they name."""
+"""The inputs of the result of a command: its settings, the version, and a hash of every file and folder that they name."""
 
 from __future__ import annotations
 

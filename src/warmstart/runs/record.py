@@ -19,7 +19,7 @@ from warmstart.system.storage import RUN_FILE, STEPS_FOLDER, atomic_write, json_
 
 
 def read_record_of(folder: Path) -> dict[str, Any]:
-    """What the run in a folder says of itself; empty if there is none, or it cannot be read."""
+    """The record of the run in a folder; empty if there is none, or it cannot be read."""
     return json_or_none(folder / RUN_FILE) or {}
 
 

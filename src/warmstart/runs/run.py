@@ -107,11 +107,11 @@ class Run:
             raise
 
     def within(self, name: str) -> Run:
-        """The same, of whose steps all names begin with ``name``."""
+        """A run whose steps all have names that begin with ``name``."""
         return replace(self, prefix=f"{self.prefix}{name}, ")
 
     def step(self, name: str, make: Callable[[Run], Any]) -> Any:
-        """What a step gave: plain values, arrays and tensors in mappings, lists and tuples; made now, if it is not kept.
+        """The value of a step: plain values, arrays and tensors in mappings, lists and tuples; made now, if it is not kept.
 
         ``make`` is given a run of its own, whose folder is there until the step is finished.
         """
@@ -211,7 +211,7 @@ def _opened_by(path: Path, config: Config) -> str | None:
 
 
 def _advice(path: Path, config: Config, kept: Config | None) -> str:
-    """What else can be done about a folder that holds something, maybe this run with other settings."""
+    """Other ways out if a folder holds something, maybe this run with other settings."""
     if "resume" in type(config).model_fields and (path / "checkpoints").exists():
         return f", or resume it with `warmstart pretrain --resume {path}`"
     if kept is None:

@@ -1,4 +1,4 @@
-"""What the folder of a run says of itself: its command, how far it is, who writes it, its last figures. Needs no torch.
+"""The state of a run, read from its folder: its command, how far it is, who writes it, its last figures. Needs no torch.
 
 Nothing is written and no lock is taken. What cannot be read is said to be damaged or foreign; it is never an error.
 """
@@ -31,7 +31,7 @@ _CONTENTS = {"bundle", "bundles", "checkpoints", "figures", TRIALS, "text", STEP
 
 
 @dataclass(frozen=True)
-class RunState(Shown, view="commands.runs.page:run_view"):
+class RunState(Shown, view="commands.runs.result:run_view"):
     """One folder, as it was when it was read."""
 
     path: Path
@@ -40,7 +40,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     @cached_property
     def settings(self) -> dict[str, Any] | None:
-        """What ``config.yaml`` holds; None if there is none, or if it is damaged."""
+        """The settings in ``config.yaml``; None if there is none, or if it is damaged."""
         try:
             return read_yaml(self.path / SETTINGS)
         except ConfigError:
@@ -48,7 +48,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """What it says of itself in ``run.json``."""
+        """The record in ``run.json``."""
         return read_record_of(self.path)
 
     @cached_property
@@ -58,7 +58,7 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     @property
     def headline(self) -> str:
-        """What it came to, in one sentence; empty before its end."""
+        """The headline, one sentence; empty before its end."""
         return str(self.record.get("headline", ""))
 
     @property
@@ -106,12 +106,12 @@ class RunState(Shown, view="commands.runs.page:run_view"):
 
     @property
     def _trials_done(self) -> list[tuple[float, str, float]]:
-        """Those with a score that chooses."""
+        """Lines with a score that chooses."""
         return [one for one in self.trials.values() if one and not math.isnan(one[0])]
 
     @property
     def unit(self) -> str:
-        """What ``done`` counts."""
+        """The unit that ``done`` counts."""
         return TRIALS if (self.path / TRIALS).is_dir() else "steps"
 
     @property

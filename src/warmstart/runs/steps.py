@@ -30,7 +30,7 @@ NO_PAGE_TOKENIZER = b'"Precompiled"'
 _TOKENIZER_STEPS = 1 << 14
 """bytes of a tokenizer's file that hold its first steps"""
 RACE_FOLDER = "runs/race"
-"""of a race that names none"""
+"""folder of a race that names none"""
 _MANIFESTS = (".yaml", ".yml")
 
 
@@ -41,7 +41,7 @@ class NextStep(NamedTuple):
     """``"try"``, ``"label"``, ``"serve"``, ``"save"``, ``"race"``, ``"fit"`` or ``"study"``: a page with a server makes it a button
     by this"""
     title: str
-    """what it brings: ``"Label 50 more: about 3 more of 100 right"``"""
+    """gain or purpose: ``"Label 50 more: about 3 more of 100 right"``"""
     command: str
 
 
@@ -51,7 +51,7 @@ class TaskPlace(NamedTuple):
     path: str
     """a table, a folder or a manifest"""
     flags: tuple[str, ...] | None = ()
-    """how a table is read, as words of a command line; None: no flags say it"""
+    """flags that read the table in the same way; None: no flags say it"""
 
     @classmethod
     def of(cls, config: Any) -> TaskPlace | None:
@@ -86,7 +86,7 @@ def command(*words: str | Path) -> str:
 
 
 def terminal_lines(steps: Iterable[NextStep]) -> list[str]:
-    """What a terminal shows of steps: each command on its own line, so that it can be copied."""
+    """The lines of steps for a terminal: each command on its own line, so that it can be copied."""
     commands = [step.command for step in steps]
     return ["Next", *(f"  {line}" for line in commands)] if commands else []
 
@@ -189,7 +189,7 @@ def attention_step(model: str, texts: Iterable[Any]) -> NextStep | None:
 
 
 def learning_step(task_type: str, manifest: str | Path) -> NextStep:
-    """What learns from a manifest: ``fit`` from labels of single texts, else a race, on an encoder or a network of its own."""
+    """Learns from a manifest: ``fit`` from labels of single texts, else a race, on an encoder or a network of its own."""
     if task_type in ("classification", "multilabel"):
         return NextStep("fit", "Make the best model of your labels", command("fit", manifest))
     from warmstart.interop.encoders import ENCODERS, installed

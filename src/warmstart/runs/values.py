@@ -1,4 +1,4 @@
-"""What a finished step gave, in one file: plain values, arrays and tensors, in mappings, lists and tuples. There are no pickles."""
+"""A finished step's value in one file: plain values, arrays and tensors, in mappings, lists and tuples. There are no pickles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_values(file: Path, values: Any) -> None:
 
 
 def read_values(file: Path) -> Any:
-    """What ``write_values`` was given; None if there is no file, or if it cannot be read."""
+    """The values that ``write_values`` was given; None if there is no file, or if it cannot be read."""
     try:
         tensors = parse_tensors(file.read_bytes())
         return _unpacked(json.loads(tensors.pop(_VALUES).numpy().tobytes()), tensors)
@@ -55,7 +55,7 @@ def _packed(values: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def _unpacked(values: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """What ``_packed`` was given."""
+    """The values that ``_packed`` was given."""
     if not isinstance(values, dict):
         return values
     ((kind, inner),) = values.items()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -36,10 +37,11 @@ SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
 TERMINAL_STEPS = 4
 """next steps on a terminal"""
 MISTAKE_CHARACTERS = 300
-"""of a text"""
+"""most characters of a mistake"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
 CONSTANT = "always the most frequent label"
 """names the row of what learns nothing"""
+_FLAG = re.compile(r"; --[a-z][^.]*(?=\.$)")
 NAMED_LABELS = 3
 """labels that are named beside the task"""
 
@@ -67,7 +69,7 @@ class Mistake(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do with a model, in the order of the first screen."""
+    """Advice about a model, in the order of the first screen."""
 
     about: str
     """the task and its labels: ``"sst: negative or positive?"``"""
@@ -89,9 +91,9 @@ class Verdict:
     """sentences about labels"""
     steps: tuple[NextStep, ...] = ()
     mind: tuple[str, ...] = ()
-    """what makes the score doubtful: leaks, too few texts, imbalance"""
+    """doubts about the score: leaks, too few texts, imbalance"""
     of_saved: bool = True
-    """whether the saved model is the one that it names"""
+    """True if the saved model is the one that it names"""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -114,12 +116,16 @@ def write_verdict(found: Verdict, folder: Path) -> None:
 
 
 def read_verdict(model: Path) -> Verdict | None:
-    """The verdict on the model in the folder of a run, or in the bundle of one; None if none can be read, or it is of another."""
+    """The verdict on the model in the folder of a run, or in the bundle of one; None if none can be read, or it is of another.
+
+    It is for a page, where nobody can give a flag: "The time was too short; --minutes gives more." ends at the semicolon.
+    """
     for folder in (model, model.parent) if model.name == "bundle" else (model,):
         file = folder / VERDICT_FILE
         try:
             if file.is_file() and file.stat().st_size <= MANIFEST_BYTES and (saved := json_or_none(file)):
-                found = verdict_of(saved)
+                told = {name: [_FLAG.sub("", one) for one in saved[name]] for name in ("use", "fails", "mind")}
+                found = verdict_of(saved | told)
                 return found if found.of_saved else None
         except (OSError, TypeError, ValueError, KeyError):
             return None
@@ -151,9 +157,15 @@ def metric_words(metric: str) -> str:
     return "subset accuracy" if metric == "subset" else metric.replace("_", "-").replace("f1", "F1")
 
 
+def glossed(name: str) -> str:
+    """The name of a method for a reader who meets it for the first time."""
+    return "stack (several methods, averaged)" if name == "stack" else name
+
+
 def use_sentence(name: str, metric: str, found: Estimate, known_from: str) -> str:
     """The headline for a method to use; without a figure if ``known_from``, such as ``"22 test texts"``, are too few for one."""
     value, low, high = found
+    name = glossed(name)
     if math.isnan(low):
         return f"Use {name}: {score_words(metric, value)} on these texts."
     if not found.tells:

@@ -14,7 +14,7 @@ WORDS_KEPT = (
     "It keeps words, pairs of words or parts of words of the texts that it learned from, in `baseline.json`, where two independent "
     "texts have them: names that recur are among them."
 )
-"""what a model of words tells of its texts"""
+"""warning on the card of a model that keeps words of its texts"""
 
 
 def stack_card(stack: Stack) -> str:
@@ -25,17 +25,17 @@ def stack_card(stack: Stack) -> str:
         if several
         else "A model without a network of its own, as a stack of one."
     )
-    total = sum(one.weight for one in stack.members)
+    total = sum(member.weight for member in stack.members)
     rows = [
-        (number, one.name, _kind(one), f"{one.temperature:.4g}", percent(one.weight / total, 0))
-        for number, one in enumerate(stack.members, 1)
+        (number, member.name, _kind(member), f"{member.temperature:.4g}", percent(member.weight / total, 0))
+        for number, member in enumerate(stack.members, 1)
     ]
     parts = [
         "---\nlibrary_name: warmstart\npipeline_tag: text-classification\n---",
         f"# {stack.names if several else stack.members[0].name}",
         what,
         markdown_table(("folder in members/", "method", "what it is", "temperature", "weight"), rows),
-        *([WORDS_KEPT] if any(isinstance(getattr(one.model, "rows", None), WordRows) for one in stack.members) else []),
+        *([WORDS_KEPT] if any(isinstance(getattr(member.model, "rows", None), WordRows) for member in stack.members) else []),
         *([f"Labels: {', '.join(map(code, stack.labels))}."] if stack.labels else []),
         "## Use",
         '```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER "a text"\nwarmstart export FOLDER --to onnx --out EXPORTED\n```',
@@ -56,7 +56,7 @@ def _kind(member: Member) -> str:
 
 
 def _origins(stack: Stack) -> list[str]:
-    """What was scored, and how it was made."""
+    """The scores, and the commands that made the stack."""
     parts = []
     for record in stack.history:
         if isinstance(record, AdaptRecord):
@@ -68,6 +68,6 @@ def _origins(stack: Stack) -> list[str]:
                 )
             parts += map(escaped, record.budget)
         if record.provenance:
-            made = record.provenance
-            parts.append(f"{made.date}, {made.machine}, warmstart {made.warmstart}\n\n```sh\n{made.command}\n```")
+            origin = record.provenance
+            parts.append(f"{origin.date}, {origin.machine}, warmstart {origin.warmstart}\n\n```sh\n{origin.command}\n```")
     return ["## How it was made", *parts] if parts else []

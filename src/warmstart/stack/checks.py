@@ -23,7 +23,7 @@ STACK_CHECK: ModelCheck[tuple[Stack, ByName]] = ModelCheck(
     EDITED,
     OUTPUT_TOLERANCE,
 )
-"""of weights, temperatures and label names: a stack, and what it predicted when it was saved"""
+"""check of weights, temperatures and label names: a stack, and its predictions when it was saved"""
 BASELINE_CHECK: ModelCheck[tuple[FittedBaseline, np.ndarray | None]] = ModelCheck(
     lambda pair: outputs_gap(pair[0].predict(SELFTEST_TEXTS), pair[1]),
     "Predictions for the test texts are those of the day it was saved.",
@@ -31,7 +31,7 @@ BASELINE_CHECK: ModelCheck[tuple[FittedBaseline, np.ndarray | None]] = ModelChec
     EDITED,
     OUTPUT_TOLERANCE,
 )
-"""of a fitted baseline, and what it predicted when it was saved; a prediction that is nan differs"""
+"""check of a fitted baseline, and its predictions when it was saved; a prediction that is nan differs"""
 
 
 def run_stack_checks(stack: Stack, folder: Path) -> list[CheckResult]:

@@ -137,12 +137,11 @@ def load_stack(folder: str | Path, *, selftest: bool = True) -> Stack:
     sound = f"{folder} must hold a sound stack"
     with refused_if_malformed(BundleError, sound, "do not use it, or copy it again", also=(ConfigError, ModelError)):
         backbones = _Backbones(folder)
-        loaded = [_load_model(folder, i, one, backbones, selftest) for i, one in enumerate(manifest.members, 1)]
-        members = (
-            Member(one.name, model, one.temperature, one.weight) for one, (model, _) in zip(manifest.members, loaded, strict=True)
-        )
+        loaded = [_load_model(folder, i, entry, backbones, selftest) for i, entry in enumerate(manifest.members, 1)]
+        pairs = zip(manifest.members, loaded, strict=True)
+        members = tuple(Member(entry.name, model, entry.temperature, entry.weight) for entry, (model, _) in pairs)
         history = tuple(map(read_record, manifest.history))
-        stack = Stack(tuple(members), manifest.type, manifest.labels, history, manifest.calibration)
+        stack = Stack(members, manifest.type, manifest.labels, history, manifest.calibration)
         if selftest:
             _require_reproduced(stack, [stored for _, stored in loaded], manifest.predictions, folder)
     return stack
@@ -151,9 +150,9 @@ def load_stack(folder: str | Path, *, selftest: bool = True) -> Stack:
 def _require_reproduced(stack: Stack, outputs: Sequence[np.ndarray | None], predictions: ByName, folder: Path) -> None:
     """Raises ``BundleError`` unless every baseline has its stored ``outputs``, and all members together their ``predictions``."""
     columns = member_columns(stack)
-    for number, (member, found, stored) in enumerate(zip(stack.members, columns, outputs, strict=True), 1):
+    for number, (member, column, stored) in enumerate(zip(stack.members, columns, outputs, strict=True), 1):
         if isinstance(member.model, FittedBaseline):
-            _require_small(outputs_gap(found, stored), folder / f"members/{number}")
+            _require_small(outputs_gap(column, stored), folder / f"members/{number}")
     _require_small(predictions_gap(stack_predictions(stack, columns), predictions), folder)
 
 
@@ -162,7 +161,7 @@ def _fresh_reader() -> AbstractContextManager[Callable[[Path], str | None]]:
 
 
 def member_entry(member: Member) -> dict[str, Any]:
-    """What files say of a member, beside its own."""
+    """The manifest's entry for a member."""
     kind = "bundle" if isinstance(member.model, Bundle) else "baseline"
     return {"name": member.name, "kind": kind, "temperature": member.temperature, "weight": member.weight}
 
@@ -175,7 +174,7 @@ def member_contents(member: Member, outputs: np.ndarray) -> dict[str, bytes]:
     arrays[SELFTEST] = outputs
     return {
         "baseline.json": json.dumps(settings.to_dict(), indent=1, ensure_ascii=False).encode(),
-        "arrays.safetensors": serialise({name: np.ascontiguousarray(one, dtype=np.float64) for name, one in arrays.items()}),
+        "arrays.safetensors": serialise({name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()}),
     }
 
 
@@ -186,10 +185,10 @@ class _Backbones:
         self.stack, self.loaded = stack, dict[str, Bundle]()
 
     def at(self, place: str) -> Bundle:
-        """The one in a folder of the stack."""
+        """The bundle in a folder of the stack."""
         if place not in self.loaded:
-            read_model_file(self.stack, f"{place}/bundle.json", MANIFEST_BYTES)  # no part of the way to it is a link
-            self.loaded[place] = load_bundle(self.stack / place, selftest=False)  # the baselines that read it have outputs of it
+            read_model_file(self.stack, f"{place}/bundle.json", MANIFEST_BYTES)  # refuses a path with a link in it
+            self.loaded[place] = load_bundle(self.stack / place, selftest=False)  # its baselines' outputs test it
         return self.loaded[place]
 
 
@@ -201,14 +200,14 @@ def _backbone_place(number: int, backbone: int | None) -> str:
 def backbone_places(folder: Path) -> list[Path]:
     """The folders of the ``backbones`` of the stack in a folder."""
     members = enumerate(_read_manifest(folder).members, 1)
-    places = (folder / _backbone_place(number, one.backbone) for number, one in members if one.kind == "baseline")
+    places = (folder / _backbone_place(number, member.backbone) for number, member in members if member.kind == "baseline")
     return [place for place in dict.fromkeys(places) if place.is_dir()]
 
 
 def _load_model(
     stack: Path, number: int, manifest: MemberManifest, backbones: _Backbones, selftest: bool
 ) -> tuple[Bundle | FittedBaseline, np.ndarray | None]:
-    """A member, and what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved."""
+    """A member, and a baseline's predictions for ``SELFTEST_TEXTS`` when it was saved."""
     member = f"members/{number}"
     folder = stack / member
     contents = {
@@ -241,7 +240,7 @@ def stored_stack_predictions(folder: Path) -> dict[str, tuple[float, ...]]:
 
 
 def stored_baseline_outputs(folder: Path) -> np.ndarray | None:
-    """(4, C) what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved; None: nothing is stored."""
+    """(4, C) predictions of a baseline for ``SELFTEST_TEXTS`` when it was saved; None: nothing is stored."""
     return parse_arrays((folder / "arrays.safetensors").read_bytes()).get(SELFTEST)
 
 

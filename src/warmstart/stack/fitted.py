@@ -29,9 +29,9 @@ class FittedBaseline:
     """A baseline that has learned, fit to be saved."""
 
     rows: WordRows | VectorRows | None
-    """how texts become rows; None: texts are not read"""
+    """maps texts to rows; None: texts are not read"""
     readout: Readout | PerLabelReadout
-    """what rows become"""
+    """maps rows to predictions"""
     known: KnownTexts | None = None
     """tells texts of none of the classes, by the vectors of the backbone; None: it cannot"""
 
@@ -51,7 +51,7 @@ class FittedBaseline:
         return self.predict_and_compare(inputs)[0]
 
     def predict_and_compare(self, inputs: Sequence[Any], vectors: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
-        """The same, and (N,) how typical each text is of those that it knows, if it can say that.
+        """The predictions, and (N,) how typical each text is of those that it knows, if it can say that.
 
         ``vectors`` (N, D) are those of its backbone, if the inputs have been read.
         """
@@ -67,22 +67,22 @@ class ReadoutSettings(Config):
 
     kind: Literal["linear", "constant"]
     link: Literal["softmax", "identity"] = "softmax"
-    """linear: what becomes of the sums"""
+    """linear: map from the sums to predictions"""
     unit_length: bool = False
     """linear: rows are divided by their length first"""
 
 
 class BaselineSettings(Config):
-    """What of a fitted baseline is no array."""
+    """Settings of a fitted baseline."""
 
     rows: Literal["words", "vectors", "none"]
     word_pairs: bool = False
-    """words: whether pairs count"""
+    """words: True if pairs count"""
     characters: bool = False
-    """words: whether these are character n-grams"""
+    """words: True if these are character n-grams"""
     readouts: tuple[ReadoutSettings, ...] = Field(min_length=1, max_length=100_000)
     per_label: bool = False
-    """there is a readout for each label"""
+    """True if there is a readout for each label"""
     vocabulary: tuple[str, ...] = ()
     """words: in the order of the columns"""
 
@@ -99,7 +99,7 @@ def packed(baseline: FittedBaseline) -> tuple[BaselineSettings, dict[str, np.nda
         arrays |= {f"{number}.{name}": array for name, array in own.items()}
     shared: dict[str, Any] = {"readouts": tuple(readouts), "per_label": several}
     if isinstance(rows, WordRows):
-        arrays |= {name: one for name, one in (("idf", rows.idf), ("directions", rows.directions)) if one is not None}
+        arrays |= {name: array for name, array in (("idf", rows.idf), ("directions", rows.directions)) if array is not None}
         shared |= {"word_pairs": rows.word_pairs, "characters": rows.characters, "vocabulary": rows.vocabulary}
         return BaselineSettings(rows="words", **shared), arrays
     if isinstance(rows, VectorRows):
@@ -113,7 +113,7 @@ def unpacked(settings: BaselineSettings, arrays: Arrays, backbone: Bundle | None
     """The inverse of ``packed``; ``backbone`` makes the vectors. Raises ``BundleError`` for arrays that do not fit the settings."""
     taken = _Taken(arrays)
     rows, width = _rows(settings, taken, backbone)
-    parts = tuple(_readout(one, f"{number}.", taken, width) for number, one in enumerate(settings.readouts))
+    parts = tuple(_readout(part, f"{number}.", taken, width) for number, part in enumerate(settings.readouts))
     compares = settings.rows == "vectors" and "means" in arrays
     known = KnownTexts(taken.take("means", None, width), taken.take("left_out", None)) if compares else None
     if unknown := sorted(arrays.keys() - taken.names):
@@ -137,18 +137,18 @@ class _Taken:
         array = self.arrays.get(name)
         if array is None:
             raise BundleError(f"a saved baseline must hold the array {name}, but does not; copy it again")
-        fits = array.ndim == len(shape) and all(one in (None, size) for one, size in zip(shape, array.shape, strict=True))
+        fits = array.ndim == len(shape) and all(length in (None, size) for length, size in zip(shape, array.shape, strict=True))
         if not fits or array.dtype != np.float64:
-            wanted = ", ".join("any" if one is None else str(one) for one in shape)
-            found = f"{array.dtype} of shape {list(array.shape)}"
-            raise BundleError(f"the array {name} of a saved baseline must be float64 of shape [{wanted}], but is {found}")
+            wanted = ", ".join("any" if length is None else str(length) for length in shape)
+            actual = f"{array.dtype} of shape {list(array.shape)}"
+            raise BundleError(f"the array {name} of a saved baseline must be float64 of shape [{wanted}], but is {actual}")
         if not (np.isfinite(array) | (array == -np.inf if infinite else False)).all():
             raise BundleError(f"the array {name} of a saved baseline must hold finite numbers, but does not")
         return array
 
 
 def _rows(settings: BaselineSettings, taken: _Taken, backbone: Bundle | None) -> tuple[WordRows | VectorRows | None, int | None]:
-    """How texts become rows, and the width of these; None: any."""
+    """The map from texts to rows, and the width of these; None: any."""
     if settings.rows == "none":
         return None, None
     if settings.rows == "vectors":

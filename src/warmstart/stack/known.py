@@ -17,7 +17,7 @@ from warmstart.stats.abstention import conformal_p_values
 
 @dataclass(frozen=True, eq=False)
 class KnownTexts:
-    """What is kept of the vectors of the texts that a model has learned from."""
+    """A summary of the vectors of the texts that a model has learned from."""
 
     means: np.ndarray
     """(C, D) the sum of the vectors of each class, each of length 1; zeros for a class without a text"""
@@ -26,15 +26,15 @@ class KnownTexts:
 
     @classmethod
     def of(cls, vectors: np.ndarray, labels: np.ndarray, units: np.ndarray, classes: int) -> KnownTexts:
-        """From (M, D) vectors, (M,) numbers of classes, and (M,) which texts are left out together: copies, or those of a group."""
-        unit = of_unit_length(vectors)
+        """The summary of (M, D) vectors, (M,) classes and (M,) units; texts of a unit, such as copies, are left out together."""
+        unit = of_unit_length(vectors)  # (M, D)
         together = np.unique(np.stack([units, labels]), axis=1, return_inverse=True)[1].ravel()
         sums, own = np.zeros((classes, unit.shape[1])), np.zeros((together.max() + 1, unit.shape[1]))
         np.add.at(sums, labels, unit)
         np.add.at(own, together, unit)
-        others = sums[labels] - own[together]
-        others[np.linalg.norm(others, axis=1) < 1e-9] = 0.0  # the only one of its class: as if of a class that nobody labelled
-        cosines = unit @ of_unit_length(sums).T
+        others = sums[labels] - own[together]  # (M, D): a text's class without its own unit
+        others[np.linalg.norm(others, axis=1) < 1e-9] = 0.0  # a class of one unit counts as a class without a text
+        cosines = unit @ of_unit_length(sums).T  # (M, C)
         cosines[np.arange(len(labels)), labels] = (unit * of_unit_length(others)).sum(axis=1)
         return cls(sums, np.sort(cosines[np.unique(units, return_index=True)[1]].max(axis=1)))
 

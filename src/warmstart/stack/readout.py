@@ -1,4 +1,4 @@
-"""What turns rows into predictions, in a form that can be saved: arrays and a few settings, no code.
+"""Maps from rows to predictions, in a form that can be saved: arrays and a few settings, no code.
 
 Letters: N texts, D dimensions, C classes.
 """
@@ -46,7 +46,7 @@ class LinearReadout:
         return np.asarray(softmax(sums, axis=1)) if self.link == "softmax" else sums
 
     def spread(self, present: np.ndarray, classes: int) -> LinearReadout:
-        """The same for all ``classes``, of which these columns are the ones at ``present``."""
+        """The readout for all ``classes``, of which its columns are those at ``present``."""
         weights, bias = np.zeros((len(self.weights), classes)), np.full(classes, -np.inf)
         weights[:, present], bias[present] = self.weights, self.bias
         return replace(self, weights=weights, bias=bias)
@@ -74,7 +74,7 @@ Readout = LinearReadout | ConstantReadout
 
 @dataclass(frozen=True, eq=False)
 class PerLabelReadout:
-    """For several labels per text: for each label a classifier of those without and with it."""
+    """A readout of several labels per text: for each label a classifier of texts without and with it."""
 
     parts: tuple[Readout, ...]
     """C classifiers of two classes"""

@@ -1,4 +1,4 @@
-"""How texts become rows of numbers, in a form that can be saved: as bags of words, or as vectors of a frozen backbone.
+"""Maps from texts to rows of numbers, in a form that can be saved: as bags of words, or as vectors of a frozen backbone.
 
 Words are runs of letters and digits, and every other sign by itself. Character n-grams may count in their place: those of 2 to 5
 characters inside what stands between white space, with a space at either end (scikit-learn's ``char_wb``).
@@ -53,13 +53,13 @@ class WordRows:
     vocabulary: tuple[str, ...]
     """words, and pairs of words with a space between them, in the order of the columns"""
     word_pairs: bool
-    """whether pairs of neighbouring words count too"""
+    """True if pairs of neighbouring words count too"""
     idf: np.ndarray | None = None
     """(V,) the weight of each word; None: a word counts 1"""
     directions: np.ndarray | None = None
     """(D, V) the directions of latent semantic analysis, along which rows of length 1 are read; None: the words themselves"""
     characters: bool = False
-    """whether the vocabulary holds character n-grams in place of words"""
+    """True if the vocabulary holds character n-grams in place of words"""
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """(N, V) sparse, or (N, D) along directions."""
@@ -85,7 +85,7 @@ class BackboneVectors:
     """Inputs -> (N, D) vectors of a frozen backbone."""
 
     bundle: Bundle
-    """with an embedding head"""
+    """a bundle with an embedding head"""
 
     def __call__(self, inputs: Sequence[Any]) -> np.ndarray:
         """(N, D)."""

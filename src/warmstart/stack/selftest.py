@@ -1,4 +1,4 @@
-"""What a stack and its baselines predict for fixed texts: stored when it is saved, compared when it is checked.
+"""Predictions of a stack and its baselines for fixed texts: stored when it is saved, compared when it is checked.
 
 Letters: N texts, C classes.
 """
@@ -20,7 +20,7 @@ ByName = Mapping[str, Sequence[float]]
 
 
 def member_columns(stack: Stack) -> list[np.ndarray]:
-    """(N, C) what each member predicts for ``SELFTEST_TEXTS``, before its temperature; every backbone reads them once.
+    """(N, C) predictions of each member for ``SELFTEST_TEXTS``, before its temperature; every backbone reads them once.
 
     (N, 0) for a network whose context is too short for text.
     """
@@ -29,15 +29,15 @@ def member_columns(stack: Stack) -> list[np.ndarray]:
 
 
 def stack_predictions(stack: Stack, columns: Sequence[np.ndarray] | None = None) -> dict[str, tuple[float, ...]]:
-    """By label name, or as ``number``, what all members together predict for each of ``SELFTEST_TEXTS``, calibrated.
+    """Calibrated predictions of all members together for ``SELFTEST_TEXTS``, by label name or as ``number``.
 
     ``columns`` are its ``member_columns``, if they are known. Empty if a member's context is too short for text.
     """
     columns = member_columns(stack) if columns is None else columns
-    if not all(one.size for one in columns):
+    if not all(column.size for column in columns):
         return {}
     several, pairs = stack.several_labels, zip(columns, stack.members, strict=True)
-    tempered = [apply_temperature(one, member.temperature, several) for one, member in pairs]
+    tempered = [apply_temperature(column, member.temperature, several) for column, member in pairs]
     together = np.average(tempered, axis=0, weights=[member.weight for member in stack.members])  # (N, C)
     calibrated = apply_temperature(together, stack.calibration.temperature, several) if stack.calibration else together
     names = stack.labels or ("number",)

@@ -39,12 +39,12 @@ class Stack(Shown, view="report.notebook:stack_view"):
     labels: tuple[str, ...] = ()
     """names of the classes, in the order of the columns; empty for numbers"""
     history: tuple[Record, ...] = ()
-    """how it was made"""
+    """records of the commands that made it, oldest first"""
     calibration: Calibration | None = None
-    """how far the confidence of all together can be trusted, if it was measured"""
+    """reliability of the confidence of all together, if it was measured"""
 
     def to_dict(self) -> dict[str, Any]:
-        """What it is, as plain values, without its members' weights."""
+        """A description as plain values, without the members' weights."""
         return {"type": self.type, "labels": list(self.labels), "members": [member.name for member in self.members]}
 
     def __post_init__(self) -> None:
@@ -70,20 +70,20 @@ class Stack(Shown, view="report.notebook:stack_view"):
     @property
     def networks(self) -> tuple[Bundle, ...]:
         """The members that are fine-tuned networks."""
-        return tuple(one.model for one in self.members if isinstance(one.model, Bundle))
+        return tuple(member.model for member in self.members if isinstance(member.model, Bundle))
 
     @property
     def backbones(self) -> tuple[Bundle, ...]:
         """The networks whose vectors its baselines read, each once, however many read it."""
-        found = (one.model.backbone for one in self.members if isinstance(one.model, FittedBaseline))
-        return tuple({id(bundle): bundle for bundle in found if bundle}.values())
+        bundles = (member.model.backbone for member in self.members if isinstance(member.model, FittedBaseline))
+        return tuple({id(bundle): bundle for bundle in bundles if bundle}.values())
 
     def backbone_of(self, member: Member) -> int | None:
-        """Which of ``backbones`` a member reads, from 1 on; None: none."""
+        """Number of the member's backbone among ``backbones``, from 1 on; None: it has none."""
         own = None if isinstance(member.model, Bundle) else member.model.backbone
         return next((number for number, bundle in enumerate(self.backbones, 1) if bundle is own), None)
 
     @property
     def names(self) -> str:
-        """What it consists of: ``"full, naive Bayes"``."""
+        """Names of its members: ``"full, naive Bayes"``."""
         return ", ".join(member.name for member in self.members)

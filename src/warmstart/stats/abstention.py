@@ -31,12 +31,12 @@ class Threshold:
     answered: int
     """held-out examples above the threshold"""
     wrong: int
-    """how many of these were wrong"""
+    """number of these that were wrong"""
     examples: int
     """held-out examples in all"""
 
     def sentence(self) -> str:
-        """What the threshold guarantees, or why it cannot guarantee anything."""
+        """A sentence on what the threshold guarantees, or on why it cannot guarantee anything."""
         errors, level = percent(self.target, trim=True), percent(self.confidence_level, trim=True)
         if math.isinf(self.threshold):
             return (
@@ -136,7 +136,7 @@ def area_under_risk_coverage(coverage: np.ndarray, risk: np.ndarray) -> float:
 
 
 def _by_threshold(confidence: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct confidences, highest first, and how many examples reach each, and how many of those are wrong: three (M,)."""
+    """The distinct confidences, highest first, the number of examples that reach each, and of those that are wrong: three (M,)."""
     order = np.argsort(-confidence, kind="stable")
     last = np.flatnonzero(np.append(np.diff(confidence[order]) != 0, True))  # the last of equal confidences counts them all
     return confidence[order][last], last + 1, np.cumsum(~right[order])[last]

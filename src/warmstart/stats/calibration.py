@@ -19,7 +19,7 @@ from warmstart.stats.resampling import resample_indices
 
 BINS = 15
 RESAMPLES = 400
-"""of the texts, to compare two calibration errors"""
+"""resamples of the texts, to compare two calibration errors"""
 RANGE = (0.05, 20.0)
 """the temperatures searched"""
 ONE_SAYS = 50
@@ -90,7 +90,7 @@ def temperature_interval(
     if units < 2 or bool((probabilities.argmax(axis=1) == labels).all()):
         return None
     logits, calibrated = np.log(probabilities.clip(min=1e-30)), apply_temperature(probabilities, temperature)
-    mean = (calibrated * logits).sum(axis=1)
+    mean = (calibrated * logits).sum(axis=1)  # (N,)
     assumed = ((calibrated * logits**2).sum(axis=1) - mean**2).mean()
     slopes = np.bincount(owners, logits[np.arange(len(labels)), labels] - mean)  # of each unit's loss
     observed = (slopes**2).sum() / len(labels) * units / (units - 1)
@@ -106,7 +106,7 @@ def temperature_interval(
 def _loss_by_slope(probabilities: np.ndarray, labels: np.ndarray) -> Callable[[float], float]:
     """The mean log loss of the logits times a slope, 1 / T; convex in the slope."""
     logits = np.log(probabilities.clip(min=1e-30))
-    picked = logits[np.arange(len(labels)), labels]
+    picked = logits[np.arange(len(labels)), labels]  # (N,)
 
     def loss(slope: float) -> float:
         scaled = slope * logits
@@ -151,8 +151,8 @@ def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """(N,) -ln(probability of the true label) of each text in nats, cut alike; of several labels (N, C) the sum."""
     if labels.ndim == 2:
-        found = log_losses(each_label(probabilities), labels.reshape(-1).astype(np.int64))
-        return np.asarray(found.reshape(labels.shape).sum(axis=1))
+        losses = log_losses(each_label(probabilities), labels.reshape(-1).astype(np.int64))
+        return np.asarray(losses.reshape(labels.shape).sum(axis=1))
     return np.asarray(-np.log(probabilities[np.arange(len(labels)), labels].clip(min=1e-12)))
 
 
@@ -198,8 +198,8 @@ def reliability_bins(
     noise in the others (Nixon et al. 2019). Equal to scikit-learn's: tests/test_stats_references.py:
     ``test_calibration_figures_are_those_of_scikit_learn``.
 
-    >>> found = reliability_bins(np.array([0.5, 0.5, 1, 1]), np.array([0, 1, 1, 1]), 2)
-    >>> [(one.confidence, one.accuracy, one.count) for one in found]
+    >>> groups = reliability_bins(np.array([0.5, 0.5, 1, 1]), np.array([0, 1, 1, 1]), 2)
+    >>> [(group.confidence, group.accuracy, group.count) for group in groups]
     [(0.5, 0.5, 2), (1.0, 1.0, 2)]
     """
     order, starts = _bins(confidence, bins, equal_mass)
@@ -220,7 +220,7 @@ def _bins(confidence: np.ndarray, bins: int, equal_mass: bool) -> tuple[np.ndarr
 
 
 def expected_calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = BINS, *, equal_mass: bool = True) -> float:
-    """How far confidence and accuracy are apart, 0 to 1: sum over bins of n_b / N |confidence_b - accuracy_b| (Naeini et al. 2015).
+    """The mean gap of confidence and accuracy, 0 to 1: sum over bins of n_b / N |confidence_b - accuracy_b| (Naeini et al. 2015).
 
     ``confidence`` (N,) and ``right`` (N,). It is never quite 0 on a finite sample: chance alone separates the two within each bin,
     by ``perfect_calibration_error``. Simulation: tests/test_calibration.py: ``test_a_perfect_model_shows_the_error_of_chance``.

@@ -11,7 +11,7 @@ import numpy as np
 from warmstart.stats.comparison import SIGNIFICANT, detection_text, too_few_seeds
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference
 from warmstart.stats.formatting import p_value, percent, percent_value, points_range, sources_of_chance
-from warmstart.stats.power import detectable_from_interval
+from warmstart.stats.noise import detectable_from_interval
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Change:
     high: float
     """ends of the interval of ``after - before``; nan: nothing is known of the noise"""
     over: str
-    """what the interval covers, such as ``5 seeds and the test texts``"""
+    """sources that the interval covers, such as ``5 seeds and the test texts``"""
     corrected: bool | None = None
-    """whether it is significant after a correction for several; None: whether the interval excludes 0"""
+    """True if it is significant after a correction for several; None: it is if the interval excludes 0"""
     detectable: float | None = None
     """the smallest true change that would have been detected with 80% power; None: that of the interval"""
     seeds: int = 0
-    """that the figures are means of"""
+    """number of seeds that the figures are means of"""
 
     @property
     def sign(self) -> int:
@@ -51,12 +51,12 @@ class Change:
         return self._sentence(subject, (f"{self.before:.3f}", f"{self.after:.3f}"), interval, limit, " nats")
 
     def in_percent(self, subject: str) -> str:
-        """The same about a score between 0 and 1; its interval is in points."""
+        """A sentence about a score between 0 and 1; its interval is in points."""
         interval, limit = f"{points_range(self.low, self.high)} points", self._limit(percent_value, " points", bounded=True)
         return self._sentence(subject, (percent(self.before), percent(self.after)), interval, limit)
 
     def _limit(self, write: Callable[[float], str], unit: str, *, bounded: bool) -> str:
-        """How large a change had to be, to be detected, after one that is not significant; one seed detects none.
+        """The size of a change that would have been detected, said after one that is not significant; one seed detects none.
 
         Of ``bounded`` scores, 50 points or more are not printed: seeds are said to be too few, as in comparisons.
         """
@@ -84,18 +84,18 @@ def changes_of(pairs: Sequence[tuple[MethodScores, MethodScores]], texts: str) -
     significant. Simulation: tests/test_differences.py: ``test_few_equal_scores_are_said_to_have_changed``.
 
     >>> right = np.random.default_rng(0).random((2, 5, 400)) < np.array([0.85, 0.75])[:, None, None]  # (methods, S, N)
-    >>> after, before = (MethodScores.from_texts(name, one) for name, one in zip(("after", "before"), right, strict=True))
+    >>> after, before = (MethodScores.from_texts(name, row) for name, row in zip(("after", "before"), right, strict=True))
     >>> [change.sign for change in changes_of([(after, before), (after, after)], "the test texts")]
     [1, 0]
     """
     differences = [paired_difference(after, before) for after, before in pairs]
     corrected = corrected_p_values(differences)
     changes = []
-    for (after, before), found, p in zip(pairs, differences, corrected, strict=True):
+    for (after, before), gap, p in zip(pairs, differences, corrected, strict=True):
         seeds = len(after.scores)
         over = sources_of_chance(seeds, texts) + (", which shows nothing about other seeds" if seeds < 2 else "")
-        if len(pairs) > 1 and found.claimable:
+        if len(pairs) > 1 and gap.claimable:
             over += f"; corrected p {p_value(p)}"
-        first, last = (float(np.mean(one.scores)) for one in (before, after))
-        changes.append(Change(first, last, found.low, found.high, over, p < SIGNIFICANT, found.detectable(len(pairs)), seeds))
+        first, last = (float(np.mean(method.scores)) for method in (before, after))
+        changes.append(Change(first, last, gap.low, gap.high, over, p < SIGNIFICANT, gap.detectable(len(pairs)), seeds))
     return changes

@@ -25,16 +25,15 @@ from warmstart.stats.formatting import (
     sources_of_chance,
 )
 from warmstart.stats.intervals import Interval, t_interval
-from warmstart.stats.noise import ROUNDING
-from warmstart.stats.power import POWER, detectable_from_interval
+from warmstart.stats.noise import POWER, ROUNDING, detectable_from_interval
 
 SIGNIFICANT = 0.05
 USEFUL = 0.5
-"""a detectable difference of a score between 0 and 1 is not worth printing from here on: it is half of the range"""
+"""detectable difference of a score between 0 and 1 that is not worth printing: half of the range"""
 SMALL = 0.02
-"""below this, what two methods differ by at most is worth saying"""
+"""bound below which the largest difference of two methods is worth saying"""
 MANY_SEEDS = 10
-"""for which a comparison without a decision says what it would find"""
+"""number of seeds for which a comparison without a decision says what it would find"""
 
 
 @dataclass(frozen=True)
@@ -49,23 +48,23 @@ class MethodResult:
     trainable: int = 0
     """number of parameters that train"""
     note: str = ""
-    """what a reader should know beside the scores: settings chosen, collapsed runs"""
+    """remarks beside the scores: settings chosen, collapsed runs"""
     resampled: np.ndarray | None = field(default=None, compare=False, repr=False)
     """(S, R) the same on resamples of the test split, in one order for all methods; None if they are not known"""
     bounded: bool = True
-    """whether a score lies between 0 and 1"""
+    """True if a score lies between 0 and 1"""
     collapsed: bool = False
-    """whether some run learned nothing"""
+    """True if some run learned nothing"""
 
     @property
     def interval(self) -> Interval:
         """Mean and 95% interval over seeds and test texts, cut to 0 to 1 for a bounded score; without resamples, over seeds."""
-        found = t_interval(self.scores) if self.resampled is None else _scores(self, texts=True).over_both
-        return found.within(0, 1) if self.bounded else found
+        interval = t_interval(self.scores) if self.resampled is None else _scores(self, texts=True).over_both
+        return interval.within(0, 1) if self.bounded else interval
 
     @property
     def over_seeds(self) -> Interval:
-        """What other seeds would give on these test texts, cut alike."""
+        """Mean and 95% interval for other seeds on these test texts, cut alike."""
         return t_interval(self.scores).within(0, 1) if self.bounded else t_interval(self.scores)
 
 
@@ -77,21 +76,21 @@ class PairedComparison:
     difference: Difference
     """the first less the second"""
     over_texts: bool
-    """whether the interval also covers other test texts, beside other seeds"""
+    """True if the interval also covers other test texts, beside other seeds"""
     p: float
     """the p-value of the difference, corrected for the number of comparisons"""
     comparisons: int = 1
-    """how many were made at once"""
+    """number of comparisons made at once"""
     bounded: bool = True
-    """whether scores lie between 0 and 1"""
+    """True if scores lie between 0 and 1"""
     splits: bool = False
-    """whether every seed has its own split"""
+    """True if every seed has its own split"""
     texts: str = "the test texts"
-    """names what was resampled"""
+    """name of the texts that were resampled"""
 
     @property
     def seeds(self) -> int:
-        """How many the difference is the mean of; 0 if nothing depends on a seed."""
+        """Number of seeds that the difference is the mean of; 0 if nothing depends on a seed."""
         return self.difference.noise.seeds
 
     @property
@@ -106,8 +105,8 @@ class PairedComparison:
         -> ``"Pretrained is better than TF-IDF by 9.1 points (95% interval 6.2 to 12.0, over 5 seeds and the test texts)."`` or
         ``"Undecided: pretrained is ahead of TF-IDF by 2.1 points (…). A run of this size finds a lead of 6.3 points in …"``
         """
-        (one, other), by = self.names, points(self.difference.mean)
-        first = sentence_case(one)
+        (name, other), by = self.names, points(self.difference.mean)
+        first = sentence_case(name)
         if self.seeds == 1:
             return f"{first} and {other} differ by {by} on one seed, which shows nothing{self._beyond_one_seed()}."
         if self.difference.error > ROUNDING:
@@ -120,12 +119,12 @@ class PairedComparison:
             few = f", which is not enough as one of {self.comparisons} comparisons" * alone
             lead = f"{'behind' if self.difference.mean < 0 else 'ahead of'} {other} by {by.lstrip('+-')}"
             lead = f"level with {other}" if by.lstrip("+-") == points(0.0).lstrip("+-") else lead
-            return f"Undecided: {one} is {lead} (95% interval {ends}, {uncertainty}){few}. {limits}"
+            return f"Undecided: {name} is {lead} (95% interval {ends}, {uncertainty}){few}. {limits}"
         if self.seeds == 0:
-            return f"No difference between {one} and {other}: {by} on {self.texts}, and on every resample of them."
+            return f"No difference between {name} and {other}: {by} on {self.texts}, and on every resample of them."
         if abs(self.difference.mean) > ROUNDING:
             return f"{first} and {other} differ by {by} on each of {self.seeds} seeds; without spread, significance is unknown."
-        return f"No difference between {one} and {other}: {points(0.0)} on each of {self.seeds} seeds."
+        return f"No difference between {name} and {other}: {points(0.0)} on each of {self.seeds} seeds."
 
     def _verdict(self, other: str, by: str) -> str:
         """``better than B by 3.2 points (95% interval 1.1 to 5.3``; a loss has positive figures too."""
@@ -150,7 +149,7 @@ class PairedComparison:
 
 
 def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: bool, rescale: bool = True) -> str:
-    """What a run of this size can find, and whether differences without significance are small: complete sentences.
+    """Sentences: which lead a run of this size can find, and whether differences without significance are small.
 
     Of several differences, from the smallest to the largest. They are small if each 95% interval lies within 2 points of 0. Of
     ``bounded`` scores, 50 points or more are left out, and seeds are said to be too few. With ten seeds the variance over seeds is
@@ -158,14 +157,12 @@ def limits_of(differences: Sequence[Difference], comparisons: int, *, bounded: b
 
     -> ``"A run of this size finds a lead of 24.1 points in 4 of 5 cases; with 10 seeds about 6."``
     """
-    ends = [max(-found.low, found.high) if found.claimable else math.inf for found in differences]
+    ends = [max(-gap.low, gap.high) if gap.claimable else math.inf for gap in differences]
     small = f"They differ by at most {_sizes(ends)}. " if max(ends) < SMALL else ""
-    sizes, seeds = [found.detectable(comparisons) for found in differences], differences[0].noise.seeds
+    sizes, seeds = [gap.detectable(comparisons) for gap in differences], differences[0].noise.seeds
     if too_few := too_few_seeds(max(sizes), seeds, bounded=bounded):
         return sentence_case(f"{too_few}.")
-    more = (
-        max(found.detectable(comparisons, MANY_SEEDS) for found in differences) if rescale and 1 < seeds < MANY_SEEDS else math.inf
-    )
+    more = max(gap.detectable(comparisons, MANY_SEEDS) for gap in differences) if rescale and 1 < seeds < MANY_SEEDS else math.inf
     better = f"; with {MANY_SEEDS} seeds about {percent_value(more, 0 if more >= SMALL else 1)}" if more < 0.8 * max(sizes) else ""
     return f"{small}A run of this size finds a lead of {_sizes(sizes)} in 4 of 5 cases{better}."
 
@@ -189,18 +186,18 @@ def detectable_points(detectable: float, *, bounded: bool, unit: str = "") -> st
 def detection_text(
     sizes: Sequence[float], write: Callable[[float], str] = percent_value, unit: str = " points", most: float = math.inf
 ) -> str:
-    """The same from the smallest detectable differences; no difference under ``most`` would have been if the largest is not.
+    """A clause on the differences that would have been detected: none under ``most`` if the largest of ``sizes`` is not below it.
 
     ``detection_text([0.012, 0.031], "{:.3f}".format, " nats")`` -> ``"0.012 to 0.031 nats would have been detected with 80% …"``
     """
-    found = "no difference" if math.isinf(max(sizes)) else f"no difference under {write(most)}{unit}"
+    difference = "no difference" if math.isinf(max(sizes)) else f"no difference under {write(most)}{unit}"
     if max(sizes) < most:
-        found = _sizes(sizes, write, unit)
-    return f"{found} would have been detected with {percent(POWER, 0)} power"
+        difference = _sizes(sizes, write, unit)
+    return f"{difference} would have been detected with {percent(POWER, 0)} power"
 
 
 def limit_clause(low: float, high: float, count: int | None = None, write: Callable[[float], str] | None = None) -> str:
-    """What would have been detected if the 95% interval of a difference includes 0: the end of a sentence.
+    """A clause on what would have been detected if the 95% interval of a difference includes 0: the end of a sentence.
 
     -> ``"; 2.4 points would have been detected with 80% power"``; nothing if the interval excludes 0, or has no width. ``count`` as
     for ``detectable_from_interval``. Without ``write``, figures are in points, and 50 points or more are not printed.
@@ -233,30 +230,30 @@ def compare_pairs(
     >>> print(compare_pairs([(one, other)])[0].sentence)
     One is better than other by 10.0 points (95% interval 7.5 to 12.5, over 3 seeds on these test texts).
     """
-    over_texts = [one.resampled is not None and other.resampled is not None for one, other in pairs]
+    over_texts = [all(method.resampled is not None for method in pair) for pair in pairs]
     differences = [_difference(pair, _table(pairs, pair), texts=both) for pair, both in zip(pairs, over_texts, strict=True)]
     corrected, rest = corrected_p_values(differences, primary), len(pairs) - (primary is not None)
     return [
-        PairedComparison((one.name, other.name), found, both, p, 1 if i == primary else rest, one.bounded, texts=texts)
-        for i, ((one, other), found, both, p) in enumerate(zip(pairs, differences, over_texts, corrected, strict=True))
+        PairedComparison((method.name, other.name), gap, both, p, 1 if i == primary else rest, method.bounded, texts=texts)
+        for i, ((method, other), gap, both, p) in enumerate(zip(pairs, differences, over_texts, corrected, strict=True))
     ]
 
 
 def _table(pairs: Sequence[tuple[MethodResult, MethodResult]], pair: tuple[MethodResult, MethodResult]) -> list[MethodResult]:
     """The further methods that one of the pair is compared with."""
-    met = {id(one): one for both in pairs if any(one is own for one in both for own in pair) for one in both}
-    return [one for one in met.values() if all(one is not own for own in pair)]
+    met = {id(method): method for both in pairs if any(method is own for method in both for own in pair) for method in both}
+    return [method for method in met.values() if all(method is not own for own in pair)]
 
 
 def _difference(pair: tuple[MethodResult, MethodResult], others: Sequence[MethodResult], *, texts: bool) -> Difference:
-    """The difference; that of bounded scores is cut to -1 to 1."""
-    one, other = (_scores(method, texts=texts) for method in pair)
-    found = paired_difference(one, other, [_scores(method, texts=False) for method in others])
-    return replace(found, low=max(-1.0, found.low), high=min(1.0, found.high)) if pair[0].bounded else found
+    """The difference of a pair; that of bounded scores is cut to -1 to 1."""
+    first, second = (_scores(method, texts=texts) for method in pair)
+    difference = paired_difference(first, second, [_scores(method, texts=False) for method in others])
+    return replace(difference, low=max(-1.0, difference.low), high=min(1.0, difference.high)) if pair[0].bounded else difference
 
 
 def _scores(method: MethodResult, *, texts: bool) -> MethodScores:
-    """Without resamples, as if these test texts were the only ones."""
+    """The scores of a method; without resamples, as if these test texts were the only ones."""
     if texts and method.resampled is not None:
         return MethodScores(method.name, method.scores, method.resampled, collapsed=method.collapsed)
     return MethodScores(method.name, method.scores, np.tile(np.array(method.scores)[:, None], 2), collapsed=method.collapsed)
@@ -290,8 +287,8 @@ class MethodTable(Shown, view="report.notebook:comparison_view"):
         return compare_pairs(self.pairs, primary=self.primary)
 
     def findings(self) -> list[str]:
-        """The same, one sentence each."""
-        return [found.sentence for found in self.compared()]
+        """One sentence for each of these comparisons."""
+        return [comparison.sentence for comparison in self.compared()]
 
     @property
     def header(self) -> tuple[str, ...]:

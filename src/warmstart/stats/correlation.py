@@ -61,9 +61,9 @@ class PearsonSums:
         over = self._products - np.outer(*self._sums) / self.n
         constant = [side <= 1e-6 * np.sqrt(squares + 1e-30) for side, squares in zip(spread, self._squares, strict=True)]
         under = np.outer(*spread)
-        found = np.divide(over, under, out=np.zeros_like(over), where=under > 0)
-        found[constant[0]], found[:, constant[1]] = 0, 0
-        return np.clip(found, -1, 1)
+        r = np.divide(over, under, out=np.zeros_like(over), where=under > 0)
+        r[constant[0]], r[:, constant[1]] = 0, 0
+        return np.clip(r, -1, 1)
 
 
 def correlation_q_values(correlations: np.ndarray, n: int) -> np.ndarray:

@@ -16,8 +16,7 @@ import numpy as np
 
 from warmstart.stats.intervals import Interval, percentiles, t_interval, t_quantile
 from warmstart.stats.multiple_testing import holm
-from warmstart.stats.noise import ROUNDING, Noise, moderated_noise
-from warmstart.stats.power import possible_noise, rescaled, smallest_detectable
+from warmstart.stats.noise import ROUNDING, Noise, moderated_noise, possible_noise, rescaled, smallest_detectable
 from warmstart.stats.resampling import resample_indices
 
 
@@ -35,7 +34,7 @@ class MethodScores:
     deterministic: bool = False
     """nothing depends on a seed, so that the one score is that of every seed"""
     collapsed: bool = False
-    """a run of some seed learned nothing, so that the variance over seeds is not that of other methods"""
+    """True if a run of some seed learned nothing, so that the variance over seeds is not that of other methods"""
 
     @classmethod
     def from_texts(
@@ -65,13 +64,13 @@ class MethodScores:
 
     @property
     def over_seeds(self) -> Interval:
-        """What other seeds would give on these test texts; no interval if every seed has other test texts."""
-        found = t_interval(self.scores)
-        return found if self.overlap is None else replace(found, low=math.nan, high=math.nan)
+        """Mean and 95% interval for other seeds on these test texts; no interval if every seed has other test texts."""
+        interval = t_interval(self.scores)
+        return interval if self.overlap is None else replace(interval, low=math.nan, high=math.nan)
 
     @property
     def over_texts(self) -> Interval:
-        """What other test texts would give on average over these runs: the bootstrap's percentiles (Efron 1979).
+        """Mean and 95% interval for other test texts, over these runs: the bootstrap's percentiles (Efron 1979).
 
         No interval if every seed has other test texts.
         """
@@ -83,25 +82,25 @@ class MethodScores:
 
     @property
     def of_one_user(self) -> Interval:
-        """What a single further seed should expect, such as a user with other labelled texts: a 95% prediction interval.
+        """The 95% prediction interval of a single further seed, such as a user with other labelled texts.
 
         m +- sqrt((t(S - 1) s sqrt(1 + 1 / S))^2 + (z V)^2): s is the spread over seeds, V^2 the variance over resamples of texts of
         one seed, m (1 - m) / N for an accuracy (Hahn 1969). The interval of the mean shrinks with more seeds, this one does not.
         No interval with one seed, or if every seed has other test texts. Simulation: tests/test_noise.py:
         ``test_what_a_single_user_gets_is_covered``.
         """
-        found = self.over_seeds
-        if math.isnan(found.low):
-            return found
-        seeds = (found.high - found.mean) * math.sqrt(len(self.scores) + 1)
+        interval = self.over_seeds
+        if math.isnan(interval.low):
+            return interval
+        seeds = (interval.high - interval.mean) * math.sqrt(len(self.scores) + 1)
         half = math.hypot(seeds, t_quantile(0.95, math.inf) * math.sqrt(float(self.resampled.var(axis=1, ddof=1).mean())))
-        return Interval(found.mean, found.mean - half, found.mean + half, found.spread, found.count)
+        return Interval(interval.mean, interval.mean - half, interval.mean + half, interval.spread, interval.count)
 
     @property
     def over_both(self) -> Interval:
-        """What other seeds and other test texts would give; with a split for each seed, other splits too."""
-        found = _with_both_variances(np.array(self.scores), self.resampled, self.overlap)
-        return Interval(found.mean, found.low, found.high, found.error, len(self.scores))
+        """Mean and 95% interval for other seeds and other test texts; with a split for each seed, for other splits too."""
+        difference = _with_both_variances(np.array(self.scores), self.resampled, self.overlap)
+        return Interval(difference.mean, difference.low, difference.high, difference.error, len(self.scores))
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class Difference:
     p: float
     """probability of a difference at least as large if there were none; 1 if the noise is unknown"""
     noise: Noise = field(default_factory=lambda: Noise(0.0, 0.0, 1), compare=False)
-    """of the difference, by source"""
+    """the variance of the difference, by source"""
 
     @property
     def claimable(self) -> bool:
@@ -128,7 +127,7 @@ class Difference:
 
     @property
     def at_most(self) -> float:
-        """What the two differ by at most (5% level); infinite if nothing can be claimed.
+        """The largest difference of the two (5% level); infinite if nothing can be claimed.
 
         The smallest margin for which both one-sided tests of equivalence reject (Schuirmann 1987): the end of the 90% interval that
         is farther from 0. The claim is of this difference alone: like an interval, it is not corrected for the number of
@@ -151,15 +150,15 @@ def corrected_p_values(differences: Sequence[Difference], primary: int | None = 
     """p-values corrected for their number (Holm 1979); 1 for each that is not ``claimable``, so that it is never significant.
 
     The difference number ``primary`` answers the one question that was asked before anything was seen, such as pretrained against
-    from scratch: its p-value is not corrected, nor counts it for the others (Bender and Lange 2001). Whoever says "better" or
-    "worse" asks this function. Simulation: tests/test_noise.py: ``test_few_tables_of_equal_methods_claim_a_difference``.
+    from scratch: its p-value is not corrected, nor does it count for the others (Bender and Lange 2001). Every "better" or
+    "worse" comes from this function. Simulation: tests/test_noise.py: ``test_few_tables_of_equal_methods_claim_a_difference``.
 
     >>> corrected_p_values([Difference(0.1, 0.05, 0.15, 0.02, 0.001, Noise(4e-4, 0.0, 1))])  # one seed
     [1.0]
     """
-    p = [found.p if found.claimable else 1.0 for found in differences]
-    others = iter(holm([one for i, one in enumerate(p) if i != primary]))
-    return [one if i == primary else next(others) for i, one in enumerate(p)]
+    p = [difference.p if difference.claimable else 1.0 for difference in differences]
+    others = iter(holm([value for i, value in enumerate(p) if i != primary]))
+    return [value if i == primary else next(others) for i, value in enumerate(p)]
 
 
 def paired_difference(one: MethodScores, other: MethodScores, table: Sequence[MethodScores] = ()) -> Difference:
@@ -172,8 +171,8 @@ def paired_difference(one: MethodScores, other: MethodScores, table: Sequence[Me
     ``test_intervals_over_seeds_and_texts_hold_the_truth``.
 
     >>> right = np.random.default_rng(0).random((2, 5, 400)) < np.array([0.85, 0.75])[:, None, None]  # (methods, S, N)
-    >>> found = paired_difference(*(MethodScores.from_texts(name, one) for name, one in zip("ab", right, strict=True)))
-    >>> round(found.mean, 3), found.low > 0, found.p < 0.01
+    >>> difference = paired_difference(*(MethodScores.from_texts(name, row) for name, row in zip("ab", right, strict=True)))
+    >>> round(difference.mean, 3), difference.low > 0, difference.p < 0.01
     (0.095, True, True)
     """
     values, _ = _paired(one, other)
@@ -181,24 +180,24 @@ def paired_difference(one: MethodScores, other: MethodScores, table: Sequence[Me
     return _around(float(values.mean()), replace(noise, seeds=0) if one.deterministic and other.deterministic else noise)
 
 
-def _noise_of_pair(one: MethodScores, other: MethodScores, table: Sequence[MethodScores]) -> Noise:
-    """The noise of ``one`` less ``other``, supported by the rest of the table where that is possible."""
-    values, resampled = _paired(one, other)
-    noise = Noise.of(values, resampled, one.overlap)
-    rest = [method for method in table if method is not one and method is not other]
+def _noise_of_pair(first: MethodScores, second: MethodScores, table: Sequence[MethodScores]) -> Noise:
+    """The noise of ``first`` less ``second``, supported by the rest of the table where that is possible."""
+    values, resampled = _paired(first, second)
+    noise = Noise.of(values, resampled, first.overlap)
+    rest = [method for method in table if method is not first and method is not second]
     kept = [method.scores for method in rest if method._supports(len(values))]
-    if not kept or not (one._supports(len(values)) and other._supports(len(values))):
+    if not kept or not (first._supports(len(values)) and second._supports(len(values))):
         return noise
     return moderated_noise(noise, values, np.array(kept))
 
 
-def _paired(one: MethodScores, other: MethodScores) -> tuple[np.ndarray, np.ndarray]:
-    """``one`` less ``other`` by seed (S,), and on resamples (S, R)."""
-    count = max(len(one.scores), len(other.scores))
-    assert {len(one.scores), len(other.scores)} <= {1, count}, "the same seeds on both sides, or a method without randomness"
-    draws = one.resampled.shape[1]
-    resampled = np.broadcast_to(one.resampled, (count, draws)) - np.broadcast_to(other.resampled, (count, draws))
-    return np.broadcast_to(one.scores, count) - np.broadcast_to(other.scores, count), resampled
+def _paired(first: MethodScores, second: MethodScores) -> tuple[np.ndarray, np.ndarray]:
+    """``first`` less ``second`` by seed (S,), and on resamples (S, R)."""
+    count = max(len(first.scores), len(second.scores))
+    assert {len(first.scores), len(second.scores)} <= {1, count}, "the same seeds on both sides, or a method without randomness"
+    draws = first.resampled.shape[1]
+    resampled = np.broadcast_to(first.resampled, (count, draws)) - np.broadcast_to(second.resampled, (count, draws))
+    return np.broadcast_to(first.scores, count) - np.broadcast_to(second.scores, count), resampled
 
 
 def picked(methods: Sequence[MethodScores]) -> MethodScores:
@@ -211,8 +210,8 @@ def picked(methods: Sequence[MethodScores]) -> MethodScores:
     """
     rows = [min(s, len(method.scores) - 1) for s, method in enumerate(methods)]
     chosen = [*zip(methods, rows, strict=True)]
-    scores, resampled = tuple(one.scores[s] for one, s in chosen), np.array([one.resampled[s] for one, s in chosen])
-    return MethodScores("", scores, resampled, methods[0].overlap, collapsed=any(one.collapsed for one in methods))
+    scores, resampled = tuple(method.scores[s] for method, s in chosen), np.array([method.resampled[s] for method, s in chosen])
+    return MethodScores("", scores, resampled, methods[0].overlap, collapsed=any(method.collapsed for method in methods))
 
 
 def difference_to_choice(
@@ -262,8 +261,8 @@ def score_of_choice(methods: Sequence[MethodScores]) -> Interval:
     scores = picked(methods)
     values = np.array(scores.scores)
     noise = Noise.of(values, scores.resampled, scores.overlap).of_choice(1.0, scores.overlap)
-    found = _around(float(values.mean()), noise)
-    return Interval(found.mean, found.low, found.high, found.error, len(methods))
+    difference = _around(float(values.mean()), noise)
+    return Interval(difference.mean, difference.low, difference.high, difference.error, len(methods))
 
 
 def _with_both_variances(values: np.ndarray, resampled: np.ndarray, overlap: float | None) -> Difference:

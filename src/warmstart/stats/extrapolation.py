@@ -43,9 +43,9 @@ REFITS = 500
 CENTRAL_90 = (0.05, 0.95)
 """the quantiles between which 9 of 10 refits lie"""
 HORIZON = 10
-"""times the largest size measured: beyond, nothing is claimed"""
+"""factor of the largest size measured beyond which nothing is claimed"""
 MOST_SHARED = 0.5
-"""of a pool, for its chance to be estimated from the spread of subsets: above, they are too much alike"""
+"""share of a pool up to which its chance is estimated from the spread of subsets: larger subsets are too much alike"""
 LEAST_SIZES = 3
 """numbers of labels that a fit needs: the law has three unknowns"""
 
@@ -66,7 +66,7 @@ class PowerLaw:
         return 1 - self.irreducible_error - self.scale * labels**-self.exponent
 
     def labels(self, score: float) -> float:
-        """How many labels give this score; infinite if no number does."""
+        """Number of labels that give this score; infinite if no number does."""
         left = 1 - score - self.irreducible_error
         if left <= 0:
             return math.inf
@@ -82,11 +82,11 @@ class Extrapolation:
     refits: tuple[PowerLaw, ...]
     """fitted to means drawn around it, D in all"""
     means: Mapping[int, float]
-    """over seeds, by number of labels"""
+    """means over seeds, by number of labels"""
     deviations: Mapping[int, np.ndarray]
-    """(D,) how far each drawn mean is off, by number of labels"""
+    """(D,) the error of each drawn mean, by number of labels"""
     miss: float = 0.0
-    """by how much the law may be off with each doubling beyond the largest size, as it was in hindsight; 0 where that is unknown"""
+    """error of the law with each doubling beyond the largest size, as it was in hindsight; 0 where that is unknown"""
 
     @property
     def largest(self) -> int:
@@ -105,7 +105,7 @@ class Extrapolation:
         return Estimate(expected, expected - half, min(1.0, expected + half))
 
     def gain(self, labels: float, more: float) -> Estimate:
-        """What ``more`` labels score above ``labels``; what both have in common, such as the texts, cancels.
+        """The score of ``more`` labels less that of ``labels``; what both have in common, such as the texts, cancels.
 
         Of the refits, give or take the miss of each doubling between the two. Simulation: tests/test_extrapolation.py:
         ``test_intervals_of_a_curve_cover``.
@@ -120,7 +120,7 @@ class Extrapolation:
         return Estimate(self.law.labels(score), *_ends(self._labels_drawn([score] * len(self.refits))))
 
     def equivalent_labels(self, other: Extrapolation, labels: int) -> Estimate:
-        """How many labels ``other`` needs for the mean score of this method with ``labels``; infinite if no number does.
+        """Number of labels that ``other`` needs for the mean score of this method with ``labels``; infinite if no number does.
 
         Both are drawn with the same seeds and test texts, so what favours both alike cancels. Simulation:
         tests/test_extrapolation.py: ``test_intervals_of_a_curve_cover``.
@@ -139,11 +139,11 @@ class Extrapolation:
         beyond = np.geomspace(self.largest, HORIZON * self.largest, 300)  # (G,)
         off = self.miss * rng(0, "hindsight").normal(size=len(plain))[:, None] * np.log2(beyond / self.largest)
         reached = np.array([law.score(beyond) for law in self.refits]) + off >= np.asarray(scores)[:, None]  # (D, G)
-        found = np.where(reached.any(axis=1), beyond[reached.argmax(axis=1)], math.inf)
-        return [one if one <= self.largest else float(far) for one, far in zip(plain, found, strict=True)]
+        crossings = np.where(reached.any(axis=1), beyond[reached.argmax(axis=1)], math.inf)
+        return [near if near <= self.largest else float(far) for near, far in zip(plain, crossings, strict=True)]
 
     def sentence(self, name: str, score: float) -> str:
-        """How many more labels the method ``name`` needs for a score, as a complete sentence.
+        """A sentence: the number of further labels that the method ``name`` needs for a score.
 
         -> ``"If the curve goes on as a power law, full needs about 300 more labels for 90.0% (90% interval 120 to 900)."``
         """
@@ -201,7 +201,7 @@ def _fit(sizes: np.ndarray, means: np.ndarray, errors: np.ndarray | None = None)
     best = distance.argmin(axis=1)
     rows = np.arange(len(means))
     values = zip(constant[rows, best], scale[rows, best] * sizes[0] ** EXPONENTS[best], EXPONENTS[best], strict=True)
-    return [PowerLaw(*map(float, one)) for one in values]
+    return [PowerLaw(*map(float, row)) for row in values]
 
 
 def extrapolate(scores: Mapping[int, MethodScores], pool: float = math.inf, seed: int = 0) -> Extrapolation | None:
@@ -217,7 +217,7 @@ def extrapolate(scores: Mapping[int, MethodScores], pool: float = math.inf, seed
     >>> round(curve.score(1024).value, 3)
     0.876
     """
-    if len(scores) < LEAST_SIZES or any(len(one.scores) < 2 for one in scores.values()):
+    if len(scores) < LEAST_SIZES or any(len(method.scores) < 2 for method in scores.values()):
         return None
     sizes = sorted(scores)
     means = {size: float(np.mean(scores[size].scores)) for size in sizes}
@@ -249,7 +249,7 @@ def extrapolate_means(means: Mapping[int, float], errors: Mapping[int, float], s
 
 
 def _miss_of_a_doubling(means: Mapping[int, float]) -> float:
-    """How far the law through the smaller sizes misses the largest, for each doubling of the labels; 0 if they are too few.
+    """The error of the law through the smaller sizes at the largest, for each doubling of the labels; 0 if they are too few.
 
     A step of less than a doubling counts by its part of one, a larger step as one: divided among its doublings, the miss of a step
     to four times the labels covers too few other laws in simulation.
@@ -265,7 +265,7 @@ def _miss_of_a_doubling(means: Mapping[int, float]) -> float:
 
 
 def _deviations(scores: MethodScores, fraction: float, seed: int) -> np.ndarray:
-    """(D,) by how much the mean over seeds would be off for other seeds, other test texts and another pool.
+    """(D,) the errors of the mean over seeds for other seeds, other test texts and another pool.
 
     ``fraction`` f of the pool is in each training set. The same draws are made for every size and method. The spread s² of the
     seeds contains the chance of single texts, which the resamples have too, so that part is taken off it. What is left is drawn
@@ -303,12 +303,12 @@ def backtest(scores: Mapping[int, MethodScores], pool: float = math.inf) -> Back
 
     >>> means = {16: 0.70, 64: 0.80, 256: 0.85, 1024: 0.875}
     >>> scores = {n: MethodScores("", (m - 0.01, m + 0.01), np.array([[m - 0.01] * 2, [m + 0.01] * 2])) for n, m in means.items()}
-    >>> found = backtest(scores)
-    >>> found.labels, round(found.predicted.value, 3)
+    >>> hindsight = backtest(scores)
+    >>> hindsight.labels, round(hindsight.predicted.value, 3)
     (1024, 0.876)
     """
     largest = max(scores)
-    curve, whole = extrapolate({size: one for size, one in scores.items() if size < largest}, pool), extrapolate(scores, pool)
+    curve, whole = extrapolate({size: method for size, method in scores.items() if size < largest}, pool), extrapolate(scores, pool)
     if curve is None or whole is None:
         return None
     expected = curve.law.score(largest)

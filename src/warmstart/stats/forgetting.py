@@ -13,7 +13,7 @@ import numpy as np
 IN_TURN, JOINT, ALONE = "none", "joint", "alone"
 """strategies: one task after another with nothing against forgetting, all at once, each on a backbone of its own"""
 WHOLE = "all tasks"
-"""what joint learning is tested after"""
+"""stage after which joint learning is tested"""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ def forgetting_metrics(scores: Sequence[Sequence[float]]) -> ForgettingMetrics:
 
     Average and backward transfer: Lopez-Paz and Ranzato 2017, equations 2 and 3; forgetting: Chaudhry et al. 2018, equation 3.
     """
-    found = metrics_of_arrays([list(map(np.asarray, row)) for row in scores])
-    return ForgettingMetrics(**{name: float(value) for name, value in found.items()})
+    metrics = metrics_of_arrays([list(map(np.asarray, row)) for row in scores])
+    return ForgettingMetrics(**{name: float(value) for name, value in metrics.items()})
 
 
 def metrics_of_arrays(scores: Sequence[Sequence[np.ndarray]]) -> dict[str, np.ndarray]:
-    """The same by name, of arrays of one shape; those without meaning are missing."""
+    """The metrics by name, of arrays of one shape; those without meaning are missing."""
     last, earlier = scores[-1], range(len(scores) - 1)
     average = {"average": np.mean(last, axis=0)}
     if not earlier:

@@ -43,7 +43,7 @@ def first_of(names: Sequence[str], most: int, rest: str = "more") -> str:
 
 
 def percent_value(fraction: float, digits: int = 1) -> str:
-    """Without the unit, for columns whose header names it: ``percent_value(0.2718)`` -> ``"27.2"``."""
+    """A percentage without the unit, for columns whose header names it: ``percent_value(0.2718)`` -> ``"27.2"``."""
     return f"{100 * fraction:.{digits}f}"
 
 
@@ -93,7 +93,7 @@ def p_value(p: float) -> str:
 
 
 def sentence_case(text: str) -> str:
-    """With a capital at the beginning, and the rest unchanged."""
+    """A text with a capital at the beginning, and the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
@@ -116,17 +116,17 @@ def time_span(seconds: float) -> str:
 
 
 def sources_of_chance(seeds: int, texts: str = "the test texts") -> str:
-    """What an interval covers: ``"5 seeds and the test texts"``; with one seed ``"the test texts alone"``; without, the texts."""
+    """Sources of an interval: ``"5 seeds and the test texts"``; with one seed ``"the test texts alone"``; without, the texts."""
     return f"{seeds} seeds and {texts}" if seeds > 1 else f"{texts}{' alone' * seeds}"
 
 
 def sources_of_interval(seeds: int, texts: str = "texts") -> str:
-    """The same in the header of a table: ``"seeds and texts"``; with one seed ``"texts alone"``."""
+    """Sources that an interval covers, in the header of a table: ``"seeds and texts"``; with one seed ``"texts alone"``."""
     return f"seeds and {texts}" if seeds > 1 else f"{texts} alone"
 
 
 INTERVAL_OVER = "95% interval over"
-"""the column that says what the intervals of a row cover"""
+"""header of the column with the sources of each row"""
 
 
 def rows_by_source(

@@ -21,9 +21,9 @@ Z_95 = 1.96
 CENTRAL_95 = (0.025, 0.975)
 """the quantiles between which 95% lie"""
 _WIDEST = 0.4
-"""an interval of a share that is wider says too little to be a number"""
+"""width of an interval of a share above which it says too little to be a number"""
 FEW_SEEDS = 3
-"""with fewer seeds, an interval over them is wide"""
+"""number of seeds below which an interval over them is wide"""
 ONE_SEED = "One seed says nothing about other seeds."
 NO_SEEDS = "No method that is ranked depends on a seed: they are compared over the test texts alone."
 
@@ -51,7 +51,7 @@ class Interval:
     spread: float
     """standard deviation of the values (n - 1)"""
     count: int
-    """values"""
+    """number of values"""
 
     def within(self, least: float, most: float) -> Interval:
         """The same interval, cut to the range of values that are possible."""
@@ -125,7 +125,7 @@ def percentiles(draws: np.ndarray, quantiles: Sequence[float] = CENTRAL_95, *, i
 
 
 def upper_prediction_bound(values: Sequence[float], error_rate: float) -> float:
-    """What one further draw stays below, except with probability ``error_rate`` (Student's t; K values, near normal)."""
+    """The bound that one further draw exceeds with probability ``error_rate`` (Student's t; K values, near normal)."""
     from scipy import stats
 
     drawn, count = np.array(values), len(values)

@@ -36,13 +36,13 @@ def above_zero(estimates: Sequence[Estimate]) -> list[bool]:
     >>> above_zero([Estimate(0.1, 0.05, 0.15), Estimate(0.1, 0.01, 0.19), Estimate(0.0, 0.0, 0.0)])
     [True, False, False]
     """
-    errors = [(one.high - one.low) / (2 * NormalDist().inv_cdf(0.975)) for one in estimates]
+    errors = [(estimate.high - estimate.low) / (2 * NormalDist().inv_cdf(0.975)) for estimate in estimates]
     scaled = [
-        one.value / error if error else math.inf * one.value if one.value else 0.0
-        for one, error in zip(estimates, errors, strict=True)
+        estimate.value / error if error else math.inf * estimate.value if estimate.value else 0.0
+        for estimate, error in zip(estimates, errors, strict=True)
     ]
-    p = holm([2 * NormalDist().cdf(-abs(one)) for one in scaled])
-    return [one > 0 and chance < 0.05 for one, chance in zip(scaled, p, strict=True)]
+    p = holm([2 * NormalDist().cdf(-abs(z)) for z in scaled])
+    return [z > 0 and chance < 0.05 for z, chance in zip(scaled, p, strict=True)]
 
 
 def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
@@ -60,7 +60,7 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
 
 
 def max_statistic_threshold(statistics: np.ndarray, level: float = 0.95) -> np.ndarray:
-    """(P,) what the largest of many statistics stays below in 95% of permutations, from ``statistics`` (R, P) of R permutations.
+    """(P,) the bound of the largest of many statistics in 95% of permutations, from ``statistics`` (R, P) of R permutations.
 
     A statistic above it is significant whichever of the many it was chosen from (Westfall and Young 1993). Simulation:
     tests/test_stats_simulations.py: ``test_the_largest_of_many_is_seldom_significant_by_chance``.

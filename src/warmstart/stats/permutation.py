@@ -30,21 +30,21 @@ def p_of_no_signal(
 
     >>> chance = np.random.default_rng(0)
     >>> rows = chance.normal(size=(40, 5))
-    >>> found = [p_of_no_signal([rows @ rows.T], labels, chance) for labels in (rows[:, 0] > 0, np.arange(40) % 2)]
-    >>> found[0] < 0.01, found[1] > 0.05
+    >>> p_values = [p_of_no_signal([rows @ rows.T], labels, chance) for labels in (rows[:, 0] > 0, np.arange(40) % 2)]
+    >>> p_values[0] < 0.01, p_values[1] > 0.05
     (True, True)
     """
     one_hot = labels.astype(float) if labels.ndim == 2 else (labels[:, None] == np.unique(labels)).astype(float)
-    targets = one_hot - one_hot.mean(axis=0)
+    targets = one_hot - one_hot.mean(axis=0)  # (N, C)
     orders = np.stack([np.arange(len(labels)), *(chance.permutation(len(labels)) for _ in range(permutations))])
     smoothers, largest = [_left_out(kernel) for kernel in kernels], np.zeros(len(orders))
     if smoothers:
-        largest = np.max([_standardised(_agreement(one, targets, orders)) for one in smoothers], axis=0)
+        largest = np.max([_standardised(_agreement(smoother, targets, orders)) for smoother in smoothers], axis=0)
     return float((largest >= largest[0] - 1e-9).mean())
 
 
 def _left_out(kernel: np.ndarray) -> np.ndarray:
-    """(N, N) what each label adds to the prediction of each text, none to that of its own."""
+    """(N, N) the weight of each label in the prediction of each text, 0 in that of its own."""
     centred = kernel - kernel.mean(axis=0) - kernel.mean(axis=1, keepdims=True) + kernel.mean()
     scaled = centred / max(float(np.diag(centred).mean()), 1e-12)
     smoother = np.eye(len(kernel)) - np.linalg.inv(scaled + np.eye(len(kernel)))
@@ -53,12 +53,12 @@ def _left_out(kernel: np.ndarray) -> np.ndarray:
 
 
 def _agreement(smoother: np.ndarray, targets: np.ndarray, orders: np.ndarray) -> np.ndarray:
-    """(P,) of the predictions with the labels, for each order (P, N) of them."""
-    found = []
+    """(P,) the agreement of the predictions with the labels, for each order (P, N) of them."""
+    agreements = []
     for part in np.array_split(orders, -(-len(orders) // _BATCH)):
-        permuted = targets[part.T].reshape(len(targets), -1)
-        found.append((permuted * (smoother @ permuted)).sum(axis=0).reshape(len(part), -1).sum(axis=1))
-    return np.concatenate(found)
+        permuted = targets[part.T].reshape(len(targets), -1)  # (N, b C) for b orders
+        agreements.append((permuted * (smoother @ permuted)).sum(axis=0).reshape(len(part), -1).sum(axis=1))
+    return np.concatenate(agreements)
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:

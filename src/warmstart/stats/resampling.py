@@ -52,9 +52,9 @@ def _draw(count: int, number: int) -> np.ndarray:
 @functools.lru_cache(maxsize=4)
 def _kept_draws(count: int, draws: int) -> np.ndarray:
     """(R, N) the same of all resamples; kept, because every method, seed and split of a run asks for few numbers of texts."""
-    found = np.array([_draw(count, number) for number in range(draws)], dtype=np.int32)
-    found.flags.writeable = False
-    return found
+    indices = np.array([_draw(count, number) for number in range(draws)], dtype=np.int32)
+    indices.flags.writeable = False
+    return indices
 
 
 def resample_counts(count: int, generator: np.random.Generator, draws: int = DRAWS, *, with_original: bool = False) -> np.ndarray:
@@ -89,7 +89,7 @@ def resample_classification(
     for number, chosen in enumerate(resample_indices(len(labels), draws, groups)):
         counts = np.zeros(classes * classes)
         counts[kinds] = np.bincount(indices[chosen], minlength=len(kinds))
-        confusion = counts.reshape(classes, classes)
+        confusion = counts.reshape(classes, classes)  # (C, C): true by predicted
         both = confusion.sum(axis=0) + confusion.sum(axis=1)
         out[number] = resampled_macro_f1(np.diag(confusion), both, absent)
     return out
@@ -112,8 +112,8 @@ def cluster_bootstrap(values: np.ndarray, groups: np.ndarray, draws: int = DRAWS
     ``groups`` (M,) names the group of each value. Values of one group may depend on each other; groups are assumed independent
     (Efron 1979; Cameron et al. 2008). Simulation: tests/test_stats_simulations.py: ``test_cluster_bootstraps_hold_the_truth``.
 
-    >>> found = cluster_bootstrap(np.array([1.0, 1.0, 0.0, 0.0] * 20), np.repeat(np.arange(40), 2))
-    >>> [round(value, 2) for value in found]
+    >>> interval = cluster_bootstrap(np.array([1.0, 1.0, 0.0, 0.0] * 20), np.repeat(np.arange(40), 2))
+    >>> [round(value, 2) for value in interval]
     [0.5, 0.35, 0.68]
     """
     _, owners = np.unique(groups, return_inverse=True)

@@ -21,7 +21,7 @@ from warmstart.stats.proportions import wilson_interval
 _RESAMPLES = 1000
 """resamples of the texts, in which the choice is made again"""
 WIDER = 1.6
-"""by how much folds widen the interval, since they are fitted to overlapping texts"""
+"""factor by which folds widen the interval, since they are fitted to overlapping texts"""
 LEAD = 1.645
 """standard errors by which a method must be ahead of the favourite: 5%, one-sided"""
 HARDLY = 0.01
@@ -32,14 +32,14 @@ FOLD_VARIANCE = 2.0
 
 @dataclass(frozen=True)
 class SelectedScore:
-    """The best method, and what to expect of it once it has learned from all N texts."""
+    """The best method, and the score to expect of it once it has learned from all N texts."""
 
     index: int
-    """of the method"""
+    """number of the method"""
     out_of_fold: float
     """its score out of fold, which flatters it, because it was chosen by it"""
     optimism: float
-    """by how much, in the mean over resamples"""
+    """excess of the score out of fold, in the mean over resamples"""
     expected: Estimate
     """its score on new texts with a 95% interval"""
     resampled: np.ndarray = field(repr=False, compare=False)
@@ -55,8 +55,8 @@ def selected_accuracy(right: np.ndarray, units: np.ndarray | None = None, favour
     ``test_the_accuracy_of_what_was_selected_is_covered``.
 
     >>> right = np.array([[1.0] * 80 + [0.0] * 20, [1.0] * 50 + [0.0] * 50])
-    >>> found = selected_accuracy(right)
-    >>> found.index, found.out_of_fold, round(found.expected.low, 2), round(found.expected.high, 2)
+    >>> choice = selected_accuracy(right)
+    >>> choice.index, choice.out_of_fold, round(choice.expected.low, 2), round(choice.expected.high, 2)
     (0, 0.8, 0.68, 0.88)
     """
     return _selected(right[:, :, None], lambda means: means[..., 0], units, favourite)
@@ -65,7 +65,7 @@ def selected_accuracy(right: np.ndarray, units: np.ndarray | None = None, favour
 def selected_f1(
     predicted: np.ndarray, labels: np.ndarray, average: str, units: np.ndarray | None = None, favourite: int | None = None
 ) -> SelectedScore:
-    """The same by F1, ``average`` macro or micro: ``labels`` (N, C) are 1 where a text has a label, else 0.
+    """The method with the highest F1, ``average`` macro or micro: ``labels`` (N, C) are 1 where a text has a label, else 0.
 
     ``predicted`` (M, N, C) is 1 for each label that a method gives a text out of fold. F1 = 2 hits / (predictions +
     labels), of each class that occurs for macro, of all together for micro (Opitz and Burst 2019). Simulation:
@@ -73,8 +73,8 @@ def selected_f1(
 
     >>> labels = np.eye(2)[[0] * 60 + [1] * 40]
     >>> always_first = np.eye(2)[[0] * 100]
-    >>> found = selected_f1(np.stack([labels, always_first]), labels, "macro")
-    >>> found.index, found.out_of_fold
+    >>> choice = selected_f1(np.stack([labels, always_first]), labels, "macro")
+    >>> choice.index, choice.out_of_fold
     (0, 1.0)
     """
     some = labels.any(axis=0) if average == "macro" else np.ones(labels.shape[1], dtype=bool)
@@ -105,23 +105,23 @@ def out_of_reach(right: np.ndarray, rival: np.ndarray, units: np.ndarray) -> boo
 
 
 def selected_method(methods: Sequence[MethodScores], texts: int, favourite: int | None = None) -> SelectedScore:
-    """The same from scores on ``texts`` that were left out once, between 0 and 1 and on the same resamples for all methods.
+    """The best method by scores on ``texts`` left out once, between 0 and 1 and on the same resamples for all methods.
 
     Scores of several seeds on one split count with their mean, on each resample that of as many seeds drawn anew, which is all that
     widens the interval (Tsamardinos, Greasidou and Borboudakis 2018). Simulation: tests/test_draws.py:
     ``test_the_range_of_what_labels_choose_holds``.
 
     >>> noise = np.random.default_rng(0).normal(0, 0.04, (2, 1, 1000))
-    >>> found = selected_method([MethodScores("", (mean,), mean + one) for mean, one in zip((0.5, 0.8), noise)], texts=100)
-    >>> found.index, found.optimism < 0.001, round(found.expected.low, 2), round(found.expected.high, 2)
+    >>> choice = selected_method([MethodScores("", (mean,), mean + spread) for mean, spread in zip((0.5, 0.8), noise)], texts=100)
+    >>> choice.index, choice.optimism < 0.001, round(choice.expected.low, 2), round(choice.expected.high, 2)
     (1, True, 0.68, 0.88)
     """
     chance, resampled = rng(0, "seeds of a selection"), []
-    for one in methods:
-        seeds, count = one.resampled.shape
+    for method in methods:
+        seeds, count = method.resampled.shape
         drawn = chance.integers(seeds, size=(seeds, count))
-        resampled.append(one.resampled[drawn, np.arange(count)].mean(axis=0))
-    scores, several = np.array([np.mean(one.scores) for one in methods]), max(len(one.scores) for one in methods) > 1
+        resampled.append(method.resampled[drawn, np.arange(count)].mean(axis=0))
+    scores, several = np.array([np.mean(method.scores) for method in methods]), max(len(method.scores) for method in methods) > 1
     return _corrected(scores, np.stack(resampled, axis=1), texts, favourite, 1.0 if several else WIDER)
 
 
@@ -148,13 +148,13 @@ def worse_out_of_fold(one: MethodScores, other: MethodScores, *, comparisons: in
 def _selected(
     figures: np.ndarray, score: Callable[[np.ndarray], np.ndarray], units: np.ndarray | None, favourite: int | None
 ) -> SelectedScore:
-    """The best of M methods by a score between 0 and 1, and what to expect of it after fitting it to all N texts.
+    """The best of M methods by a score between 0 and 1, and the score to expect after fitting it to all N texts.
 
     ``figures`` (M, N, K) are those of each text out of fold, and ``score`` makes (...) of their means (..., K) over texts.
     """
     groups = np.arange(figures.shape[1]) if units is None else np.unique(units, return_inverse=True)[1]
     sizes = np.bincount(groups).astype(float)
-    sums = np.zeros((len(sizes), *figures.shape[::2]))
+    sums = np.zeros((len(sizes), *figures.shape[::2]))  # (units, M, K)
     np.add.at(sums, groups, figures.swapaxes(0, 1))
     counts = rng(0, "optimism of a selection").multinomial(len(sizes), np.full(len(sizes), 1 / len(sizes)), size=_RESAMPLES)
     resampled = score(np.einsum("rn,nmk->rmk", counts, sums, optimize=True) / (counts @ sizes)[:, None, None])
@@ -162,7 +162,7 @@ def _selected(
 
 
 def needed_lead(resampled: np.ndarray, favourite: int | None) -> np.ndarray:
-    """(M,) by how much each of M methods must be ahead of the favourite, from scores on resamples (R, M); 0 without a favourite."""
+    """(M,) the lead over the favourite that each of M methods must have, from scores on resamples (R, M); 0 without a favourite."""
     beside = resampled if favourite is None else resampled[:, [favourite]]
     return np.asarray(LEAD * (resampled - beside).std(axis=0))
 
@@ -170,7 +170,7 @@ def needed_lead(resampled: np.ndarray, favourite: int | None) -> np.ndarray:
 def _corrected(
     scores: np.ndarray, resampled: np.ndarray, texts: float, favourite: int | None, widening: float = WIDER
 ) -> SelectedScore:
-    """The best of M methods by its score, and what to expect of it, from ``scores`` (M,), also on R resamples of the texts (R, M).
+    """The best of M methods, and the score to expect of it, from ``scores`` (M,), also on R resamples of the texts (R, M).
 
     Another than the favourite must be ahead of it beyond chance (``needed_lead``). The optimism is the mean of s*_b* less the mean
     s* of that method, over resamples, where b* is what would be selected in the resample and s* its score there (the bootstrap bias

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 THIS_SPLIT = "These intervals hold for this one split into training and test texts; another split would give other scores."
 ONE_SPLIT = f"{THIS_SPLIT[:-1]} (`warmstart race --resample` draws new ones)."
-"""the same where a race is an answer to it"""
+"""this sentence where a race is an answer to it"""
 NEW_SPLITS = (
     "Every seed drew its own split of all labelled texts, so these scores are not comparable to published ones on the original "
     "test texts."

@@ -14,11 +14,11 @@ from warmstart.config import Advanced, Effectless, FileInput, TaskInput, Threads
 from warmstart.data.scorings import ScoringRun
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.report.result import StudyResult, Summary
+from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.runs.steps import attention_step
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import model_name, sentence_case
-from warmstart.stats.power import detectable_from_interval
+from warmstart.stats.noise import detectable_from_interval
 
 if TYPE_CHECKING:
     from warmstart.inspection.ablation import AblationMeasurement, AblationMetric, ComponentEffect
@@ -64,7 +64,6 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     from warmstart.inspection.ablation import Ablating, ablate_each, components_of
     from warmstart.interop.load import load_model
     from warmstart.model.files import model_digest
-    from warmstart.report.study import finish_study
     from warmstart.runs.run import Run
 
     bundle = load_model(config.model)

@@ -15,11 +15,11 @@ from warmstart.data.source import Source
 from warmstart.errors import ConfigError
 from warmstart.inspection.head_attention import MEASURES, RELATIONS, HeadTests
 from warmstart.inspection.tokens import sample_passages
-from warmstart.report.result import StudyResult, Summary
+from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.runs.steps import NextStep, own_text, study_step
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import first_of, model_name
-from warmstart.stats.power import detectable_above
+from warmstart.stats.noise import detectable_above
 from warmstart.system.storage import atomic_write
 
 if TYPE_CHECKING:
@@ -66,7 +66,6 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
     from warmstart.data.read import documents_of, given_file
     from warmstart.inspection.attention import measure_text_and_corpus
     from warmstart.interop.load import load_model
-    from warmstart.report.study import finish_study
     from warmstart.runs.run import Run
 
     if not config.sentence.strip():

@@ -14,7 +14,7 @@ from tyro.conf import Positional
 from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
 from warmstart.data.source import Source, TableFlags
 from warmstart.errors import ConfigError, ModelError
-from warmstart.report.result import StudyResult
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.report.theme import INK
 from warmstart.runs.steps import NextStep, attention_step
 from warmstart.seeding import rng
@@ -78,7 +78,6 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
     from warmstart.inspection.explanations import explain_text, explain_texts
     from warmstart.interop.load import load_predictor
     from warmstart.model.bundle import Bundle
-    from warmstart.report.study import finish_study
     from warmstart.runs.run import Run
 
     if config.text is None and config.file is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from warmstart.config import Advanced, Effectless, ThreadsConfig
-from warmstart.report.result import StudyResult, Summary
+from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.runs.steps import study_step
 from warmstart.stats.formatting import percent
 
@@ -67,14 +68,14 @@ class StudyLabConfig(ThreadsConfig):
 def study_lab(config: StudyLabConfig) -> StudyResult:
     """Run all experiments, print their numbers and write the page. The details are the list of experiments."""
     from warmstart.inspection.attention_lab import run_experiments
-    from warmstart.report.study import finish_study
     from warmstart.runs.run import Run
 
     width = max(config.width, config.keys)  # n orthogonal keys need at least n dimensions
     folder = Run.open(config.out, config).folder
     result = lab_result(run_experiments(config.seed, config.keys, width, config.samples), config.keys)
     tiles = [(name, f"{value:.1g}") for name, value in result.figures.items()]
-    return finish_study(result, [experiment_section(one) for one in result.details], config, folder, tiles=tiles)
+    sections = [in_the_plane(), *map(experiment_section, result.details)]
+    return finish_study(result, sections, config, folder, tiles=tiles)
 
 
 def lab_result(experiments: Sequence[Experiment], keys: int = _FEW_KEYS) -> StudyResult:
@@ -122,6 +123,21 @@ def _overall(experiments: Sequence[Experiment]) -> str:
         if "samples" in one.figures
     )
     return f"Attention with keys and queries built by hand does what its formulas say, to {exact:.1g}{also}."
+
+
+def in_the_plane() -> Section:
+    """Keys and queries to be moved, and what becomes of the weights and the output."""
+    from warmstart.report.parts import Live, Section
+
+    html, script = (Path(__file__).with_suffix(ending).read_text(encoding="utf-8") for ending in (".html", ".js"))
+    return Section(
+        "Try it in the plane",
+        (
+            "The weight of a key is the softmax of its dot product with the query, and the output is the mean of the values by "
+            "these weights. In a plane only two directions are orthogonal; the experiments below have as many as they need.",
+        ),
+        live=Live(html, script),
+    )
 
 
 def experiment_section(experiment: Experiment) -> Section:

@@ -14,11 +14,11 @@ from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError
 from warmstart.inspection.tokens import sample_passages
-from warmstart.report.result import StudyResult, Summary
+from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.runs.steps import attention_step, study_step
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import model_name, percent
-from warmstart.stats.power import detectable_above
+from warmstart.stats.noise import detectable_above
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,7 +69,6 @@ def study_neurons(config: StudyNeuronsConfig) -> StudyResult:
     from warmstart.heads.language_modeling import LMHead
     from warmstart.inspection.neurons import NeuronOptions, measure_neurons, neuron_layout
     from warmstart.interop.load import load_model
-    from warmstart.report.study import finish_study
     from warmstart.runs.run import Run
 
     bundle = load_model(config.model)

@@ -12,7 +12,7 @@ from tyro.conf import Positional
 from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
 from warmstart.data.probing import BAG, MIX, RANDOM, read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
-from warmstart.report.result import StudyResult, Summary
+from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.runs.steps import attention_step
 from warmstart.stats.comparison import limit_clause
 from warmstart.stats.formatting import (
@@ -75,7 +75,6 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
     from warmstart.inspection.activations import layer_names
     from warmstart.inspection.probing import probe_models
     from warmstart.interop.load import load_model
-    from warmstart.report.study import finish_study
     from warmstart.runs.run import Run
 
     tasks = read_probing_tasks(config.tasks)

@@ -27,7 +27,7 @@ WAIT = 5.0
 """seconds to wait for another process that writes"""
 _DAY = 86_400
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-"""what SQLite answers if a file is not what was written; SQLITE_ERROR: there is another table"""
+"""SQLite's codes for a damaged file; SQLITE_ERROR: there is another table"""
 _SECONDS = struct.Struct("<d")
 _TABLE = """
 create table if not exists arrays (
@@ -44,7 +44,7 @@ class Kept(NamedTuple):
     values: np.ndarray
     """(N,) float32"""
     seconds: float
-    """that it took to compute"""
+    """seconds of computing them"""
 
 
 class ArrayStore:
@@ -56,29 +56,29 @@ class ArrayStore:
 
     @classmethod
     def of_user(cls) -> ArrayStore:
-        """The one that all runs of a user share."""
+        """The store that all runs of a user share."""
         folder = cache_folder()
         return cls(folder / "vectors.sqlite" if folder else None)
 
     def read(self, family: str, keys: Sequence[bytes], size: int) -> dict[bytes, Kept]:
-        """What there is of these keys, as arrays of ``size`` numbers."""
+        """The entries of these keys, as arrays of ``size`` numbers."""
 
         def read(connection: sqlite3.Connection) -> dict[bytes, Kept]:
             length, today = _SECONDS.size + 4 * size, int(time.time() // _DAY)
-            found, old = dict[bytes, Kept](), list[tuple[int, int]]()
+            entries, old = dict[bytes, Kept](), list[tuple[int, int]]()
             for query, part in _queries("rowid, key, day, checksum, value", keys):
                 for row, key, day, checksum, value in connection.execute(f"{query} and length(value) = ?", (family, *part, length)):
                     if zlib.crc32(value) == checksum:
-                        found[key] = Kept(np.frombuffer(value, "<f4", offset=_SECONDS.size).copy(), *_SECONDS.unpack_from(value))
+                        entries[key] = Kept(np.frombuffer(value, "<f4", offset=_SECONDS.size).copy(), *_SECONDS.unpack_from(value))
                         old += [(today, row)] if day < today else []
             with suppress(sqlite3.OperationalError):  # a file that can only be read
                 connection.executemany("update arrays set day = ? where rowid = ?", old)
-            return found
+            return entries
 
         return self._call(read, {})
 
     def count(self, family: str, keys: Sequence[bytes]) -> int:
-        """How many of these keys there are."""
+        """The number of these keys that are kept."""
 
         def count(connection: sqlite3.Connection) -> int:
             return sum(connection.execute(query, (family, *part)).fetchone()[0] for query, part in _queries("count(*)", keys))
@@ -89,7 +89,7 @@ class ArrayStore:
         """Add these, in one transaction; if there is no room left, what was used longest ago gives way."""
 
         def write(connection: sqlite3.Connection) -> None:
-            values = ((key, _SECONDS.pack(one.seconds) + one.values.astype("<f4").tobytes()) for key, one in entries.items())
+            values = ((key, _SECONDS.pack(entry.seconds) + entry.values.astype("<f4").tobytes()) for key, entry in entries.items())
             today = int(time.time() // _DAY)
             rows = ((family, key, today, zlib.crc32(value), value) for key, value in values)
             connection.executemany("insert or replace into arrays values (?, ?, ?, ?, ?)", rows)
@@ -108,7 +108,7 @@ class ArrayStore:
         connection.execute(f"delete from arrays where rowid in ({oldest})", (surplus,))
 
     def _call(self, work: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
-        """What ``work`` returns, committed; ``otherwise`` if the file cannot be used. A damaged one is removed."""
+        """The answer of ``work``, committed; ``otherwise`` if the file cannot be used. A damaged one is removed."""
         if self.file is None:
             return otherwise
         try:

@@ -57,7 +57,7 @@ def spread_calls(
 
 
 def _elsewhere(folder: str, i: int, function: Callable[..., Any], call: tuple[Any, ...]) -> tuple[int, Any]:
-    """The same on another machine: relative paths mean what they mean here."""
+    """The call on another machine: relative paths mean what they mean here."""
     if Path.cwd() != Path(folder):
         try:
             os.chdir(folder)

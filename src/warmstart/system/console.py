@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -29,7 +30,7 @@ def harmless(text: str) -> str:
 
 
 class _Latest:
-    """One line at the foot of a terminal, with a clock that goes on whatever the program does."""
+    """A line at the foot of a terminal, with a clock that goes on whatever the program does."""
 
     def __init__(self, first: str) -> None:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -39,7 +40,7 @@ class _Latest:
         self._line = self._progress.add_task(_one_line(first), total=None)
 
     def show(self, line: object) -> None:
-        """Another line."""
+        """Show another line."""
         self._progress.update(self._line, description=_one_line(line))
 
     def __enter__(self) -> _Latest:
@@ -56,12 +57,12 @@ class _Console(Console):
     latest: _Latest | None = None
     """shows the latest line while nothing is printed"""
     logs = False
-    """whether each step is printed meanwhile, since no terminal shows the latest"""
+    """True if each step is printed meanwhile, since no terminal shows the latest"""
 
     def print(self, *objects: Any, **options: Any) -> None:
         if self.latest and objects:
             self.latest.show(objects[0])
-        super().print(*(harmless(one) if isinstance(one, str) else one for one in objects), **options)
+        super().print(*(harmless(part) if isinstance(part, str) else part for part in objects), **options)
 
     def step(self, line: str) -> None:
         """Print what took long, for a log, while all else is quiet."""
@@ -90,18 +91,30 @@ def in_notebook() -> bool:
 
 console = make_console()
 _SAID = set[str]()
+_UNSAID = ContextVar("unsaid", default=False)
+"""whether this thread prints nothing of what it takes from a file"""
 
 
 def print_once(sentence: str) -> None:
     """Print a sentence, unless this process has printed it: what was taken of a file that is read for several ends."""
-    if sentence not in _SAID:
+    if sentence not in _SAID and not _UNSAID.get():
         _SAID.add(sentence)
         console.print(sentence)
 
 
 @contextmanager
+def unsaid() -> Iterator[None]:
+    """Nothing is printed by ``print_once`` in this thread: a file is read again that was read with these words before."""
+    before = _UNSAID.set(True)
+    try:
+        yield
+    finally:
+        _UNSAID.reset(before)
+
+
+@contextmanager
 def quietly(first: str = "") -> Iterator[None]:
-    """Nothing is printed, as what a race tells of each trial.
+    """Suppress what is printed, such as a race's lines on each trial.
 
     With a ``first`` line a terminal shows the latest one meanwhile, with the time since the start, and a log has it and each
     ``step``.
@@ -118,12 +131,12 @@ def quietly(first: str = "") -> Iterator[None]:
 
 
 def progress_line(first: str, *, details: bool) -> AbstractContextManager[None]:
-    """``quietly`` where a terminal can show the latest line; a log, and who asks for ``details``, has every line."""
+    """``quietly`` where a terminal can show the latest line; a log, and a command with ``details``, has every line."""
     return quietly(first) if console.is_terminal and not details else nullcontext()
 
 
 def _one_line(text: object) -> str:
-    """What stands before the first line end, cut where the terminal ends; a spinner, a clock and spaces stand before it."""
+    """The text before the first line end, cut where the terminal ends; a spinner, a clock and spaces stand before it."""
     line = Text(harmless(str(text)).split("\n")[0])
     line.truncate(console.width - 11, overflow="ellipsis")
     return line.plain
@@ -161,10 +174,10 @@ def _width(name: str, cells: Sequence[str]) -> int:
 
 
 def _columns_that_fit(widths: Sequence[int], width: int) -> int:
-    """How many of the first columns fit; a column of sentences needs only as much as one can be read in."""
+    """Number of the first columns that fit; a column of sentences needs only as much as one can be read in."""
     needed = 0
-    for i, one in enumerate(widths):
-        needed += min(one, SENTENCE) + GAP * (i > 0)
+    for i, column in enumerate(widths):
+        needed += min(column, SENTENCE) + GAP * (i > 0)
         if needed > width and i > 1:
             return i
     return len(widths)

@@ -15,7 +15,7 @@ def allowed_cores() -> list[int]:
 
 
 def cores_used_by_others(seconds: float = 0.1) -> float:
-    """How many of the cores that this process may use are busy while it sleeps for ``seconds``."""
+    """Number of the cores that this process may use that are busy while it sleeps for ``seconds``."""
     import psutil
 
     percentages = psutil.cpu_percent(seconds, percpu=True)
@@ -34,9 +34,9 @@ def cores_used_by_others(seconds: float = 0.1) -> float:
 # ``device.py``'s.
 
 SPINS = "10000"
-"""how often a thread of libgomp looks before it sleeps, a tenth of a millisecond; its own default is 300,000"""
+"""number of looks of a thread of libgomp before it sleeps, a tenth of a millisecond; its own default is 300,000"""
 VARIABLES = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}
-"""by these the user decides"""
+"""variables by which the user decides"""
 
 
 def choose_waiting() -> None:

@@ -65,7 +65,7 @@ def processor() -> str:
 
 @cache
 def instruction_sets() -> frozenset[str]:
-    """What a Linux system says that its processor knows, in the kernel's words; empty elsewhere."""
+    """The instruction sets of the processor, in the Linux kernel's words; empty elsewhere."""
     return frozenset(_cpuinfo("flags").split())
 
 
@@ -88,7 +88,7 @@ def free_threads() -> int:
 
 
 def _cpuinfo(key: str) -> str:
-    """What Linux says of the first core under ``key``; empty on other systems. Neither psutil nor platform knows it."""
+    """Linux's value of ``key`` for the first core; empty on other systems. Neither psutil nor platform knows it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -17,23 +17,23 @@ from warmstart.errors import WarmstartError
 from warmstart.system.trouble import is_memory
 
 MANIFEST_BYTES = 8 << 20
-"""of settings in JSON: bundle.json, stack.json, config.json, an index of shards"""
+"""most bytes of settings in JSON: bundle.json, stack.json, config.json, an index of shards"""
 MANIFEST_VALUES = 1 << 19
 """values, lists and groups in them"""
 TOKENIZER_BYTES = 48 << 20
-"""of a tokenizer or the vocabulary of a baseline"""
+"""most bytes of a tokenizer or the vocabulary of a baseline"""
 TOKENIZER_VALUES = 1 << 22
 """values in them; also the number of rows that a tokenizer may ask for"""
 HEADER_BYTES = 4 << 20
-"""of the header of a safetensors file, which names each tensor"""
+"""most bytes of the header of a safetensors file, which names each tensor"""
 POSITIONS = 1 << 24
 """numbers in a table of positions, which is computed and not in the weights: 131,072 tokens with heads of width 128"""
 YAML_BYTES = 1 << 20
-"""of a YAML file"""
+"""most bytes of a YAML file"""
 YAML_VALUES = 1 << 17
 """values in it, those that aliases repeat included"""
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
-"""what code raises that reads settings of the wrong form; RuntimeError also when memory ends"""
+"""errors of code that reads settings of the wrong form; RuntimeError also when memory ends"""
 
 
 @contextmanager
@@ -44,10 +44,10 @@ def refused_if_malformed(
     caught: tuple[type[Exception], ...] = (*MALFORMED, *also)
     try:
         yield
-    except caught as found:
-        if is_memory(found):
+    except caught as problem:
+        if is_memory(problem):
             raise
-        raise error(f"{what}, but does not ({type(found).__name__}: {found}); {cure}") from found
+        raise error(f"{what}, but does not ({type(problem).__name__}: {problem}); {cure}") from problem
 
 
 def parse_json(data: bytes, values: int = MANIFEST_VALUES, *, once: bool = False) -> Any:
@@ -64,11 +64,11 @@ def parse_json(data: bytes, values: int = MANIFEST_VALUES, *, once: bool = False
 
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise ValueError(f"each name must stand once in a group, but {twice!r} stands twice")
-    return found
+    return values
 
 
 def check_tensor_header(start: bytes) -> None:

@@ -25,11 +25,11 @@ except ImportError:  # on Windows, where a lock is on bytes of a file
     import msvcrt
 
 LOCK = ".warmstart.lock"
-"""in the folder of a run, while a process writes there"""
+"""name of a lock file in the folder of a run, while a process writes there"""
 _held: dict[tuple[Path, int], IO[str]] = {}
-"""by file and process: a forked child does not own what its parent holds"""
+"""lock files by file and process: a forked child does not own what its parent holds"""
 _LOCKED_BYTE = 1 << 30
-"""on Windows, where nobody else can read bytes that are locked: far behind the text in the file, which says who holds it"""
+"""locked byte on Windows, where other processes cannot read such bytes: far behind the text, which says who holds the lock"""
 
 
 def hold(file: Path, what: str) -> None:

@@ -47,7 +47,7 @@ def free_output(path: str | Path, inputs: Iterable[Path] = (), flag: str = "--ou
     _refuse_inside(place, flag)
     if not place.exists():
         return place
-    if read := next((one for one in inputs if _reads(one, place)), None):
+    if read := next((source for source in inputs if _reads(source, place)), None):
         raise ConfigError(f"{flag} must not name what is read, but {place} is read as {read}; name another file")
     if not written_here(place):
         raise ConfigError(
@@ -87,7 +87,7 @@ def remember_output(file: Path, data: bytes) -> None:
 
 
 def _known(file: Path) -> Path | None:
-    """Where the hashes of what was written at a path are kept; None for a device, and without a cache."""
+    """The file with the hashes of what was written at a path; None for a device, and without a cache."""
     cache = cache_folder()
     if cache is None or (file.exists() and not file.is_file()):
         return None
@@ -100,10 +100,10 @@ def _hashes(known: Path) -> list[str]:
     return []
 
 
-def _reads(one: Path, place: Path) -> bool:
+def _reads(source: Path, place: Path) -> bool:
     """Whether an input is a file, maybe by another name, or a folder that holds it."""
     with suppress(OSError):
-        return one.samefile(place) if one.is_file() else one.is_dir() and place.resolve().is_relative_to(one.resolve())
+        return source.samefile(place) if source.is_file() else source.is_dir() and place.resolve().is_relative_to(source.resolve())
     return False
 
 

@@ -41,7 +41,7 @@ def run_python(code: str, *arguments: str, text: str = "", seconds: float | None
 
 @contextmanager
 def started_python(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The same while it runs: its standard input, output and errors are pipes. It is killed where the context ends."""
+    """A Python process while it runs: its standard input, output and errors are pipes. It is killed where the context ends."""
     command = [sys.executable, "-X", "utf8", "-c", _PREAMBLE + code, str(_PACKAGE), *arguments]
     with tempfile.TemporaryDirectory() as empty:
         with isolated_children():
@@ -125,7 +125,7 @@ def _in_worker(function: Callable[..., Any], i: int, call: tuple[Any, ...], jobs
 
 
 def wanted_processes() -> int:
-    """How many processes a launcher such as ``torchrun`` has started, as it says in the environment; 1 without one."""
+    """Number of processes that a launcher such as ``torchrun`` has started, by the environment; 1 without one."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 

@@ -38,13 +38,13 @@ Product = Callable[[Tensor], Tensor]
 ENOUGH = 2**20
 """multiplications in a product from which on oneDNN is faster: it prepares each for some 10 microseconds"""
 CLEARLY = 1.1
-"""how many times faster oneDNN must be to be chosen: measured again, two equal ones would change places"""
+"""speed-up from which on oneDNN is chosen: measured again, two equal ones would change places"""
 LAYOUT_ROWS = 512
 """number of rows that the layout of a reordered weight is chosen for; for one, oneDNN does not reorder, and is a third slower"""
 UNAVAILABLE = (AttributeError, RuntimeError, TypeError)
-"""what torch raises for an operator that is missing, or that does not take these arguments"""
+"""torch's errors for an operator that is missing, or that does not take these arguments"""
 _in_use: Library | None = None
-"""None: not yet chosen"""
+"""the library in use; None: not yet chosen"""
 
 
 class Linear(nn.Linear):
@@ -101,12 +101,12 @@ def outer(grad: Tensor, x: Tensor) -> Tensor:
 
 
 def product_library() -> Library:
-    """Which library multiplies float32 matrices in this process."""
+    """The library that multiplies float32 matrices in this process."""
     return _in_use or _faster_library()
 
 
 def use_product_library(library: Library) -> None:
-    """Let this one multiply float32 matrices from now on: that of a run which is resumed."""
+    """Let this library multiply float32 matrices from now on: that of a run which is resumed."""
     global _in_use
     _in_use = library
 
@@ -156,13 +156,13 @@ def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _dense(x: Tensor) -> Tensor:
-    """Itself if it or its transpose is contiguous: oneDNN takes other strides too, but is very slow with them."""
+    """The matrix, copied unless it or its transpose is contiguous: oneDNN is very slow with other strides."""
     return x if x.is_contiguous() or (x.ndim == 2 and x.T.is_contiguous()) else x.contiguous()
 
 
 @cache
 def _faster_library() -> Library:
-    """As measured before on this processor with this version of torch, or now."""
+    """The faster library, as measured before on this processor with this version of torch, or now."""
     folder = cache_folder()
     file, key = folder / "products.json" if folder else None, f"{processor()}, torch {torch.__version__}"
     known: dict[str, Library] = {}
@@ -177,7 +177,7 @@ def _faster_library() -> Library:
 
 
 def _measure() -> Library:
-    """The faster one, by a product of the size that models have."""
+    """The faster library, by a product of the size that models have."""
     if not torch.backends.mkldnn.is_available():
         return "default"
     x, weight = torch.randn(1024, 256), torch.randn(1024, 256)

@@ -54,7 +54,7 @@ def asked_to_stop() -> Iterator[Callable[[], type[KeyboardInterrupt] | None]]:
 
 
 def agreed_exception(asked: type[KeyboardInterrupt] | None, largest: Callable[[int], int]) -> type[KeyboardInterrupt] | None:
-    """By which exception all processes of a run stop, if any of them is asked to; ``largest`` compares a number of each."""
+    """The exception by which all processes of a run stop, if any of them is asked to; ``largest`` compares a number of each."""
     causes = (None, KeyboardInterrupt, Terminated)
     return causes[largest(causes.index(asked))]
 
@@ -76,7 +76,7 @@ def _handlers(wanted: dict[signal.Signals, Any]) -> Iterator[None]:
 
 @cache
 def end_with_parent() -> None:
-    """Let this process end soon after the one that started it, if it is a worker: it would work for nobody."""
+    """Let this process end soon after the one that started it, if it is a worker: its work would be lost."""
     parent, direct = multiprocessing.parent_process(), os.getppid()
     if parent is None or parent.pid is None:
         return
@@ -95,8 +95,8 @@ def has_ended(process: int, seen_at: float) -> bool:
     The number may belong to a younger process now. False if the system does not say.
     """
     try:
-        found = psutil.Process(process)
-        return found.status() == psutil.STATUS_ZOMBIE or found.create_time() > seen_at + 1
+        running = psutil.Process(process)
+        return running.status() == psutil.STATUS_ZOMBIE or running.create_time() > seen_at + 1
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:

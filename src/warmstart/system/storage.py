@@ -31,25 +31,25 @@ from warmstart.system.stopping import has_ended
 from warmstart.system.trouble import cure_of
 
 SETTINGS, PAGE_FILE, RUN_FILE = "config.yaml", "report.html", "run.json"
-"""in the folder of a run: its settings, its report, and what it says of itself"""
+"""files in the folder of a run: its settings, its report, and its description"""
 MANIFESTS = ("bundle.json", "stack.json")
-"""in the folder of a model: the file that says what is saved there"""
+"""names of the manifest in the folder of a model"""
 RACE_FILE = "race.json"
-"""in the folder of a race on one task: what every method scored"""
+"""file in the folder of a race on one task: the scores of every method"""
 CURVE_FILE = "curve.json"
-"""in the folder of a curve: what every method scored at each number of labels"""
+"""file in the folder of a curve: the scores of every method at each number of labels"""
 STEPS_FOLDER = "steps"
-"""there, until its end: its finished steps"""
+"""folder in that of a run, until its end: its finished steps"""
 STANDARD_OUTPUT = "-"
-"""what a user names in place of a file"""
+"""the user's name for standard output, in place of a file"""
 FORMAT = 1
-"""of what people keep: bundles, stacks, pages, ledgers, shards of tokenized text; counted up when one is written otherwise"""
+"""version of saved files (bundles, stacks, pages, ledgers, shards of tokenized text), counted up when one changes"""
 SEAL = "digest"
 """key of the hash in sealed JSON"""
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<role>writing|old)-(?P<pid>\d+)(?:\.\d+)?(?:@(?P<host>.+))?")
 _AT_CURRENT_FOLDER, _EXCHANGE = -100, 2
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
-"""what a system or file system answers that cannot exchange two names"""
+"""errors of systems without atomic exchange"""
 _ON_WINDOWS = hasattr(os, "O_BINARY")
 _MORE_SPACE, _WRITABLE = "free some space or choose another folder", "choose a folder that you may write to"
 _CURES = {
@@ -62,7 +62,7 @@ _CURES = {
     errno.ENOTDIR: "choose a path of folders: a part of this one is a file",
     errno.EEXIST: "choose a path of folders: a part of this one is a file",
 }
-"""what to do about a file or folder that cannot be written, by the number of the error"""
+"""remedies for a file or folder that cannot be written, by the number of the error"""
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def atomic_file(path: Path, noun: str = "") -> Iterator[Path]:
 
 @contextmanager
 def _passed_on(device: Path) -> Iterator[Path]:
-    """The same for a device or a pipe, which cannot be replaced: what was written is copied into it."""
+    """A temporary file whose content is copied into a device or a pipe, which cannot be replaced."""
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder) / "content"
         yield temporary
@@ -153,7 +153,7 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
     With ``name`` only what belongs to this file or folder; without, everything, in folders inside too.
     """
-    for leftover, target in sorted(_abandoned(folder, name), key=lambda one: _age(one[0]), reverse=True):
+    for leftover, target in sorted(_abandoned(folder, name), key=lambda pair: _age(pair[0]), reverse=True):
         with suppress(OSError):
             if target is not None and not target.exists():
                 os.replace(leftover, target)
@@ -162,11 +162,11 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
 
 def _abandoned(folder: Path, name: str | None = None) -> Iterator[tuple[Path, Path | None]]:
-    """What killed processes left; with the folder that it belongs to, if it was there before the write."""
+    """The leftovers of killed processes; each with the path that it belongs to, if it was there before the write."""
     for place, folders, files in os.walk(folder):
-        for one in (*folders, *files):
-            if (parts := is_leftover(one)) and name in (None, parts["name"]):
-                leftover = Path(place, one)
+        for entry in (*folders, *files):
+            if (parts := is_leftover(entry)) and name in (None, parts["name"]):
+                leftover = Path(place, entry)
                 if _is_abandoned(leftover, int(parts["pid"]), parts["host"]):
                     yield leftover, leftover.with_name(parts["name"]) if parts["role"] == "old" else None
         folders[:] = [] if name else [inner for inner in folders if not is_leftover(inner)]
@@ -187,27 +187,27 @@ def unsealed(data: bytes | str, *, values: int = TOKENIZER_VALUES) -> dict[str, 
 
     Raises ``ValueError`` if anything in them has changed, if there are more ``values`` than so many, or if they have no seal.
     """
-    found = parse_json(data.encode() if isinstance(data, str) else data, values)
-    if not isinstance(found, dict):
-        raise ValueError(f"it must hold values by name, but holds {type(found).__name__}")
-    if found.pop(SEAL, None) != _digest(found):
+    content = parse_json(data.encode() if isinstance(data, str) else data, values)
+    if not isinstance(content, dict):
+        raise ValueError(f"it must hold values by name, but holds {type(content).__name__}")
+    if content.pop(SEAL, None) != _digest(content):
         raise ValueError("its contents do not match its digest")
-    return found
+    return content
 
 
 def json_or_none(file: Path) -> dict[str, Any] | None:
     """The values by name in a JSON file without a seal; None if there is none, or it holds anything else."""
     try:
-        found = parse_json(file.read_bytes(), TOKENIZER_VALUES)
+        values = parse_json(file.read_bytes(), TOKENIZER_VALUES)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return values if isinstance(values, dict) else None
 
 
 def require_format(values: Mapping[str, Any], where: Path | str, error: type[WarmstartError]) -> None:
     """Raise ``error`` unless what was saved has the format that this version reads."""
-    if (found := values.get("format")) != FORMAT:
-        raise error(f"{where} has format {found}, but this warmstart reads format {FORMAT}; use the version that wrote it")
+    if (version := values.get("format")) != FORMAT:
+        raise error(f"{where} has format {version}, but this warmstart reads format {FORMAT}; use the version that wrote it")
 
 
 def _digest(values: Mapping[str, Any]) -> str:
@@ -216,9 +216,9 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 def cache_folder() -> Path | None:
     """The user's cache of warmstart: below ``$XDG_CACHE_HOME``, or ``~/.cache``; None for a user without a home."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
+    folder = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "warmstart"
+        return (Path(folder) if Path(folder).is_absolute() else Path.home() / ".cache") / "warmstart"
     except RuntimeError:
         return None
 
@@ -277,12 +277,12 @@ def file_sha256(file: Path) -> str:
 
 
 def _followed(target: Path) -> Path:
-    """Where a link leads, so that what it names is replaced, and not the link; and what ``.`` and ``..`` stand for."""
+    """The target of a link, so that what it names is replaced, and not the link; and of ``.`` and ``..``."""
     return target.resolve() if target.is_symlink() or target.name in ("", "..") else target
 
 
 def _aside(target: Path, role: str) -> Path:
-    """Where this thread keeps a file or folder that is not in its place."""
+    """The path beside a file or folder under which this thread keeps it while it is not in its place."""
     thread = "" if threading.current_thread() is threading.main_thread() else f".{threading.get_native_id()}"
     return target.with_name(f".{target.name}.{role}-{os.getpid()}{thread}@{platform.node()}")
 
@@ -304,12 +304,12 @@ def _put_in_place(new: Path, target: Path) -> None:
                 os.replace(old, target)
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(first: Path, second: Path) -> bool:
     """Let two files or folders change places at one instant; False if the system cannot."""
     rename = None if _ON_WINDOWS else getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
-    if rename(_AT_CURRENT_FOLDER, os.fsencode(one), _AT_CURRENT_FOLDER, os.fsencode(other), _EXCHANGE) == 0:
+    if rename(_AT_CURRENT_FOLDER, os.fsencode(first), _AT_CURRENT_FOLDER, os.fsencode(second), _EXCHANGE) == 0:
         return True
     if (number := ctypes.get_errno()) in _NO_EXCHANGE:
         return False

@@ -15,7 +15,7 @@ _CURES = {
     errno.ELOOP: "remove the symbolic link that leads to itself",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
-"""what to do about an error of the system, by its number"""
+"""remedies for an error of the system, by its number"""
 _MEMORY = (
     "close other programs, or choose a smaller --batch with a larger --accumulate, a smaller --max-length or a smaller model; "
     "`warmstart cost` estimates what a model needs"
@@ -43,7 +43,7 @@ def explain_trouble(error: BaseException) -> str | None:
 
 
 def cure_of(error: OSError) -> str | None:
-    """What to do about an error of the system; None if that depends on what was tried."""
+    """The remedy for an error of the system; None if that depends on what was tried."""
     return _CURES.get(error.errno or 0)
 
 
@@ -54,5 +54,5 @@ def on_one_line(message: str) -> str:
 
 def is_memory(error: BaseException) -> bool:
     """Whether memory ran out, in Python, in torch on the processor or on a GPU."""
-    told = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed", "invalid buffer size")
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(one in str(error) for one in told))
+    signs = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed", "invalid buffer size")
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs))

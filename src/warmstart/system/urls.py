@@ -20,13 +20,13 @@ _SHARDS = {"index.json", "tokenizer.json"}
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file elsewhere."""
+    """A file on a server or in a bucket."""
 
     url: str
     size: int | None
     """bytes; None if the server does not say"""
     name: str
-    """its path in the folder that was named, or its own name"""
+    """path of the file in the folder that was named, or its own name"""
 
 
 def is_url(path: str) -> bool:
@@ -43,15 +43,15 @@ def remote_files(url: str) -> list[RemoteFile]:
     web, pattern = url.lower().startswith("http"), "*" in path
     try:
         if pattern or path.endswith("/") or (not web and system.isdir(path)):
-            found = system.glob(path, detail=True) if pattern else system.find(path, detail=True)
+            entries = system.glob(path, detail=True) if pattern else system.find(path, detail=True)
             root = path.partition("*")[0].rpartition("/")[0] if pattern else path.rstrip("/")
         else:
-            found, root = {path: system.info(path)}, path.rpartition("/")[0]
-        files = {place: place[len(root) :].lstrip("/") for place, info in sorted(found.items()) if info["type"] != "directory"}
+            entries, root = {path: system.info(path)}, path.rpartition("/")[0]
+        files = {place: place[len(root) :].lstrip("/") for place, info in sorted(entries.items()) if info["type"] != "directory"}
         if web:  # links of a listing that lead elsewhere, or sort it
             files = {place: name for place, name in files.items() if place.startswith(root) and name and not {*"?#"} & {*name}}
         files = {place: name for place, name in files.items() if not any(part.startswith(".") for part in name.split("/"))}
-        sizes = {place: found[place].get("size") or system.info(place).get("size") for place in files}
+        sizes = {place: entries[place].get("size") or system.info(place).get("size") for place in files}
     except Exception as error:  # network, host and protocol raise errors of many types
         raise _unreadable(url, error) from None
     if not files:
@@ -92,7 +92,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def _unreadable(url: str, error: Exception) -> DataError:
-    """What a server or a protocol's package raised, in a sentence."""
+    """The error of a server or a protocol's package, in a sentence."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"no such file or folder: {url}; check the address (over http a folder's ends with a slash)")
     reason = " ".join(str(error).split())[:200]

@@ -50,11 +50,11 @@ class AnsweredQuestions:
     questions: tuple[str, ...]
     answers: tuple[str, ...]
     groups: np.ndarray | None = None
-    """(N,) which questions belong together, as strings; None if every question stands alone"""
+    """(N,) name of the group of each question; None if every question stands alone"""
 
     @property
     def units(self) -> np.ndarray:
-        """(N,) int64 what is independent of each other: questions, of which (near) copies and those of one group are one unit."""
+        """(N,) int64 independent unit of each question; (near) copies and those of one group share one."""
         from warmstart.data.units import independent_units  # imports scipy
 
         return independent_units(self.questions, self.groups)
@@ -95,13 +95,13 @@ class AnswerTask:
 
     @cached_property
     def test_digest(self) -> str:
-        """The same as that of a labelled task with the questions as texts."""
+        """The digest of the test split, as of a labelled task with the questions as texts."""
         return texts_digest(map(text_key, self.test.questions))
 
     def text_hashes(self) -> dict[str, TextHashes]:
         """The questions of each split in few bytes, with a hash of their answers."""
         splits = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {name: TextHashes.of([*map(key_of, one.questions)], one.answers) for name, one in splits.items()}
+        return {name: TextHashes.of([*map(key_of, split.questions)], split.answers) for name, split in splits.items()}
 
 
 def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
@@ -118,12 +118,12 @@ def load_answer_task(path: str | Path, seed: int = 0) -> AnswerTask:
         raise ConfigError(f"{file}: generated answers need validation questions, which choose the weights; write 'validation: 0.1'")
     try:
         train = _read_questions(spec.train, file.parent, "")
-        given, splits = len(train), {}
+        total, splits = len(train), {}
         for name, wanted in (("test", spec.test), ("validation", spec.validation)):
             if isinstance(wanted, tuple):
                 splits[name] = _read_questions(wanted, file.parent, f"{name}:")
             else:
-                train, splits[name] = train.hold_out(held_out_count(given, wanted), seed, name)
+                train, splits[name] = train.hold_out(held_out_count(total, wanted), seed, name)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     return AnswerTask(spec.name, train, splits["validation"], splits["test"], file)
@@ -174,7 +174,7 @@ def _collate(starts: Sequence[list[int]], ends: Sequence[list[int]], tokenizer: 
 
 
 def max_answer_tokens(tokenizer: Tokenizer, answers: Sequence[str], max_length: int) -> int:
-    """How many tokens an answer may have: twice as many as the longest of ``answers``, but at most half of ``max_length``."""
+    """Most tokens of an answer: twice as many as the longest of ``answers``, but at most half of ``max_length``."""
     return min(2 * max(map(len, tokenizer.encode(answers))) + 1, max_length // 2)
 
 
@@ -183,7 +183,7 @@ def max_answer_tokens(tokenizer: Tokenizer, answers: Sequence[str], max_length: 
 
 @dataclass(frozen=True)
 class Answer:
-    """One generated answer."""
+    """A generated answer."""
 
     text: str
     confidence: float
@@ -197,7 +197,7 @@ def generate_answers(model: Model, tokenizer: Tokenizer, questions: Sequence[str
     banned = torch.tensor(sorted(specials.all() - {specials.mask}))
     decoded = decode(model, rows, GenerateConfig(max_new_tokens=max_tokens, greedy=True), banned=banned, stop={specials.mask})
     return [
-        Answer(tokenizer.decode(one.ids).strip(), math.exp(sum(one.log_probabilities)) if one.stopped else 0.0) for one in decoded
+        Answer(tokenizer.decode(row.ids).strip(), math.exp(sum(row.log_probabilities)) if row.stopped else 0.0) for row in decoded
     ]
 
 

@@ -68,7 +68,7 @@ class ClassificationTask(TaskType):
         return [{"label": next(iter(row)), "probabilities": row} for row in rows]
 
     def resampled_scores(self, split: Split, predictions: np.ndarray, task: Task) -> np.ndarray:
-        """From counts of the classes alone, which is fast."""
+        """Scores of resamples from counts of the classes alone, which is fast."""
         predicted = predictions.argmax(axis=1)
         return resample_classification(task.metric, split.labels, predicted, len(task.labels), groups=split.units)
 

@@ -40,14 +40,14 @@ PAIRS = (
 )
 """columns of the two texts of a pair"""
 _SPLIT_NAMES = {"test": ("test",), "validation": ("validation", "valid", "val", "dev")}
-"""what files of the other splits are called"""
+"""names of the files of the other splits"""
 MANY_TEXTS = 5000
-"""from so many on a tenth is set apart as validation texts; with fewer, cross-validation on all of them chooses"""
+"""number of texts from which on a tenth is set apart for validation; with fewer, cross-validation on all of them chooses"""
 _TEXT_ENDINGS = (".txt", ".text", ".md", ".eml")
 _NUMBERS = 20
 """a column with more different numbers than these holds numbers, not classes"""
 _RECUR = 3
-"""so often recurs on average each of more whole numbers that are classes: codes, which are equally long"""
+"""average number of rows per value from which on many whole numbers are classes: codes, which are equally long"""
 _SAMPLE = 2000
 _SHOWN_LABELS, _SHOWN_CHARACTERS, _RIVALS = 20, 60, 2
 _UNLABELLED = {
@@ -58,7 +58,7 @@ _UNLABELLED = {
 
 @dataclass(frozen=True)
 class Guess:
-    """What a manifest would say."""
+    """The guessed content of a manifest."""
 
     type: str
     """the task type"""
@@ -67,15 +67,15 @@ class Guess:
     source: dict[str, Any]
     """settings of all sources that are not their defaults"""
     said: tuple[str, ...]
-    """what was guessed and what else a user should know, as sentences: an example, other columns that may hold labels"""
+    """sentences for the user on the guess: an example, other columns that may hold labels"""
     classes: tuple[str, ...] = ()
     """folders of texts, one per label"""
     splits: Mapping[str, Path] = field(default_factory=dict)
     """the files of test and validation texts, if there are any"""
     columns: tuple[str, ...] = ()
-    """of the table"""
+    """columns of the table"""
     rows: int = 0
-    """of the table; 0: not counted"""
+    """rows of the table; 0: not counted"""
     unlabelled: Path | None = None
     """a folder of texts without a label"""
 
@@ -93,7 +93,7 @@ class Guess:
         return head | {"train": train} | apart | {"test": 0.2} | files | more
 
     def sentences(self) -> list[str]:
-        """What was guessed, as complete sentences."""
+        """The guess, as complete sentences."""
         splits = (f"{file} is the {name} split." for name, file in self.splits.items())
         return [*self.said, f"The task type is {self.type}.", *splits]
 
@@ -129,15 +129,15 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, tables: Tab
 
 def _guess_tags(place: Path, source: dict[str, Any], flags: LabelledTableFlags) -> Guess:
     """The columns of words and tags of a CoNLL file, counted from 1; those of CoNLL-U are known."""
-    named = {name: one for name, one in (("text", flags.text_column), ("label", flags.label_column)) if one}
-    found = source | ({} if is_conllu(place) else tag_columns(Source(path=str(place), **source), place)) | named
-    read = Source(path=str(place), **found)
+    named = {name: column for name, column in (("text", flags.text_column), ("label", flags.label_column)) if column}
+    settings = source | ({} if is_conllu(place) else tag_columns(Source(path=str(place), **source), place)) | named
+    read = Source(path=str(place), **settings)
     words, tags = next(tagged_sentences(read, place), ((), ()))
     example = ", ".join(f"{word} {tag}" for word, tag in [*zip(words, tags, strict=True)][:3])
-    text, label = (found.get(name, default) for name, default in (("text", "2"), ("label", "4")))
+    text, label = (settings.get(name, default) for name, default in (("text", "2"), ("label", "4")))
     columns = f"The words are read from column {text}, the tags from column {label}, as in: {example}."
-    said = f"{columns} --text-column and --label-column name others."
-    return Guess("tagging", place, found, (said,), splits=_beside(place))
+    sentence = f"{columns} --text-column and --label-column name others."
+    return Guess("tagging", place, settings, (sentence,), splits=_beside(place))
 
 
 def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableFlags) -> Guess:
@@ -155,8 +155,8 @@ def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableF
     texts = table.column(read.text).drop_nulls().head(_SAMPLE).to_list()
     labelled, _ = table.labelled(read, say=False)
     text, label = labelled.column(read.text), labelled.column(read.label, "label")
-    found, separator, why = _guess_type(text, label)
-    kind = flags.type or found
+    guessed, separator, why = _guess_type(text, label)
+    kind = flags.type or guessed
     if kind != "tagging" and texts and all(isinstance(text, str) and is_list(text) for text in texts):
         raise DataError(
             f"column '{read.text}' of {place} must hold one text per row, but holds lists ({texts[0][:60]!r}); join them"
@@ -168,35 +168,35 @@ def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableF
         source["group"] = owner
         taken.append(owner)
         read = Source(path=str(place), **source)
-    free = [one for one in frame if flags.text_column is None and one.name not in taken]
-    said = [_said_of_columns(read, [one.name for one in free if is_prose(one)])]
+    free = [column for column in frame if flags.text_column is None and column.name not in taken]
+    sentences = [_said_of_columns(read, [column.name for column in free if is_prose(column)])]
     if flags.text_column is None and read.text not in frame.columns:
-        said[0] += f" --text-column {read.text.partition('+')[2]} reads the latter alone."
-    examples = ((one, other) for one, other in zip(text, label, strict=True) if one is not None and str(one).strip())
-    said += [f"An example: {_shown(one)!r} is {_shown(other)!r}." for one, other in islice(examples, 1)]
+        sentences[0] += f" --text-column {read.text.partition('+')[2]} reads the latter alone."
+    examples = ((cell, name) for cell, name in zip(text, label, strict=True) if cell is not None and str(cell).strip())
+    sentences += [f"An example: {_shown(cell)!r} is {_shown(name)!r}." for cell, name in islice(examples, 1)]
     if read.text.lower() in LABEL_NAMES or read.label.lower() in TEXT_NAMES:
         how = f"--text-column {read.label} --label-column {read.text}"
-        said.append(f"The columns of texts and labels look exchanged; {how} reads them as they are called.")
+        sentences.append(f"The columns of texts and labels look exchanged; {how} reads them as they are called.")
     if others := [name for name in rivals if name not in taken][:_RIVALS]:
-        said.append(f"Labels may also stand in {' or '.join(others)}; --label-column names another column.")
-    said += [
-        f"Column '{one.name}' names splits, but is not read: all rows are of one. Put the rows of each into a file of its own: "
+        sentences.append(f"Labels may also stand in {' or '.join(others)}; --label-column names another column.")
+    sentences += [
+        f"Column '{column.name}' names splits, but is not read: all rows are of one. Put the rows of each into a file of its own: "
         "train.csv and test.csv."
-        for one in free
-        if names_splits(one)
+        for column in free
+        if names_splits(column)
     ]
-    said += [why] if why and kind == found else []
-    return Guess(kind, place, source, tuple(said), columns=tuple(frame.columns), rows=len(frame))
+    sentences += [why] if why and kind == guessed else []
+    return Guess(kind, place, source, tuple(sentences), columns=tuple(frame.columns), rows=len(frame))
 
 
 def _said_of_columns(read: Source, unread: Sequence[str]) -> str:
-    """Which columns are read, and which others hold texts, or say which texts belong together."""
+    """The columns that are read, and others that hold texts or say which texts belong together, as sentences."""
     second = "" if read.second is None else f" and '{read.second}'"
-    said = f"The text is read from column '{read.text}'{second}, the label from '{read.label}'."
+    sentence = f"The text is read from column '{read.text}'{second}, the label from '{read.label}'."
     if unread:
         all_of_them = f'--text-column "{"+".join((*unread, read.text))}" reads {"both" if len(unread) == 1 else "them all"}'
-        said += f" Not read: {', '.join(unread)}; {all_of_them}."
-    return said + (
+        sentence += f" Not read: {', '.join(unread)}; {all_of_them}."
+    return sentence + (
         f" Texts with the same '{read.group}' belong together; --group-column none takes each by itself." if read.group else ""
     )
 
@@ -207,16 +207,16 @@ def _shown(cell: Any) -> str:
 
 
 def _with_splits(guess: Guess, tables: Tables) -> Guess:
-    """With the files of other splits beside it, if their labels are labels of this one."""
-    found, said = dict[str, Path](), [*guess.said]
+    """The guess with the files of other splits beside its table, if their labels are labels of this one."""
+    files, sentences = dict[str, Path](), [*guess.said]
     for name, file in _beside(guess.train).items():
         try:
             if new := _names(guess, tables, file) - _names(guess, tables, guess.train):
                 raise DataError(f"{file} has labels that {guess.train.name} has not: {', '.join(map(repr, sorted(new)[:3]))}")
-            found[name] = file
+            files[name] = file
         except DataError as error:
-            said.append(f"Not used as the {name} split: {error}.")
-    return replace(guess, splits=found, said=tuple(said))
+            sentences.append(f"Not used as the {name} split: {error}.")
+    return replace(guess, splits=files, said=tuple(sentences))
 
 
 def _names(guess: Guess, tables: Tables, file: Path) -> set[str]:
@@ -232,15 +232,15 @@ def _names(guess: Guess, tables: Tables, file: Path) -> set[str]:
 def _owner(table: TextTable, read: Source, taken: Sequence[str | None], named: str | None) -> str | None:
     """The column of groups that was ``named``, or one that looks like it. Raises ``DataError`` if there is none of that name."""
     if named is None:
-        free = [one for one in table.frame.columns if one not in taken]
+        free = [name for name in table.frame.columns if name not in taken]
         return owner_column(table.frame, table.column(read.text), table.column(read.label, "label"), free)
     return None if named == NONE and NONE not in table.frame.columns else table.column(named, "group").name
 
 
 def _guess_folder(place: Path, encoding: str | None) -> Guess:
     refuse_saved_dataset(place)
-    inside = sorted(one for one in place.iterdir() if one.is_dir() and not one.name.startswith("."))
-    classes = [one.name for one in inside if any(file.suffix.lower() in _TEXT_ENDINGS for file in one.iterdir())]
+    inside = sorted(folder for folder in place.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+    classes = [folder.name for folder in inside if any(file.suffix.lower() in _TEXT_ENDINGS for file in folder.iterdir())]
     without = [name for name in classes if name.lower().replace(" ", "_").replace("-", "_") in _UNLABELLED]
     classes = [name for name in classes if name not in without]
     if len(classes) < 2 or {name.lower() for name in classes} <= SPLITS:
@@ -263,9 +263,8 @@ def _guess_columns(whole: TextTable, text: str | None, label: str | None) -> tup
         if name is not None:
             whole.column(name, key)
     folded = {name.strip().lower(): name for name in reversed(table.columns)}
-    pair = (
-        next(((folded[one], folded[two]) for one, two in PAIRS if one in folded and two in folded), None) if text is None else None
-    )
+    pairs = [(folded[first], folded[second]) for first, second in PAIRS if {first, second} <= folded.keys()]
+    pair = pairs[0] if pairs and text is None else None
     columns = [
         name for name in table.columns if name != label and (is_prose(table[name]) or name.strip().lower() not in LABEL_NAMES)
     ]
@@ -322,8 +321,8 @@ def _beside(place: Path) -> dict[str, Path]:
     """The files of other splits: ``train.csv`` -> ``test.csv``, ``mails_train.tsv.xz`` -> ``mails_dev.tsv.xz``."""
     head, train, tail = place.name.rpartition("train")
     near = {split: [place.with_name(f"{head}{name}{tail}") for name in names] for split, names in _SPLIT_NAMES.items() if train}
-    found = {split: next(filter(Path.is_file, files), None) for split, files in near.items()}
-    return {split: file for split, file in found.items() if file}
+    nearest = {split: next(filter(Path.is_file, files), None) for split, files in near.items()}
+    return {split: file for split, file in nearest.items() if file}
 
 
 def path_from(folder: Path, file: Path) -> str:

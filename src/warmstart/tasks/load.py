@@ -60,7 +60,7 @@ class TaskSpec(Config):
     model_config = ConfigDict(coerce_numbers_to_str=True)  # YAML reads `labels: [0, 1]` as numbers
 
     name: str
-    """what reports call the task"""
+    """name in reports"""
     type: Annotated[str, AfterValidator(_known_type)] = "classification"
     """the task type: classification, multilabel, regression, tagging or answers"""
     train: tuple[Source, ...]
@@ -77,7 +77,7 @@ class TaskSpec(Config):
     label_descriptions: dict[str, str] = Field(default_factory=dict)
     """label name -> what it means in words, for methods that read the names of labels; default: the name itself"""
     metric: str | None = None
-    """what a score means; classification: accuracy, or macro_f1 if classes differ much in size and count equally"""
+    """the metric of scores; classification: accuracy, or macro_f1 if classes differ much in size and count equally"""
     limit: int | None = Field(default=None, gt=1)
     """use at most this many training examples, stratified"""
     source: dict[str, Any] = Field(default_factory=dict)
@@ -109,9 +109,9 @@ def _full(key: str, value: Any, common: Mapping[str, Any]) -> tuple[Source, ...]
     if not all(isinstance(entry, str | dict | Source) for entry in entries) or (key != "unlabelled" and not entries):
         number = ", a fraction or a number of examples" if key in ("validation", "test") else ""
         raise ValueError(f"'{key}' must be a path, a source with a path, a list of these{number}; got {value!r}")
-    written = ({"path": entry} if isinstance(entry, str) else entry for entry in entries)
+    parts = ({"path": entry} if isinstance(entry, str) else entry for entry in entries)
     try:
-        return tuple(one if isinstance(one, Source) else Source.build({**common, **one}, f"source of '{key}'") for one in written)
+        return tuple(part if isinstance(part, Source) else Source.build({**common, **part}, f"source of '{key}'") for part in parts)
     except ConfigError as error:
         raise ValueError(str(error)) from None  # the manifest's name is then put before it
 
@@ -264,7 +264,7 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
     labels = task_type.label_names(rows.targets, spec.labels)
     labels = labels if covered else (*labels, *_new_names(rows.targets, labels))
     train = Split(tuple(rows.inputs), task_type.encode_targets("train", rows.targets, labels), rows.groups)
-    given, splits = len(train), {}
+    total, splits = len(train), {}
     for name, wanted in (("test", spec.test), ("validation", spec.validation)):
         if wanted is None or wanted == ():
             splits[name] = train.take(NO_TEXTS)
@@ -272,7 +272,7 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
             inputs, targets, groups, _ = read_sources(wanted, folder, spec.type, tables, f"{name}:")
             splits[name] = Split(tuple(inputs), task_type.encode_targets(name, targets, labels), groups)
         else:
-            train, splits[name] = train.hold_out(held_out_count(given, wanted), seed)
+            train, splits[name] = train.hold_out(held_out_count(total, wanted), seed)
     unlabelled = tuple(_at(source, folder) for source in spec.unlabelled)
     metric = spec.metric or task_type.metrics[0]
     task = Task(
@@ -287,7 +287,7 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
 
 def _new_names(targets: Sequence[Any], labels: Sequence[str]) -> list[str]:
     """Names among the targets that are none of these labels, in any spelling."""
-    names = {name for one in targets for name in ([one] if isinstance(one, str) else one)} if labels else set[str]()
+    names = {name for target in targets for name in ([target] if isinstance(target, str) else target)} if labels else set[str]()
     return sorted(name for name in names if label_key(name) not in {*map(label_key, labels)})
 
 
@@ -303,7 +303,7 @@ def read_descriptions(file: Path, labels: Sequence[str]) -> dict[str, str]:
     UTF-8.
     """
     if file.suffix in (".yaml", ".yml"):
-        found = {str(label): "" if words is None else str(words) for label, words in read_yaml(file).items()}
+        descriptions = {str(label): "" if words is None else str(words) for label, words in read_yaml(file).items()}
     else:
         delimiter = "," if file.suffix == ".csv" else "\t"
         try:
@@ -315,17 +315,17 @@ def read_descriptions(file: Path, labels: Sequence[str]) -> dict[str, str]:
         rows = [row for row in read if any(row)]
         if odd := [row for row in rows if len(row) != 2]:
             raise ConfigError(f"each line of {file} must have a label and its description, but one is {delimiter.join(odd[0])!r}")
-        found = {label.strip(): words.strip() for label, words in rows if label.strip() != "label" or "label" in labels}
-    return _descriptions(found, (*labels, *found), str(file))
+        descriptions = {label.strip(): words.strip() for label, words in rows if label.strip() != "label" or "label" in labels}
+    return _descriptions(descriptions, (*labels, *descriptions), str(file))
 
 
-def _descriptions(found: Mapping[str, str], labels: Sequence[str], where: str) -> dict[str, str]:
+def _descriptions(descriptions: Mapping[str, str], labels: Sequence[str], where: str) -> dict[str, str]:
     """The descriptions of labels. Raises ``ConfigError`` for one of no label, or one without words."""
-    if unknown := sorted(found.keys() - {*labels}):
+    if unknown := sorted(descriptions.keys() - {*labels}):
         raise ConfigError(f"{where} must describe labels of the task, but '{unknown[0]}' is not one of {', '.join(labels)}")
-    if blank := sorted(name for name, words in found.items() if not words.strip()):
+    if blank := sorted(name for name, words in descriptions.items() if not words.strip()):
         raise ConfigError(f"each of {where} must have words, but that of '{blank[0]}' is empty; remove it")
-    return dict(found)
+    return dict(descriptions)
 
 
 def save_task(task: Task, folder: str | Path) -> Path:
@@ -408,12 +408,12 @@ def make_task(
         except DataError as error:
             raise DataError(str(error).replace(f"{aside}/", "").replace(".ndjson", "")) from None
         (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    more = tuple(one.model_copy(update={"path": str(place / Path(one.path).name)}) for one in task.unlabelled)
+    more = tuple(source.model_copy(update={"path": str(place / Path(source.path).name)}) for source in task.unlabelled)
     return replace(task, manifest=place / "task.yaml", unlabelled=more)
 
 
 def _write(file: Path, frame: Any, needed: Sequence[str], name: str) -> None:
-    """One split."""
+    """Write the texts of a split."""
     try:
         table = frame_table(frame, needed).frame
     except DataError as error:

@@ -94,7 +94,7 @@ class MultilabelTask(TaskType):
         ]
 
     def resampled_scores(self, split: Split, predictions: np.ndarray, task: Task) -> np.ndarray:
-        """From counts, which is fast. Macro F1 leaves out labels that a resample neither has nor predicts."""
+        """Scores of resamples from counts, which is fast. Macro F1 leaves out labels that a resample neither has nor predicts."""
         truth, predicted = split.labels > 0.5, predictions >= 0.5
         right, both, whole = truth & predicted, truth.astype(float) + predicted, (truth == predicted).all(axis=1)
         absent = both.sum(axis=0) == 0

@@ -70,7 +70,7 @@ class Predictions(Sequence[dict[str, Any]], Shown, view="report.notebook:predict
 
     @property
     def cut(self) -> str:
-        """How many of the inputs the model cut, as a sentence; empty if none."""
+        """The number of inputs that the model cut, as a sentence; empty if none."""
         return self._cut()
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def predict(bundle: Bundle | Stack, inputs: str, *, top: int = 3) -> dict[str, A
 @overload
 def predict(bundle: Bundle | Stack, inputs: Sequence[Any], *, top: int = 3) -> Predictions: ...
 def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3) -> dict[str, Any] | Predictions:
-    """What a fine-tuned model predicts for each input; probabilities are calibrated if the bundle knows its temperature.
+    """Predictions of a fine-tuned model for each input; probabilities are calibrated if the bundle knows its temperature.
 
     A single string is one input, as it would be typed on a command line, and gives one dictionary.
 
@@ -99,7 +99,7 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
         from warmstart.tasks.answers import answer_questions
 
         questions = [inputs] if isinstance(inputs, str) else inputs
-        answers = [{"answer": one.text, "confidence": round(one.confidence, 4)} for one in answer_questions(bundle, questions)]
+        answers = [{"answer": item.text, "confidence": round(item.confidence, 4)} for item in answer_questions(bundle, questions)]
         return answers[0] if isinstance(inputs, str) else Predictions(answers)
     if isinstance(inputs, str):
         return predict(bundle, [task_type_for(bundle).parse(inputs)], top=top)[0]
@@ -112,8 +112,8 @@ def described(bundle: Bundle | Stack, values: Any, inputs: Sequence[Any], top: i
     """Calibrated predictions of a model as dictionaries of plain values; labels are given at its thresholds."""
     rows = task_type_for(bundle).describe(values, inputs, bundle.labels, top)
     if thresholds := thresholds_of(bundle):
-        for row, given in zip(rows, at_thresholds(values, thresholds), strict=True):
-            row["labels"] = [bundle.labels[i] for i in np.flatnonzero(given)]
+        for row, reached in zip(rows, at_thresholds(values, thresholds), strict=True):
+            row["labels"] = [bundle.labels[i] for i in np.flatnonzero(reached)]
     return rows
 
 
@@ -124,39 +124,39 @@ def as_inputs(inputs: Iterable[Any]) -> list[Any]:
             f"inputs must be a list or one column of texts, but are a {type(inputs).__name__}; give its column of texts"
         )
     listed = list(inputs)
-    for number, one in enumerate(listed):
-        if isinstance(one, bytes) or not (isinstance(one, str) or hasattr(one, "__len__")):
-            raise DataError(f"input {number} must be a text, but is {one!r}; fill in what is missing, or leave it out")
+    for number, item in enumerate(listed):
+        if isinstance(item, bytes) or not (isinstance(item, str) or hasattr(item, "__len__")):
+            raise DataError(f"input {number} must be a text, but is {item!r}; fill in what is missing, or leave it out")
     return listed
 
 
 def raw_predictions(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Any:
-    """The same as arrays, in the form that the task type scores."""
+    """Predictions as arrays, in the form that the task type scores."""
     return read(bundle, inputs).values
 
 
 class Read(NamedTuple):
-    """What a model makes of N inputs."""
+    """Raw predictions for N inputs."""
 
     values: Any
     """predictions in the form that the task type scores"""
     cut: Cut
-    """how many of the inputs the model cuts, which is known from the tokens that it has read"""
+    """sentence on the number of inputs that the model cuts, made from the tokens that it has read"""
     typicality: np.ndarray | None = None
     """(N,) as in ``Predictions``"""
 
 
 def read(bundle: Bundle | Stack, inputs: Sequence[Any]) -> Read:
-    """All of it, calibrated. Typicality is by the vectors of a stack's member, else by the confidence for texts held out."""
-    found = _read(bundle, inputs)
+    """Calibrated predictions. Typicality is by the vectors of a stack's member, else by the confidence for texts held out."""
+    raw = _read(bundle, inputs)
     if (calibration := bundle.calibration) is None:
-        return found
-    kind, typicality = task_type_for(bundle), found.typicality
-    values = apply_temperature(found.values, calibration.temperature, kind.several_labels)
+        return raw
+    kind, typicality = task_type_for(bundle), raw.typicality
+    values = apply_temperature(raw.values, calibration.temperature, kind.several_labels)
     if typicality is None and calibration.held_out and kind.one_label:
         confidence = np.array([confidence for confidence, _ in calibration.held_out])
         typicality = conformal_p_values(confidence, confidences_of(values))
-    return Read(values, found.cut, typicality)
+    return Read(values, raw.cut, typicality)
 
 
 def confidences_of(probabilities: np.ndarray) -> np.ndarray:
@@ -165,7 +165,7 @@ def confidences_of(probabilities: np.ndarray) -> np.ndarray:
 
 
 def uncalibrated_predictions(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Any:
-    """The same before the model's own temperature; a stack is the weighted mean of its members, each with its temperature."""
+    """Predictions before the model's own temperature; a stack's are the weighted mean of its members, each with its temperature."""
     return _read(model, inputs).values
 
 
@@ -184,13 +184,13 @@ def _read_stack(model: Stack | FittedBaseline, inputs: Sequence[Any]) -> Read:
 
     if isinstance(model, FittedBaseline):
         return _read_member(model, inputs, {})
-    vectors = {id(one): embed(one, inputs).double().numpy() for one in model.backbones}
-    found = [_read_member(one.model, inputs, vectors) for one in model.members]
-    pairs, several = zip(model.members, found, strict=True), model.several_labels
-    calibrated = [apply_temperature(part.values, one.temperature, several) for one, part in pairs]
-    mean = np.average(calibrated, axis=0, weights=[one.weight for one in model.members])
-    compared = (part.typicality for part in found if part.typicality is not None)
-    return Read(mean, lambda: next(filter(None, (part.cut() for part in found)), ""), next(compared, None))
+    vectors = {id(backbone): embed(backbone, inputs).double().numpy() for backbone in model.backbones}
+    parts = [_read_member(member.model, inputs, vectors) for member in model.members]
+    pairs, several = zip(model.members, parts, strict=True), model.several_labels
+    calibrated = [apply_temperature(part.values, member.temperature, several) for member, part in pairs]
+    mean = np.average(calibrated, axis=0, weights=[member.weight for member in model.members])
+    compared = (part.typicality for part in parts if part.typicality is not None)
+    return Read(mean, lambda: next(filter(None, (part.cut() for part in parts)), ""), next(compared, None))
 
 
 def _read_member(model: Bundle | FittedBaseline, inputs: Sequence[Any], vectors: Mapping[int, np.ndarray]) -> Read:
@@ -202,22 +202,22 @@ def _read_member(model: Bundle | FittedBaseline, inputs: Sequence[Any], vectors:
 
 
 class Unread(NamedTuple):
-    """What of some inputs a model does not read."""
+    """Tokens cut from each input."""
 
     sentence: str = ""
-    """how many are cut, and what to do; empty if none are; of a stack, what the first member says that cuts"""
+    """number of cut inputs and the remedy; empty if none are cut; of a stack, that of the first member that cuts"""
     tokens: tuple[int, ...] = ()
-    """of each input (words, where words are tagged); of a stack, where they are most"""
+    """number of tokens cut from each input (words, where words are tagged); of a stack, the largest of its members"""
 
 
 def unread(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Unread:
-    """What a model cuts off, without predicting the inputs; see ``read``."""
+    """Tokens that a model cuts off, without predicting the inputs; see ``read``."""
     from warmstart.stack.stack import Stack
 
     if isinstance(model, Stack):
-        found = [unread(one.model, inputs) for one in model.members]
-        most = map(max, zip(*(one.tokens for one in found), strict=True))
-        return Unread(next((one.sentence for one in found if one.sentence), ""), tuple(most))
+        members = [unread(member.model, inputs) for member in model.members]
+        most = map(max, zip(*(part.tokens for part in members), strict=True))
+        return Unread(next((part.sentence for part in members if part.sentence), ""), tuple(most))
     reader = model if isinstance(model, Bundle) else model.backbone
     if reader is None or not len(inputs):
         return Unread(tokens=(0,) * len(inputs))

@@ -25,7 +25,7 @@ class ScoredPredictions:
 
     task: Task
     predictions: Any
-    """in the form that the task type scores"""
+    """predictions in the form that the task type scores"""
     scores: Scores
 
     @property

@@ -41,16 +41,16 @@ class TaggingTask(TaskType):
 
     def examples(self, table: TextTable, source: Source) -> Examples:
         """Tuples of words and tuples of tags, from lists in two columns."""
-        words, tags = self.inputs(table, source), [tuple(map(str, one)) for one in table.lists(source.label, "label")]
-        for number, (one, other) in enumerate(zip(words, tags, strict=True), 1):
-            if len(one) != len(other) or not one:
+        words, tags = self.inputs(table, source), [tuple(map(str, cell)) for cell in table.lists(source.label, "label")]
+        for number, (sentence, own) in enumerate(zip(words, tags, strict=True), 1):
+            if len(sentence) != len(own) or not sentence:
                 raise DataError(
-                    f"row {number} of {table.file} must have one tag per word, but has {len(one)} words and {len(other)} tags"
+                    f"row {number} of {table.file} must have one tag per word, but has {len(sentence)} words and {len(own)} tags"
                 )
         return words, tags
 
     def lines(self, source: Source) -> Examples | None:
-        """The same from CoNLL files."""
+        """Words and tags from CoNLL files."""
         from warmstart.data.conllu import is_conll, tagged_sentences
         from warmstart.data.read import source_files
 
@@ -61,7 +61,7 @@ class TaggingTask(TaskType):
 
     def inputs(self, table: TextTable, source: Source) -> list[Any]:
         """Tuples of words, from lists in a column."""
-        return [tuple(map(str, one)) for one in table.lists(source.text, "text")]
+        return [tuple(map(str, cell)) for cell in table.lists(source.text, "text")]
 
     def parse(self, text: str) -> Any:
         """The words, cut at white space."""
@@ -110,7 +110,7 @@ class TaggingTask(TaskType):
         predictions = np.empty(len(encoded), dtype=object)
         for indices, logits in run_in_batches(model, encoded, pad_id, precision):
             for index, row in zip(indices, predictions_of(model, logits).numpy(), strict=True):
-                predictions[index] = row[encoded.piece_starts[index]]
+                predictions[index] = row[encoded.piece_starts[index]]  # a word has the tag of its first piece
         return predictions
 
     def scores(self, split: Split, predictions: Any, task: Task) -> Scores:
@@ -133,7 +133,7 @@ class TaggingTask(TaskType):
         return rows
 
     def resampled_scores(self, split: Split, predictions: Any, task: Task) -> np.ndarray:
-        """From the counts of each text, which is fast."""
+        """Scores of resamples from the counts of each text, which is fast."""
         counts = _counts(split, predictions, task)
         return np.array([_metrics(counts[drawn])[task.metric] for drawn in resample_indices(len(split), groups=split.units)])
 
@@ -150,9 +150,9 @@ def _counts(split: Split, predictions: Any, task: Task) -> np.ndarray:
     rows = []
     for truth, probabilities in zip(split.labels, predictions, strict=True):
         predicted = probabilities.argmax(axis=1) if len(probabilities) else np.empty(0, dtype=np.int64)
-        one, other = (set(spans_of([task.labels[tag] for tag in tags])) for tags in (truth, predicted))
+        true, marked = (set(spans_of([task.labels[tag] for tag in tags])) for tags in (truth, predicted))
         right = int((predicted == truth[: len(predicted)]).sum())
-        rows.append((len(one & other), len(one) + len(other), right, len(truth), len(truth) - len(predicted)))
+        rows.append((len(true & marked), len(true) + len(marked), right, len(truth), len(truth) - len(predicted)))
     return np.array(rows, dtype=np.int64).reshape(-1, 5)
 
 

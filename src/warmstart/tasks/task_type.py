@@ -42,7 +42,7 @@ Examples = tuple[list[Any], list[Any]]
 
 
 class Rows(NamedTuple):
-    """What sources have for a task."""
+    """Inputs, targets and groups of sources, with the texts that have no label."""
 
     inputs: list[Any]
     targets: list[Any]
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
 
 
 class HeadSettings(NamedTuple):
-    """What a user chooses about a head."""
+    """Settings of a head that a user chooses."""
 
     pooling: str = "mean"
     dropout: float = 0.1
@@ -63,19 +63,19 @@ class HeadSettings(NamedTuple):
     max_windows: int = 0
 
     def pooled(self) -> dict[str, Any]:
-        """All but the hidden layer: what any head takes that reads one state per text."""
+        """All settings but the hidden layer: those of any head that reads one state per text."""
         return {name: value for name, value in self._asdict().items() if name != "hidden"}
 
 
 class TaskType(ABC):
-    """One type of task. A new one is a subclass in a file of its own, and one row in ``TASK_TYPES``."""
+    """A type of task. A new one is a subclass in a file of its own, and one row in ``TASK_TYPES``."""
 
     name: ClassVar[str]
-    """what manifests call it"""
+    """name in manifests"""
     head_config: ClassVar[type[TaskHeadConfig]]
     """the settings class of the head that it needs"""
     metrics: ClassVar[tuple[str, ...]]
-    """what a task can be scored by; the first is the default"""
+    """metrics that can score a task; the first is the default"""
     pooled: ClassVar[bool] = True
     """the head reads one pooled vector per text, so the features of a frozen backbone can be cached"""
     bounded: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class TaskType(ABC):
     several_labels: ClassVar[bool] = False
     """each example has any number of labels, each of which has a threshold"""
     constant_rule: ClassVar[str]
-    """what ``constant`` does, in words"""
+    """the rule of ``constant`` in words"""
 
     # ------------------------------------------------------------------------------------------------ examples
 
@@ -96,11 +96,11 @@ class TaskType(ABC):
         """The inputs of the rows of a table and their targets, with names as names."""
 
     def lines(self, source: Source) -> Examples | None:
-        """The same of a source that is no table; None if it is one."""
+        """Inputs and targets of a source that is no table; None if it is one."""
         return None
 
     def read(self, sources: Sequence[Source], tables: Tables | None = None, prefix: str = "") -> Rows:
-        """What sources have for a task; ``tables`` are those that were read before.
+        """The rows of sources; ``tables`` are those that were read before.
 
         An example without a group gets one of its own, whose name begins with ``prefix``, if any source has groups. Raises
         ``DataError`` if a source has no example, or a row lacks what the type needs.
@@ -117,17 +117,17 @@ class TaskType(ABC):
         """Inputs, targets and groups, ``""`` for an example that has none; and the texts of rows without a label."""
         from warmstart.data.read import tables_of
 
-        found = self.lines(source)
-        inputs, targets = found or (list[Any](), list[Any]())
+        lines = self.lines(source)
+        inputs, targets = lines or (list[Any](), list[Any]())
         groups, unlabelled = [""] * len(inputs), list[str]()
-        if found and source.group:
+        if lines and source.group:
             raise DataError(f"{source.path} must be a table with the column '{source.group}', since group names one")
-        for table in () if found else tables_of(source, tables):
-            given, without = table.labelled(source, several=self.several_labels) if self.pooled else (table, None)
-            more, their = self.examples(given, source)
+        for table in () if lines else tables_of(source, tables):
+            labelled, without = table.labelled(source, several=self.several_labels) if self.pooled else (table, None)
+            more, their = self.examples(labelled, source)
             inputs += more
             targets += their
-            groups += given.groups(source)
+            groups += labelled.groups(source)
             if without and len(without.frame) and source.second is None:
                 unlabelled += filter(str.strip, without.inputs(source))
         if not inputs:
@@ -145,7 +145,7 @@ class TaskType(ABC):
 
         if source.second is None and not all(source_format(source, file) in TABLE_FORMATS for file in source_files(source)):
             return [*map(self.parse, read_rows(source))]
-        return [one for table in tables_of(source, tables) for one in self.inputs(table, source)][: source.limit]
+        return [item for table in tables_of(source, tables) for item in self.inputs(table, source)][: source.limit]
 
     def parse(self, text: str) -> Any:
         """One input from a string, as typed on a command line. Raises ``DataError`` if the type needs more than one string."""
@@ -208,7 +208,7 @@ class TaskType(ABC):
 
 
 def predictions_of(model: Model, logits: Tensor) -> Tensor:
-    """What the head makes of its logits, in float64 on the processor."""
+    """Predictions from the head's logits, in float64 on the processor."""
     assert isinstance(model.head, TaskHead)
     return model.head.predictions(logits.float().cpu().double())
 
@@ -233,8 +233,8 @@ def label_names(present: Sequence[str], wanted: tuple[str, ...] | None) -> tuple
     """
     names = set(present)
     if len(names) < 2 and wanted is None:
-        found = f"all {len(present)} training examples have {names.pop()!r}" if names else "no training example has one"
-        raise DataError(f"a task needs at least two labels, but {found}")
+        problem = f"all {len(present)} training examples have {names.pop()!r}" if names else "no training example has one"
+        raise DataError(f"a task needs at least two labels, but {problem}")
     if wanted is None:
         names = {*_one_spelling(present).values()}
         numeric = all(name.removeprefix("-").isdecimal() for name in names)
@@ -246,7 +246,7 @@ def label_names(present: Sequence[str], wanted: tuple[str, ...] | None) -> tuple
 
 def _one_spelling(names: Iterable[str]) -> dict[str, str]:
     """Key of each label -> its most frequent spelling, of equally frequent ones that in small letters."""
-    counts = sorted(Counter(names).items(), key=lambda one: (one[1], one[0]))
+    counts = sorted(Counter(names).items(), key=lambda pair: (pair[1], pair[0]))
     return {label_key(name): name for name, _ in counts}
 
 

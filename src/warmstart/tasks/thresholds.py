@@ -12,15 +12,14 @@ import numpy as np
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle
 from warmstart.seeding import rng
-from warmstart.stats.scores import Scores
-from warmstart.stats.several_labels import SHARED_FOR_ALL, SHARED_TEXTS, label_thresholds
+from warmstart.stats.scores import SHARED_FOR_ALL, SHARED_TEXTS, Scores, label_thresholds
 from warmstart.tasks import task_type_of
 
 if TYPE_CHECKING:
     from warmstart.stack.stack import Stack
 
 CHOOSING_PARTS = 5
-"""of the texts that choose thresholds, where they are scored too: those of each part are chosen by the others"""
+"""parts of the texts that choose thresholds where they are scored too: the thresholds of each part are chosen by the others"""
 
 
 def has_thresholds(task: Task) -> bool:
@@ -38,7 +37,7 @@ def _thresholds(task: Task, predictions: np.ndarray, labels: np.ndarray) -> np.n
 
 
 def thresholds_of(model: Bundle | Stack) -> tuple[float, ...]:
-    """Those of a model; empty: a half, or it has no labels."""
+    """Thresholds of a model; empty: a half, or it has no labels."""
     return model.calibration.thresholds if model.calibration else ()
 
 
@@ -48,14 +47,14 @@ def at_thresholds(predictions: Any, thresholds: tuple[float, ...]) -> Any:
 
 
 def left_out_at_thresholds(task: Task, split: Split, predictions: Any) -> Any:
-    """The same for the texts that choose the thresholds: of each text by the others, copies of it not among them."""
+    """Labels of the texts that choose thresholds: of each text by the others, copies of it not among them."""
     if not has_thresholds(task) or not len(split):
         return predictions
-    found = np.zeros(predictions.shape)
+    assigned = np.zeros(predictions.shape)
     for units in np.array_split(rng(0, "texts that choose thresholds").permutation(np.unique(split.units)), CHOOSING_PARTS):
         held = np.isin(split.units, units)
-        found[held] = predictions[held] >= _thresholds(task, predictions[~held], split.labels[~held])
-    return found
+        assigned[held] = predictions[held] >= _thresholds(task, predictions[~held], split.labels[~held])
+    return assigned
 
 
 def scores_left_out(task: Task, split: Split, predictions: Any) -> Scores:

@@ -30,7 +30,7 @@ def changed_data(model: Bundle | Stack, task: str, now: Mapping[str, TextHashes]
 
 
 def _change(task: str, name: str, before: TextHashes, now: TextHashes | None) -> str:
-    """What has changed in a split."""
+    """The difference between two versions of a split."""
     since = f"The {name} split of '{task}' has changed since the model was trained"
     if now is None:
         return f"{since}: it has no texts any more."
@@ -45,7 +45,7 @@ def _change(task: str, name: str, before: TextHashes, now: TextHashes | None) ->
 
 
 def reading_of_model(model: Bundle | Stack) -> dict[str, Any]:
-    """How the training texts of the last task were read, as settings of a ``Source``."""
+    """The reading of the last task's training texts, as settings of a ``Source``."""
     return next((record.reading for record in reversed(_task_records(model))), {})
 
 
@@ -55,14 +55,14 @@ def trained_on_pairs(model: Bundle | Stack) -> bool | None:
 
 
 def known_texts(model: Bundle | Stack, texts: Sequence[Any]) -> Overlap:
-    """How many of these texts the model has seen with their labels, to learn or to choose."""
+    """The texts that the model has seen with their labels, to learn or to choose."""
     known = [record.labelled for record in _task_records(model) if record.labelled]
     return joint_overlap(known, [*map(key_of, texts)])
 
 
 def unseen_only(models: Sequence[Bundle | Stack], split: Split) -> tuple[Split, str]:
     """The examples whose labels none of the models has seen, as far as is known; and a sentence if any are left out."""
-    seen = {number for one in models for number in known_texts(one, split.texts).places}
+    seen = {number for model in models for number in known_texts(model, split.texts).places}
     rest = split.take(np.array([number for number in range(len(split)) if number not in seen], dtype=np.int64))
     whose = "the model has" if len(models) == 1 else "a model has"
     return (
@@ -72,7 +72,7 @@ def unseen_only(models: Sequence[Bundle | Stack], split: Split) -> tuple[Split, 
 
 
 def known_texts_sentence(model: Bundle | Stack, texts: Sequence[Any], noun: str, so: str) -> str:
-    """How many of ``texts`` (``noun``) it has seen with their labels, and what follows (``so``); empty if it has seen none."""
+    """Number of ``texts`` (``noun``) that it has seen with their labels, and what follows (``so``); empty if it has seen none."""
     overlap = known_texts(model, texts)
     if not overlap.number:
         return ""
@@ -88,9 +88,9 @@ def _quoted(text: Any) -> str:
 
 
 def _task_records(model: Bundle | Stack) -> list[TaskRecord]:
-    """Those of the model and of its networks."""
+    """Task records of the model and of its networks."""
     networks = model.networks if isinstance(model, Stack) else ()
-    return recorded_tasks([*(record for one in networks for record in one.history), *model.history])
+    return recorded_tasks([*(record for network in networks for record in network.history), *model.history])
 
 
 # Names in questions, and which of them a text never mentions: a model that learned from it cannot know the answer.
@@ -112,9 +112,9 @@ def proper_names(question: str) -> list[str]:
 
 
 def unseen_names(questions: Sequence[str], documents: Iterable[str]) -> list[list[str]]:
-    """For each question, the names in it that occur in no document."""
+    """The names in each question that occur in no document."""
     names = [proper_names(question) for question in questions]
-    missing = {name for found in names for name in found}
+    missing = {name for group in names for name in group}
     for document in documents:
         missing -= {name for name in missing if name in document}
-    return [[name for name in found if name in missing] for found in names]
+    return [[name for name in group if name in missing] for group in names]

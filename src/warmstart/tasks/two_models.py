@@ -60,7 +60,7 @@ class ModelsCompared:
 
 @dataclass(frozen=True)
 class _Scored:
-    """One model on the N test texts."""
+    """The scores of a model on the N test texts."""
 
     score: float
     right: np.ndarray | None = None
@@ -119,22 +119,22 @@ def _scored(model: Bundle | Stack, task: Task | AnswerTask, method: ScoredMethod
 
 
 def _compared(names: tuple[str, str], metric: str, scored: list[_Scored], task: Task | AnswerTask) -> ModelsCompared:
-    """By accuracy text by text if texts are independent; else by resamples that both share, of what is independent."""
-    one, other = scored
-    scores, units, count = (one.score, other.score), task.test.units, len(task.test)
+    """Two models, by accuracy text by text if texts are independent; else by resamples of independent units that both share."""
+    first, second = scored
+    scores, units, count = (first.score, second.score), task.test.units, len(task.test)
     independent = len(np.unique(units)) == count
-    right = None if one.right is None or other.right is None else np.stack([one.right, other.right])
+    right = None if first.right is None or second.right is None else np.stack([first.right, second.right])
     if metric == "accuracy" and right is not None:
         sides = right.astype(float)
-        found = paired_proportions([sides[0]], [sides[1]])
+        difference = paired_proportions([sides[0]], [sides[1]])
         if not independent:
-            found = _resampled(found.mean, MethodScores.from_texts("", (sides[0] - sides[1])[None], units).resampled[0])
+            difference = _resampled(difference.mean, MethodScores.from_texts("", (sides[0] - sides[1])[None], units).resampled[0])
     else:
-        assert one.resampled is not None
-        assert other.resampled is not None
-        found = _resampled(one.score - other.score, one.resampled - other.resampled)
+        assert first.resampled is not None
+        assert second.resampled is not None
+        difference = _resampled(first.score - second.score, first.resampled - second.resampled)
     over = f"{count:,} test texts" if independent else f"{len(np.unique(units)):,} groups of test texts"
-    return ModelsCompared(names, metric, scores, found, right, count, over, _parts(task))
+    return ModelsCompared(names, metric, scores, difference, right, count, over, _parts(task))
 
 
 def _resampled(mean: float, differences: np.ndarray) -> ProportionDifference:

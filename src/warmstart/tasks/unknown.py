@@ -20,13 +20,13 @@ from warmstart.tasks.predict import Read, read
 
 NONE_OF_THESE = "none of these"
 UNKNOWN_SHARE = 0.05
-"""of the texts of known classes so many may be called unknown"""
+"""largest share of the texts of known classes that may be called unknown"""
 CHANGED = 2.33
 """standard deviations by which texts must be less typical than expected: texts that have not changed are, in 1 of 100 cases"""
 
 
 def unknown_sentence(count: int, texts: int, share: float) -> str:
-    """How many of the texts are marked, and how many of those that belong to a label are."""
+    """Number of marked texts, and of those among them that belong to a label, as a sentence."""
     marked = "is marked as unknown: it is" if count == 1 else "are marked as unknown: they are"
     return (
         f"{count:,} of {texts:,} text{'s' * (texts != 1)} {marked} like those of none of the labels. "
@@ -35,7 +35,7 @@ def unknown_sentence(count: int, texts: int, share: float) -> str:
 
 
 def drift_sentence(texts: Sequence[Any], typicality: np.ndarray, compared: int) -> str | None:
-    """That N texts are, together, less typical (N,) than texts like the ``compared`` ones would be; None if chance explains it.
+    """A warning that N texts are together less typical (N,) than texts like the ``compared`` ones; None if chance explains it.
 
     Each text counts once, and a blank one not at all. The p-values of unchanged texts have the mean 0.5; their mean over both
     samples is the statistic of Mann and Whitney (1947).
@@ -59,26 +59,26 @@ def split_off_unknown(model: Bundle | Stack, task: Task) -> tuple[Task, Split]:
         return task, task.test.take(NO_TEXTS)
     kept = known[task.test.labels]
     test = task.test.take(np.flatnonzero(kept))
-    names = tuple(name for name, one in zip(task.labels, known, strict=True) if one)
+    names = tuple(name for name, knows in zip(task.labels, known, strict=True) if knows)
     alone = replace(task, labels=names, test=replace(test, labels=(np.cumsum(known) - 1)[test.labels]))
     return alone, task.test.take(np.flatnonzero(~kept))
 
 
 def recognised_sentence(model: Bundle | Stack, known: Read, unknown: Split, names: tuple[str, ...]) -> str:
-    """How many of the ``unknown`` texts, with labels of these ``names``, a model recognises, and how many ``known`` it mistakes."""
+    """Share of the ``unknown`` texts, with labels of these ``names``, that a model recognises, and of ``known`` ones mistaken."""
     labels = sorted({names[number] for number in unknown.labels})
     listed = first_of(labels, 5)
-    found = f"{len(unknown):,} test texts have a label that the model does not know ({listed}), and are not in these scores"
+    notice = f"{len(unknown):,} test texts have a label that the model does not know ({listed}), and are not in these scores"
     marked = read(model, unknown.texts).typicality, known.typicality
-    shares = [wilson_interval(float((one <= UNKNOWN_SHARE).mean()), len(one)) for one in marked if one is not None]
+    shares = [wilson_interval(float((values <= UNKNOWN_SHARE).mean()), len(values)) for values in marked if values is not None]
     return (
-        f"{found}. It marks {percent_interval(*shares[0])} of them as unknown, and {percent_interval(*shares[1])} of the others, "
+        f"{notice}. It marks {percent_interval(*shares[0])} of them as unknown, and {percent_interval(*shares[1])} of the others, "
         f"where at most {of_100(UNKNOWN_SHARE)} of 100 should be."
     )
 
 
 def texts_compared(model: Bundle | Stack) -> int:
-    """How many texts say how typical another is, by the model; 0: its predictions do not say that."""
-    members = [one.model for one in model.members] if isinstance(model, Stack) else []
-    known = [len(one.known.left_out) for one in members if isinstance(one, FittedBaseline) and one.known]
+    """Number of texts to which the model compares another for typicality; 0: its predictions have none."""
+    members = [member.model for member in model.members] if isinstance(model, Stack) else []
+    known = [len(member.known.left_out) for member in members if isinstance(member, FittedBaseline) and member.known]
     return known[0] if known else len(model.calibration.held_out) if model.calibration else 0

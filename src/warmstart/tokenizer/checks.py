@@ -1,4 +1,4 @@
-"""What a tokenizer's JSON may ask for, checked before the library builds it: it may come from a stranger.
+"""Limits of what a tokenizer's JSON may ask for, checked before the library builds it: it may come from a stranger.
 
 The library itself aborts the process when memory ends. So these are refused:
 
@@ -22,9 +22,9 @@ from warmstart.system.limits import TOKENIZER_VALUES
 LONGEST_CHAIN = 100
 """steps of normalisation, pre-tokenization and decoding"""
 MOST_GROWTH = 1000
-"""how many times as long as a text its normalised form may be"""
+"""largest length of a normalised text, in lengths of the text itself"""
 MOST_INSERTED = 1000
-"""of what a step inserts, and of a word that WordPiece splits"""
+"""most characters that a step inserts, and of a word that WordPiece splits"""
 MOST_ADDED = 1 << 21
 """characters of all added tokens together"""
 _STEP_GROWTH = {"ByteLevel": 2, "BertNormalizer": 3}
@@ -72,14 +72,14 @@ def _check_model(model: dict[str, Any], added: list[Any]) -> None:
 def _steps(part: Any) -> Iterator[dict[str, Any]]:
     """The steps of a part, those of sequences within sequences too."""
     if isinstance(part, dict):
-        inner = [one for value in part.values() if isinstance(value, list) for one in value if isinstance(one, dict)]
+        inner = [step for value in part.values() if isinstance(value, list) for step in value if isinstance(step, dict)]
         yield part
-        for one in inner:
-            yield from _steps(one)
+        for step in inner:
+            yield from _steps(step)
 
 
 def _growth(step: dict[str, Any]) -> float:
-    """How many times as long a step can make a text. Raises ``TokenizerError`` for what it inserts, and for its table."""
+    """The factor by which a step can lengthen a text. Raises ``TokenizerError`` for what it inserts, and for its table."""
     pattern, content = step.get("pattern"), step.get("content") or step.get("prepend") or ""
     if len(content) > MOST_INSERTED:
         raise TokenizerError(f"a tokenizer's step must insert at most {MOST_INSERTED:,} characters, but inserts {len(content):,}")
@@ -92,7 +92,7 @@ def _growth(step: dict[str, Any]) -> float:
 
 
 def _table_growth(charsmap: str) -> float:
-    """How many characters can take the place of one. The table: the size of an index in bytes, the index, texts that end in 0."""
+    """Most characters in the place of one. The table: the size of an index in bytes, the index, texts that end in 0."""
     data = base64.b64decode(charsmap)
     size = int.from_bytes(data[:4], "little")
     if len(data) < 4 or size % 4 or size + 4 > len(data):

@@ -46,7 +46,7 @@ def load_tokenizer(path: str | os.PathLike[str], sentinels: int = 0) -> Tokenize
 
 
 def _word_list_json(text: str, sentinels: int) -> str:
-    """From lines ``the 12`` and ``of 7``, the vocabulary of the special tokens, then ``the``, ``of``."""
+    """The vocabulary of a word list: of lines ``the 12`` and ``of 7``, the special tokens, then ``the``, ``of``."""
     words = [_without_count(line.removesuffix("\r")) for line in text.split("\n") if line.strip()]
     specials = new_special_tokens(sentinels)
     repeated = [word for word, count in Counter([*specials, *words]).items() if count > 1]

@@ -9,24 +9,77 @@ https://protobuf.dev/programming-guides/encoding describes the wire format.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from warmstart.errors import TokenizerError
 from warmstart.tokenizer.pieces import WORD_MARK
 
+_BLOCK = 256
+"""``base ^ byte`` stays within a block of so many units"""
+_END = 0
+"""end of a key, in place of a byte"""
+
+
+def compiled_charsmap(table: Mapping[str, str]) -> bytes:
+    """The table in this form, for the normaliser ``Precompiled``: each character is replaced by its text."""
+    texts, places = bytearray(), dict[str, int]()
+    for text in table.values():
+        if text not in places:
+            places[text] = len(texts)
+            texts += text.encode() + b"\0"
+    tree: dict[int, Any] = {}
+    for key, text in table.items():
+        node = tree
+        for byte in key.encode():
+            node = node.setdefault(byte, {})
+        node[_END] = places[text]
+    trie = _double_array(tree).astype("<u4").tobytes()
+    return len(trie).to_bytes(4, "little") + trie + bytes(texts)
+
+
+def _double_array(tree: dict[int, Any]) -> np.ndarray:
+    """(units,) the double array of a tree of bytes, whose ends hold the place of a text."""
+    units, used, bases = np.zeros(_BLOCK, dtype=np.uint32), np.zeros(_BLOCK, dtype=bool), np.zeros(_BLOCK, dtype=bool)
+    used[0], waiting = True, [(0, tree)]
+    for place, node in waiting:  # grows on the way
+        children = np.array([*node])
+        base = _free_base(children, used, bases)
+        if base is None:
+            base = len(units)
+            units, used, bases = (np.concatenate([table, np.zeros(_BLOCK, table.dtype)]) for table in (units, used, bases))
+        bases[base], used[base ^ children] = True, True
+        units[place] |= (base ^ place) << 10 | (_END in node) << 8
+        for byte, inner in node.items():
+            if byte == _END:
+                units[base] = 1 << 31 | inner
+            else:
+                units[base ^ byte] = byte
+                waiting.append((base ^ byte, inner))
+    return units
+
+
+def _free_base(children: np.ndarray, used: np.ndarray, bases: np.ndarray) -> int | None:
+    """The first base whose places for these ``children`` (C,) are free; None: there is none. The last blocks alone are searched."""
+    start = max(0, len(used) - 8 * _BLOCK)
+    free = np.arange(start, len(used))
+    free = free[~bases[free] & ~used[free[:, None] ^ children].any(axis=1)]
+    return int(free[0]) if len(free) else None
+
+
 _ONE_SPACE = r"\A +| +\z| +(?= )"
-"""what is removed, so that there is one space between two words"""
+"""spaces to remove, so that there is one between two words"""
 _UNIGRAM, _BPE = 1, 2
 """types of models"""
 _UNKNOWN, _CONTROL = 2, 3
 """types of pieces"""
 LONGEST_PIECE = 256
-"""of a piece: the ways to cut it are tried one after another"""
+"""most characters of a piece: the ways to cut it are tried one after another"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +95,7 @@ class SentencePieceModel:
     charsmap: bytes
     """compiled table of the normalisation; empty: none"""
     dummy_prefix: bool
-    """a space is put before the text"""
+    """True if a space is put before the text"""
     trim: bool
     """spaces at both ends are removed, runs of spaces become one"""
 
@@ -122,7 +175,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def sentencepiece_json(model: SentencePieceModel) -> str:
-    """The same tokenizer as ``tokenizer.json``."""
+    """The tokenizer of a model file as ``tokenizer.json``."""
     unknown = next(id for id, (_, _, kind) in enumerate(model.pieces) if kind == _UNKNOWN)
     if model.model_type == _UNIGRAM:
         scores = [(piece, score) for piece, score, _ in model.pieces]

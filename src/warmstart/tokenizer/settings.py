@@ -13,7 +13,7 @@ class TokenizerConfig(Config):
     """How to train a tokenizer."""
 
     type: Advanced[Literal["bytes", "wordpiece", "unigram", "character", "word"]] = "bytes"
-    """what a piece is: bytes (lossless), wordpiece, unigram, character or word"""
+    """kind of piece: bytes (lossless), wordpiece, unigram, character or word"""
     vocab_size: int = Field(default=8192, ge=1, le=10_000_000)
     """largest number of pieces in the vocabulary, special tokens included"""
     lowercase: InFile[bool] = False
@@ -21,4 +21,4 @@ class TokenizerConfig(Config):
     sentinels: Advanced[int] = Field(default=32, ge=0)
     """number of sentinel tokens for span corruption"""
     min_frequency: InFile[int] = Field(default=2, ge=1)
-    """how often a piece must occur to enter the vocabulary"""
+    """fewest occurrences of a piece that enters the vocabulary"""

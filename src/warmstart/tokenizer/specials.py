@@ -37,7 +37,7 @@ _KNOWN_SPELLINGS = {
 """the spellings of each special token in well-known tokenizers, our own first"""
 
 PREFIX = "prefix"
-"""in the frame of a post-processor: the tokens of words that precede every text, such as "query: "; no special token"""
+"""place in the frame of a post-processor: the tokens of words that precede every text, such as "query: "; no special token"""
 _LONGEST_PREFIX = 64
 """tokens"""
 _SENTINEL_SPELLINGS = ("[SENTINEL_{}]", "<extra_id_{}>")
@@ -205,7 +205,7 @@ def _model_unk(model: dict[str, Any]) -> str | None:
 
 
 def _with_guard(backend: Backend, spec: dict[str, Any]) -> tuple[Backend, dict[str, Any]]:
-    """The same tokenizer, whose parsed JSON is ``spec``, with the guard as its last pre-tokenization step; and the JSON of that."""
+    """A tokenizer, whose parsed JSON is ``spec``, with the guard as its last pre-tokenization step; and the JSON of that."""
     names = [token["content"] for token in spec["added_tokens"] if token["special"]]
     last = guard(names, spec["model"]["type"])
     before = spec["pre_tokenizer"]

@@ -104,10 +104,10 @@ class Tokenizer:
         counts = Counter(id_ for row in self.encode(texts) for id_ in row)
         pieces = {id_: bare_piece(self.token(id_)) for id_ in counts}
         single = {id_: id_ == self.specials.unk or len(piece) == 1 for id_, piece in pieces.items() if any(map(str.isalpha, piece))}
-        return sum(counts[id_] for id_, one in single.items() if one) / max(1, sum(counts[id_] for id_ in single))
+        return sum(counts[id_] for id_, short in single.items() if short) / max(1, sum(counts[id_] for id_ in single))
 
     def vocabulary(self) -> Vocabulary:
-        """What an objective needs: size, special ids, and (V,) which tokens begin a word (by the rules in ``pieces.py``)."""
+        """Facts for an objective: size, special ids, and (V,) which tokens begin a word (by the rules in ``pieces.py``)."""
         return self._vocabulary
 
     @cached_property

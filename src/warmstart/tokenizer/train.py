@@ -164,7 +164,7 @@ def _unigram_backend(model: Any, config: TokenizerConfig) -> Backend:
 
 
 def _count(backend: Backend, words: Counter[str]) -> dict[str, int]:
-    """How often each piece occurs in all the words, computed for ten thousand distinct words at a time."""
+    """The count of each piece in all the words, computed for ten thousand distinct words at a time."""
     counts: Counter[str] = Counter()
     stream = iter(sorted(words))
     while chunk := list(islice(stream, 10_000)):

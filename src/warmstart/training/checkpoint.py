@@ -39,7 +39,7 @@ class Checkpoint:
     identity: str
     """a hash of the run's data, tokenizer and settings; a resumed run must have the same"""
     arithmetic: Arithmetic | None
-    """how the run multiplies matrices, which does not change when it is resumed; None: as this process does"""
+    """the run's arithmetic, which does not change when it is resumed; None: that of this process"""
     log_digest: str = ""
     """a hash of the lines of the log so far"""
 

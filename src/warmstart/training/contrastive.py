@@ -33,7 +33,7 @@ class ContrastivePretraining:
         crop = rows.mean_tokens / 2
         self.model, self.head = model, model.head
         self.factor = objective.contrast_weight * objective.effective_mask_rate * crop
-        """times the summed loss of crops"""
+        """weight of the summed loss of crops"""
         self.comparison = RowComparison(objective.temperature, self._read, _documents, apart=True)
 
     def prepare(self, batches: Sequence[Batch]) -> list[Batch]:
@@ -44,7 +44,7 @@ class ContrastivePretraining:
         """The summed loss of a batch in nats, a scalar, to be divided by the number of masked tokens."""
         assert batch.targets is not None
         self.comparison.begin(batch)
-        states = self.model.backbone.forward_batch(batch).last_hidden_state
+        states = self.model.backbone.forward_batch(batch).last_hidden_state  # (B, T, D)
         masked = language_loss(states, self.head.weight, self.head.bias, batch.targets, self.head.transform, batch.target_places)
         return masked + self.factor * self.comparison.loss(batch, pool_mean(states, batch.attention_mask))
 

@@ -9,6 +9,7 @@ How a step is spread is in ``parallel.py``, what is written in ``checkpoint.py``
 
 from __future__ import annotations
 
+import inspect
 import os
 import platform
 import signal
@@ -16,31 +17,33 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
 
-from warmstart.dropout import RowRange
+from warmstart.dropout import BatchShare, RowRange, drawing_for
 from warmstart.errors import ConfigError, LostProcessError, WarmstartError
 from warmstart.system.processes import wanted_processes
 from warmstart.system.trouble import explain_trouble
+from warmstart.types import Batch
 
 PATIENCE = timedelta(days=7)
-"""how long processes wait for each other: rank 0 may tokenize for hours; a process that ends is noticed by its closed connection"""
+"""longest wait for another process: rank 0 may tokenize for hours; a process that ends is noticed by its closed connection"""
 LONGEST_PAUSE = 0.05
 """seconds between two looks whether the others are here"""
 HEAD_START = 1.0
 """seconds that the others leave to rank 0, which speaks for all: a launcher ends all processes once one has left"""
 _LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "TCPStore", "failed to recv")
-"""what torch's errors say when a connection is lost"""
+"""parts of torch's errors when a connection is lost"""
 _T = TypeVar("_T")
 
 
@@ -69,7 +72,7 @@ class World:
         return f"rank {self.rank} on {platform.node()}"
 
     def share(self, count: int) -> RowRange:
-        """Which of ``count`` rows this process computes: adjacent ones; each row is computed once.
+        """The part of ``count`` rows that this process computes: adjacent ones; each row is computed once.
 
         8 rows for 3 processes are 0 to 1, 2 to 4 and 5 to 7.
         """
@@ -94,36 +97,36 @@ class World:
         return int(largest)
 
     def from_first(self, value: _T) -> _T:
-        """What rank 0 has."""
+        """The value in rank 0."""
         if not self.several:
             return value
-        found = [value]
-        dist.broadcast_object_list(found, src=0)
-        return found[0]
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def gather(self, value: _T) -> list[_T]:
-        """What each process has, in the order of their ranks."""
+        """The value in each process, in the order of their ranks."""
         if not self.several:
             return [value]
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value)
-        return found
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
 
     def tensors_of_all(self, own: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
         """The tensors that any process has, by name, on ``device``; what not all have is sent by the first that has it."""
         if not self.several:
             return dict(own)
         listed = self.gather({name: (tensor.shape, tensor.dtype) for name, tensor in own.items()})
-        found = dict[str, Tensor]()
+        tensors = dict[str, Tensor]()
         for owner, names in enumerate(listed):
             for name, (shape, dtype) in names.items():
                 if all(name in others for others in listed):
-                    found[name] = own[name]
-                elif name not in found:
+                    tensors[name] = own[name]
+                elif name not in tensors:
                     mine = own[name].to(device).contiguous() if owner == self.rank else None
-                    found[name] = torch.empty(shape, dtype=dtype, device=device) if mine is None else mine
-                    dist.broadcast(found[name], src=owner)
-        return found
+                    tensors[name] = torch.empty(shape, dtype=dtype, device=device) if mine is None else mine
+                    dist.broadcast(tensors[name], src=owner)
+        return tensors
 
     # ------------------------------------------------------------------------------------------------ work
 
@@ -137,11 +140,11 @@ class World:
         except Exception as error:
             own = error
         self._meet()
-        told = [one for one in self.gather(self._told(own) if own else None) if one]
-        if told:
+        reports = [report for report in self.gather(self._report(own) if own else None) if report]
+        if reports:
             if own and not isinstance(own, WarmstartError) and explain_trouble(own) is None:
                 raise own  # a fault of ours: its traceback is shown where it is known
-            cls, sentence = told[0]
+            cls, sentence = reports[0]
             raise cls(sentence)
         return value  # type: ignore[return-value]
 
@@ -154,7 +157,7 @@ class World:
             pause = min(2 * pause, LONGEST_PAUSE)
         here.wait()
 
-    def _told(self, error: Exception) -> tuple[type[WarmstartError], str]:
+    def _report(self, error: Exception) -> tuple[type[WarmstartError], str]:
         """The class and the sentence by which the others hear of an error."""
         sentence = str(error) if isinstance(error, WarmstartError) else explain_trouble(error) or f"{type(error).__name__}: {error}"
         cls = type(error) if isinstance(error, WarmstartError) else LostProcessError
@@ -162,8 +165,8 @@ class World:
 
     def first_alone(self, work: Callable[[], _T]) -> _T:
         """Do ``work`` in rank 0 while the others wait, and give all what it returns; if it fails there, it fails in all."""
-        found = self.together(lambda: [work()] if self.leads else [])
-        return self.from_first(found)[0]
+        results = self.together(lambda: [work()] if self.leads else [])
+        return self.from_first(results)[0]
 
     def in_turns(self, work: Callable[[], _T]) -> _T:
         """Do ``work`` in rank 0, then in the first process of each other machine, then in the rest, which find what is written."""
@@ -177,10 +180,10 @@ class World:
 
     def require_equal(self, facts: Mapping[str, Any]) -> None:
         """Raise ``ConfigError`` that names the first fact in which processes differ."""
-        found = self.gather(dict(facts))
-        for rank, others in enumerate(found):
-            for name in {**found[0], **others}:
-                here, there = found[0].get(name), others.get(name)
+        by_rank = self.gather(dict(facts))
+        for rank, others in enumerate(by_rank):
+            for name in {**by_rank[0], **others}:
+                here, there = by_rank[0].get(name), others.get(name)
                 if here != there:
                     raise ConfigError(
                         f"all processes must begin alike, but {name} differs: {there} in rank {rank}, {here} in rank 0; start all "
@@ -311,3 +314,99 @@ def _silence() -> Iterator[None]:
 def is_lost_connection(error: BaseException) -> bool:
     """Whether an error says that another process is gone."""
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and any(word in str(error) for word in _LOST))
+
+
+# --------------- How the batches of a step are spread over the processes of a run: torch's DistributedDataParallel (DDP)
+# Each process computes the loss of its share of the rows of every batch, and gradients are summed: not averaged, as DDP does by
+# itself, because the loss of a step is a sum over all targets, divided by their number. So several processes take the same step
+# as one. A batch with fewer rows than processes leaves some without any; they compute one row and multiply its loss by zero, so
+# that they take part in the sum. Gradients are exchanged once a step, however many batches it has.
+
+
+BY_ROW = ("ids", "attention_mask", "token_type_ids", "states")
+"""fields of a batch that hold rows; other tensors hold texts"""
+
+
+_ARGUMENTS = inspect.signature(DistributedDataParallel.__init__).parameters
+_WITHOUT_BUFFERS: Any = {"forward_sync_buffers" if "forward_sync_buffers" in _ARGUMENTS else "broadcast_buffers": False}
+"""lets DDP send no buffers at every step, as torch 2.13 and as older versions call it; ours never change"""
+
+
+class LossModule(nn.Module):
+    """A model whose ``forward`` is the loss of a batch: DDP watches ``forward``."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[Batch], Tensor]) -> None:
+        super().__init__()
+        self.model = model
+        self.loss_of = loss
+
+    def forward(self, batch: Batch, counts: bool) -> Tensor:
+        """The summed loss of a batch, a scalar; zero with zero gradients if it does not count."""
+        loss = self.loss_of(batch)
+        return loss if counts else loss * 0.0
+
+
+class Parallel:
+    """The losses of a run's batches, computed by all its processes."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[Batch], Tensor], world: World) -> None:
+        self.world = world
+        self.module = LossModule(model, loss)
+        self.partly = any(name.endswith("window_query") for name, _ in model.named_parameters())
+        self.replica: DistributedDataParallel | None = None
+
+    def prepare(self, batches: Sequence[Batch], *, changed: bool) -> None:
+        """Before a step: connect the parameters that train, if they have ``changed``."""
+        if self.world.several and (changed or self.replica is None):
+            # parts of the model that only some batches read have no gradient of the others; nor has a head's attention over
+            # windows of a batch without windows
+            partly = self.partly or len({type(batch) for batch in batches}) > 1
+            self.replica = DistributedDataParallel(self.module, find_unused_parameters=partly, **_WITHOUT_BUFFERS)
+            self.replica.register_comm_hook(None, lambda _, bucket: _summed(bucket))  # torch reads annotations, as types
+
+    @contextmanager
+    def batch(self, batch: Batch, *, last: bool) -> Iterator[Callable[[torch.device], Tensor]]:
+        """A function that computes this process's share of a batch's loss on a device; its gradient must be taken inside too.
+
+        Gradients are exchanged with the ``last`` batch of a step.
+        """
+        if not self.world.several:
+            yield lambda device: self.module(batch.to(device), True)
+            return
+        mine, share, counts = share_of(batch, self.world)
+        waiting: AbstractContextManager[Any] = nullcontext() if last or self.replica is None else self.replica.no_sync()
+        with drawing_for(share), waiting:
+            yield lambda device: (self.replica or self.module)(mine.to(device), counts)
+
+
+def share_of(batch: Batch, world: World) -> tuple[Batch, BatchShare, bool]:
+    """The process's part of a batch, its rows, and whether they count: a process without a row gets the first, uncounted."""
+    count = len(batch.ids) if batch.targets is None else len(batch.targets)
+    texts = world.share(count)
+    counts = texts.stop > texts.start
+    texts = texts if counts else RowRange(0, 1, count)
+    if batch.windows is None:
+        per_text = len(batch.ids) // count
+        rows = RowRange(texts.start * per_text, texts.stop * per_text, len(batch.ids))
+    else:
+        ends = [0, *batch.windows.cumsum(0).tolist()]
+        rows = RowRange(ends[texts.start], ends[texts.stop], len(batch.ids))
+    changes = {field.name: _part(getattr(batch, field.name), rows if field.name in BY_ROW else texts) for field in fields(batch)}
+    changes["target_places"] = None  # the places of the whole batch do not fit its share
+    return replace(batch, **changes), BatchShare(rows, texts), counts
+
+
+def _part(value: Any, share: RowRange) -> Any:
+    """The rows of a tensor; a sum over the whole batch counts once, in the first share; all else as it is."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.ndim == 0:
+        return value if share.start == 0 else torch.zeros_like(value)
+    return value[share.start : share.stop]
+
+
+def _summed(bucket: Any) -> torch.futures.Future[Tensor]:
+    """DDP's exchange of gradients, as a sum."""
+    work = dist.all_reduce(bucket.buffer(), async_op=True)
+    assert work is not None
+    return work.get_future().then(lambda future: future.value()[0])

@@ -1,4 +1,4 @@
-"""What a run records of itself: the lines of ``metrics.jsonl``.
+"""The record that a run keeps of itself: the lines of ``metrics.jsonl``.
 
 ``metrics.jsonl`` is append-only. A resumed run first cuts off what follows its checkpoint, which has a hash of the lines before.
 """
@@ -7,13 +7,64 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from warmstart.errors import ConfigError
 from warmstart.system.console import console
 from warmstart.system.storage import atomic_write, cannot_write, sha256
+
+FOLDER = "tensorboard"
+"""name in the folder of a run"""
+
+
+def events_folder(out: str | Path, *, wanted: bool) -> Path | None:
+    """Folder of the event files of a run; None if they are not wanted. Raises ``ConfigError`` if TensorBoard is not installed."""
+    if wanted and find_spec("tensorboard") is None:
+        raise ConfigError('--tensorboard needs tensorboard; pip install "warmstart[tensorboard]"')
+    return Path(out) / FOLDER if wanted else None
+
+
+@contextmanager
+def shown(folder: Path | None, title: str = "") -> Iterator[Callable[[Mapping[str, Any]], None] | None]:
+    """A function for each new line of the log of a training run; of several runs each has a ``title``. None without a folder."""
+    if folder is None:
+        yield None
+        return
+    place, opened, failed = folder / re.sub(r"[^\w+-]+", "-", title), list[Any](), list[Exception]()
+
+    def show(row: Mapping[str, Any]) -> None:
+        try:
+            if not opened and not failed:
+                from torch.utils.tensorboard import SummaryWriter
+
+                opened.append(SummaryWriter(str(place), purge_step=row["step"]))  # hides what an earlier process wrote later
+            for name, value in numbers(row).items() if not failed else ():
+                opened[0].add_scalar(name, value, row["step"])
+        except Exception as error:  # a tool for watching must not end what is watched
+            failed.append(error)
+            console.print(f"TensorBoard gets no more of this run: {error}", markup=False)
+
+    try:
+        yield show
+    finally:
+        for writer in opened:
+            writer.close()
+
+
+def numbers(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """The numbers of a line but its step, those of groups with a path: ``{"held_out": {"loss": 2.0}}`` -> ``held_out/loss``."""
+    figures: dict[str, float] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            figures |= numbers(value, f"{prefix}{name}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool) and name != "step":
+            figures[f"{prefix}{name}"] = float(value)
+    return figures
 
 
 class MetricsLog:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -23,20 +24,79 @@ from warmstart.errors import DivergedError
 from warmstart.seeding import seed_torch
 from warmstart.system.console import console
 from warmstart.system.stopping import agreed_exception, asked_to_stop
-from warmstart.training.allocator import keep_freed_memory
-from warmstart.training.arithmetic import Arithmetic
-from warmstart.training.checkpoint import Checkpoint
-from warmstart.training.compiled import compile_all, compiled
-from warmstart.training.config import TrainConfig
-from warmstart.training.distributed import world
+from warmstart.training.arithmetic import Arithmetic, compile_all, compiled, keep_freed_memory
+from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from warmstart.training.config import TrainConfig, learning_rate_factor
+from warmstart.training.distributed import Parallel, world
+from warmstart.training.held_out import Restorable
 from warmstart.training.log import MetricsLog
 from warmstart.training.optimizers import Optimizer, ParameterGroup
-from warmstart.training.parallel import Parallel
-from warmstart.training.prefetch import prefetched
 from warmstart.training.progress import ProgressBar
-from warmstart.training.schedules import learning_rate_factor
-from warmstart.training.state import below, last_checkpoint, restore, save_checkpoint, state_of
 from warmstart.types import Batch
+
+
+def state_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """The weights and the optimiser state, in rank 0; collective."""
+    own = world().tensors_of_all(optimizer.state_tensors(), next(model.parameters()).device)
+    weights = {f"model/{name}": tensor for name, tensor in cast(Restorable, model).weights().items()}
+    return weights | {f"optimizer/{name}": tensor for name, tensor in own.items()}
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; collective."""
+    world().first_alone(lambda: write_checkpoint(folder, checkpoint))
+
+
+def last_checkpoint(folder: Path, identity: str, device: torch.device) -> Checkpoint | None:
+    """The newest undamaged checkpoint, as rank 0 finds it; of several processes its tensors are on ``device``. Collective."""
+    here = world()
+    newest = here.together(lambda: read_checkpoint(folder, identity) if here.leads else None)
+    checkpoint = here.from_first(replace(newest, tensors={}) if newest else None)
+    if checkpoint is None:
+        return None
+    return replace(checkpoint, tensors=here.tensors_of_all(newest.tensors if newest else {}, device))
+
+
+def restore(model: nn.Module, optimizer: Optimizer, checkpoint: Checkpoint) -> None:
+    """Put the weights and the optimiser state of a checkpoint back."""
+    model.load_state_dict(below("model/", checkpoint), strict=False)
+    optimizer.load_state_tensors(below("optimizer/", checkpoint))
+
+
+def below(prefix: str, checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The tensors of a checkpoint whose names begin with ``prefix``, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in checkpoint.tensors.items() if name.startswith(prefix)}
+
+
+_Batches = Callable[[int], Sequence[Batch]]
+
+
+@contextmanager
+def prefetched(batches: _Batches, device: torch.device, steps: int | None) -> Iterator[_Batches]:
+    """``batches``, a pure function of the step's number; for a GPU those of the next step are made ahead, in pinned memory.
+
+    None is made for a step that a run of so many ``steps`` does not have. What making them raises is raised at their step.
+    """
+    if device.type != "cuda":
+        yield batches
+        return
+    with ThreadPoolExecutor(1, "batches") as thread:
+        yield _Prefetched(lambda step: [batch.pinned() for batch in batches(step)], thread, steps)
+
+
+class _Prefetched:
+    def __init__(self, make: _Batches, thread: ThreadPoolExecutor, steps: int | None) -> None:
+        self.make, self.thread, self.steps = make, thread, steps
+        self.ahead: tuple[int, Future[Sequence[Batch]]] | None = None
+
+    def __call__(self, step: int) -> Sequence[Batch]:
+        """The batches of a step."""
+        known, self.ahead = self.ahead, None
+        batches = known[1].result() if known and known[0] == step else self.thread.submit(self.make, step).result()
+        if self.steps is None or step + 1 < self.steps:
+            self.ahead = step + 1, self.thread.submit(self.make, step + 1)
+        return batches
+
 
 LOG_EVERY = 10
 """steps between two lines of ``metrics.jsonl``"""
@@ -47,11 +107,11 @@ ASSUMED_STEPS = 2000
 
 
 FIRST_CHECKPOINT, CHECKPOINT_SHARE = 60.0, 0.05
-"""where the settings name no interval: the fewest seconds between checkpoints, and the largest fraction of its time they take"""
+"""fewest seconds between checkpoints, and the largest fraction of the time they take, where the settings name no interval"""
 
 
 class Resumable(Protocol):
-    """What has a state beside model and optimiser."""
+    """The interface of a state beside model and optimiser."""
 
     def state_tensors(self) -> dict[str, Tensor]:
         """The whole state, by name."""
@@ -63,7 +123,7 @@ class Resumable(Protocol):
 
 
 class Trainable(Protocol):
-    """What the loop needs of a model."""
+    """The interface of a model that the loop can train."""
 
     def loss(self, batch: Batch) -> Tensor:
         """The summed loss of a batch's targets."""
@@ -76,7 +136,7 @@ class Trainable(Protocol):
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What one run trains on, evaluates and reports."""
+    """The data, evaluations and reports of one run."""
 
     batches: Callable[[int], Sequence[Batch]]
     """the batches of step n; a pure function of n"""
@@ -104,19 +164,19 @@ class TrainingJob:
     """called with each new line of metrics.jsonl"""
     progress_bar: bool = True
     more: Resumable | None = None
-    """what a checkpoint keeps as well. Such a job is short, or one of many: without a number in the settings, checkpoints are
+    """further state for a checkpoint. Such a job is short, or one of many: without a number in the settings, checkpoints are
     written by the clock, and none at its end"""
 
 
 @dataclass
 class TrainOutput:
-    """What a run took, and its log."""
+    """Steps, time and log of a run."""
 
     steps: int = 0
     seconds: float = 0.0
     """seconds of training, without evaluations"""
     processor_seconds: float = 0.0
-    """the same in seconds of all processor cores, of this process alone: not those before a resume"""
+    """seconds of all processor cores in this process alone: not those before a resume"""
     tokens: int = 0
     """tokens read, without padding"""
     log: list[dict[str, Any]] = field(default_factory=list)
@@ -153,7 +213,7 @@ class _Run:
         self.stopped, self.next_checkpoint = False, time.monotonic() + FIRST_CHECKPOINT
         self.output = TrainOutput()
         self.loss_sum, self.target_count = torch.zeros((), device=self.device), 0
-        """of the steps since the last line of the log; of several processes each has its own part of the sum"""
+        """sums over the steps since the last line of the log; of several processes each has its own part"""
         log_digest = self._resume()
         self.metrics = self.world.together(
             lambda: MetricsLog(folder if self.world.leads else None, self.output.steps, log_digest, job.observe)
@@ -171,7 +231,7 @@ class _Run:
                 loss, targets = self._step(progress)
                 self.output.seconds += time.perf_counter() - started
                 if self.job.steps is None:
-                    self.output.seconds = self.world.from_first(self.output.seconds)  # by which all stop at the same step
+                    self.output.seconds = self.world.from_first(self.output.seconds)  # so that all stop at the same step
                 self.output.processor_seconds += time.process_time() - processor_started
                 self.loss_sum, self.target_count = self.loss_sum + loss, self.target_count + targets
                 finished = self._progress() >= 1
@@ -216,7 +276,7 @@ class _Run:
             with self.parallel.batch(batch, last=number == len(batches)) as loss_on:
                 with self.arithmetic.use(self.device), compiled(self.forwards):
                     loss = loss_on(self.device)
-                if loss.requires_grad:  # that of a part whose parameters are all frozen for now moves nothing
+                if loss.requires_grad:  # not if all parameters that it reaches are frozen for now
                     (loss / max(1, count)).backward()
             total = total + loss.detach()
             self.output.tokens += int(batch.lengths.sum())

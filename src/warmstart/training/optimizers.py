@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from warmstart.training.config import TrainConfig
+from warmstart.training.config import Schedule, TrainConfig, constant
 from warmstart.training.distributed import world
-from warmstart.training.schedules import Schedule, constant
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class ParameterGroup:
 
     parameters: Mapping[str, nn.Parameter]
     rate_factor: float = 1.0
-    """times the learning rate of the run"""
+    """factor of the learning rate of the run"""
     schedule: Schedule = constant
     """a further factor of the learning rate; while it is 0 the group is frozen, and no gradient is computed for it"""
     muon: bool = True
@@ -67,10 +66,10 @@ class Optimizer:
             self.optimizers.append(make(muon, weight_decay=config.weight_decay, momentum=0.95))
         self.clip = config.clip
         self.trains: list[bool] = []
-        """which groups train at present; empty before the first step"""
+        """for each group, whether it trains at present; empty before the first step"""
 
     def unfreeze(self, progress: float) -> bool:
-        """Let the groups that train at ``progress`` have gradients, and freeze the others; whether this changed anything."""
+        """Let the groups that train at ``progress`` have gradients, and freeze the others; True if this changed anything."""
         trains = [group.schedule(progress) > 0 for group in self.groups]
         if trains == self.trains:
             return False
@@ -116,8 +115,8 @@ class Optimizer:
                 optimizer.state[parameter][key] = value.to(parameter.device)
 
     def _own_optimizers(self) -> list[torch.optim.Optimizer]:
-        """Those that hold the state of this process."""
-        return [getattr(one, "optim", one) for one in self.optimizers]
+        """The optimisers that hold the state of this process."""
+        return [getattr(optimizer, "optim", optimizer) for optimizer in self.optimizers]
 
 
 def _divided_muon(groups: list[dict[str, Any]], **settings: Any) -> torch.optim.Optimizer:

@@ -14,7 +14,7 @@ from warmstart.stats.formatting import percent, time_span
 from warmstart.system.console import console, in_notebook
 
 SECONDS_BETWEEN = 0.25
-"""a notebook keeps up with four updates a second"""
+"""shortest time between updates: a notebook keeps up with four a second"""
 
 
 class _Bar(Protocol):

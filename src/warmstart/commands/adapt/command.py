@@ -36,7 +36,7 @@ from warmstart.system.console import console, print_table, progress_line
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, read_spec
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
-from warmstart.training.tensorboard import events_folder
+from warmstart.training.log import events_folder
 
 
 def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
@@ -69,12 +69,12 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
 
 @dataclass(frozen=True)
 class _Ready:
-    """What an adaptation begins with, checked."""
+    """The checked inputs of an adaptation."""
 
     run: Run
     bundle: Bundle
     loaded: Task
-    """as it was read: with the texts that are dropped or set apart"""
+    """The task as it was read, with the texts that are dropped or set apart"""
     budgets: dict[int, LabelBudget]
     calibration_texts: Split | None
 
@@ -128,5 +128,5 @@ def _record(result: AdaptResult | AnswersResult, scored: str, *, details: bool, 
 
 
 def _places(result: AdaptResult | AnswersResult, folder: Path, page: Path) -> str:
-    """What was saved, and where."""
+    """The saved model and its place, as a sentence."""
     return f"{result.saved}\nbundle: {folder / 'bundle'}, report: {page}"

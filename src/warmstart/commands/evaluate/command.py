@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from warmstart.commands.evaluate.page import pairs_section
-from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result
+from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result, pairs_section
 from warmstart.commands.settings import EvaluateConfig
 from warmstart.corpora.rows import PretrainingRows
 from warmstart.corpora.write import tokenized_text
@@ -30,16 +29,14 @@ from warmstart.interop.load import load_model, load_predictor
 from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
-from warmstart.report.result import StudyResult
-from warmstart.report.study import finish_study
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import attention_step
 from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import model_name, percent, percent_range
 from warmstart.stats.intervals import percentiles
-from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
-from warmstart.stats.several_labels import HALF, given_and_found, without_label
+from warmstart.stats.scores import HALF, ClassificationScores, NamedFigures, Scores, given_and_found, without_label
 from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_write
@@ -92,7 +89,7 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
 
 
 def _names(one: str, other: str) -> tuple[str, str]:
-    """What two models are called: by their folders' names, or by their paths if these are the same."""
+    """The names of two models: by their folders' names, or by their paths if these are the same."""
     names = (model_name(one), model_name(other))
     return (one, other) if names[0] == names[1] else names
 
@@ -203,7 +200,7 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
 
 
 def _constant_sentence(accuracy: float, task: Task) -> str:
-    """What the same label for every test text would score."""
+    """The score of the same label for every test text."""
     counts = np.bincount(task.test.labels, minlength=len(task.labels))
     constant = float(counts.max() / counts.sum())
     better = "; the model is no better" if accuracy <= constant else ""
@@ -216,7 +213,7 @@ def _interval(right: np.ndarray, units: np.ndarray) -> str:
 
 
 def _methods(config: EvaluateConfig) -> list[ScoredMethod]:
-    """What the ledger calls the model, and the one it is compared with."""
+    """The names in the ledger of the model, and of the one it is compared with."""
     paths = [config.model] + ([config.against] if config.against else [])
     return [ScoringRun.of(config).method(f"evaluate {path}", ["evaluate", model_digest(path)]) for path in paths]
 

@@ -24,11 +24,12 @@ from warmstart.stats.formatting import (
     points_interval,
 )
 from warmstart.stats.multiple_testing import holm
-from warmstart.stats.power import detectable_proportion, texts_to_tell
+from warmstart.stats.noise import detectable_proportion, texts_to_tell
 from warmstart.stats.proportions import paired_proportions, wilson_interval
 
 if TYPE_CHECKING:
     from warmstart.inspection.measured_pairs import PairsMeasured
+    from warmstart.report.parts import Section
     from warmstart.tasks.two_models import ModelsCompared
 
 AGAINST_HEADER = ("texts", "number", "difference (95%)")
@@ -38,7 +39,7 @@ SCORES = {
     "causal": "log-probability",
     "masked": "pseudo-log-likelihood",
 }
-"""what each kind of sentence score is called"""
+"""name of each kind of sentence score"""
 TAKEN = {"model", "phenomenon", "group", "pairs", "accuracy", "low", "high"}
 """names in the tables and the chart of pairs, which no other model has"""
 
@@ -57,6 +58,19 @@ def pairs_result(name: str, measured: PairsMeasured, model: str = "The model") -
         pairs_tables(measured)[0],
         measured,
     )
+
+
+def pairs_section(measured: PairsMeasured) -> Section:
+    """The accuracy of the model and of its rivals on every group."""
+    from warmstart.report.parts import Figure, Section, Table
+    from warmstart.report.study_charts import pairs_chart
+
+    methods = {"model": measured.groups, **measured.rivals}
+    points = [(name, group.name, *group.accuracy) for name, groups in methods.items() for group in groups]
+    caption = "Pairs in which the right sentence scores higher, with 95% intervals over pairs; dashed: chance."
+    text = "The two sentences of a pair differ in one thing, and the right one should score higher."
+    *phenomena, groups = (Table(*table) for table in pairs_tables(measured))
+    return Section("Groups", (text,), (*phenomena, Figure("pairs", caption, pairs_chart(points)), groups))
 
 
 def count_significant(groups: list[PairGroup]) -> tuple[int, int]:

@@ -32,7 +32,7 @@ from warmstart.tasks.load import labelled_task, with_descriptions, with_metric
 
 FIT_FILE = "fit.json"
 SHARE_OF_TRIALS, LAST_SECONDS = 0.9, 20
-"""of the minutes, and less so many seconds: no method starts after that, since a process also starts and a model is saved"""
+"""last start of a method: a share of the minutes, and seconds before their end, since a process also starts and a model is saved"""
 
 
 LOOKED_AT, SPELLED = 200, 0.7
@@ -72,7 +72,7 @@ def keep_fit(found: FitResult, folder: Path, write_page: Callable[[], Path]) -> 
 
 
 class FitOptions(TypedDict, total=False):
-    """What ``ws.fit`` takes by name."""
+    """The options of ``ws.fit``."""
 
     text: str
     """the column of a table or frame that holds the texts, or several: subject+body; default: a guess, which is printed"""
@@ -85,7 +85,7 @@ class FitOptions(TypedDict, total=False):
     minutes: float
     """about; default 3"""
     metric: Metric | None
-    """what the best method is best in; default: accuracy, of several labels micro_f1"""
+    """figure by which methods are compared; default: accuracy, of several labels micro_f1"""
 
 
 def fit(texts: Any, labels: Sequence[Any] | None = None, **options: Unpack[FitOptions]) -> FitResult:
@@ -120,12 +120,12 @@ def _task_of(texts: Any, labels: Sequence[Any] | None, options: FitOptions, fold
 
 
 def time_for_trials(minutes: float) -> str:
-    """What of the minutes methods have, as a duration."""
+    """The part of the minutes that methods have, as a duration."""
     return f"{max(0.0, 60 * SHARE_OF_TRIALS * minutes - LAST_SECONDS):.1f}s"
 
 
 def _settings(task: str, encoders: Sequence[str], minutes: float, **how: Any) -> RaceConfig:
-    """Those of the race within the labels."""
+    """The settings of the race within the labels."""
     return RaceConfig(task=task, backbones=encoders, scratch=False, budget=time_for_trials(minutes), **how)
 
 

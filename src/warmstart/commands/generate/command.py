@@ -35,7 +35,7 @@ class GenerateCommandConfig(Config):
     corpus: FileInput[str | None] = None
     """text that the model was trained on: show beside each step what follows the same context there"""
     corpus_document: Advanced[Document] = "paragraph"
-    """what one document of the corpus is"""
+    """one document of the corpus"""
     corpus_order: InFile[int] = Field(3, gt=0)
     """length of the longest context to count, in tokens"""
 

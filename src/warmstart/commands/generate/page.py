@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLUMN_WIDTH = 17
 """characters, in the terminal"""
 COLOUR = "0072b2"
-"""of probable tokens"""
+"""colour of probable tokens"""
 
 
 def print_trace(one: Trace, console: Console) -> None:

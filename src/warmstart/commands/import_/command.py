@@ -83,7 +83,7 @@ def _fetch(config: ImportConfig, url: str, out: str) -> Path:
 
 
 def describe(imported: Imported) -> list[str]:
-    """What was imported and what was not, one line each."""
+    """Imported and dropped parts, one line each."""
     bundle, family = imported.bundle, imported.family
     title = f"{FAMILIES[family].title} ({family})" if family in FAMILIES else family
     config, head = bundle.model.backbone.config, bundle.model.head

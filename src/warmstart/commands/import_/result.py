@@ -1,16 +1,19 @@
-"""What ``import --list`` finds: the encoders that have a name, and their table."""
+"""The result of ``import --list``: the encoders that have a name, and their table."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warmstart.notebook import Shown
+
+if TYPE_CHECKING:
+    from warmstart.report.parts import Report
 
 ENCODERS_HEADER = ("name", "model", "parameters", "languages", "licence", "installed")
 
 
-class EncodersResult(dict[str, dict[str, Any]], Shown, view="commands.import_.page:encoders_view"):
-    """What is known of each encoder, by name."""
+class EncodersResult(dict[str, dict[str, Any]], Shown, view="commands.import_.result:encoders_view"):
+    """Facts about each encoder, by name."""
 
     def rows(self) -> list[tuple[str, ...]]:
         """One for each, under ``ENCODERS_HEADER``."""
@@ -20,3 +23,13 @@ class EncodersResult(dict[str, dict[str, Any]], Shown, view="commands.import_.pa
 def _row(name: str, one: dict[str, Any]) -> tuple[str, ...]:
     size, model = f"{one['parameters'] / 1e6:.0f} M", one["model"].partition("/")[2]
     return name, model, size, one["languages"], one["licence"], one["installed"] or "no"
+
+
+def encoders_view(encoders: EncodersResult) -> Report:
+    """What a notebook shows: one row for each."""
+    from warmstart.report.parts import Report, Section, Table, headline
+
+    here = [name for name, one in encoders.items() if one["installed"]]
+    sentence = f"Installed: {', '.join(here)}." if here else "No encoder is installed."
+    table = Table(ENCODERS_HEADER, encoders.rows())
+    return Report("Encoders", headline(sentence), (), (Section("Encoders by name", (), (table,)),))

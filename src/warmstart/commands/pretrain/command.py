@@ -46,12 +46,12 @@ from warmstart.tasks.load import load_task
 from warmstart.tokenizer.load import load_tokenizer
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import train_tokenizer
-from warmstart.training.compiled import check_compiler, compiles_by_default
+from warmstart.training.arithmetic import check_compiler, compiles_by_default
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
 from warmstart.training.distributed import world
 from warmstart.training.held_out import held_out_metrics
+from warmstart.training.log import events_folder, shown
 from warmstart.training.loop import train
-from warmstart.training.tensorboard import events_folder, shown
 from warmstart.version import __version__
 
 QUICK_TOKENS = 20_000
@@ -82,7 +82,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
 
 @dataclass(frozen=True)
 class _Ready:
-    """What training needs."""
+    """The inputs of training."""
 
     run: Run
     stores: TokenSides

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TEXT_HEADER = ("text", "documents", "words", "tokens", "tokens per word", "unknown")
 METRICS_HEADER = ("on all held-out text", "value")
 FEWEST_WORDS = 1_000
-"""of held-out text, below which a figure comes with a warning"""
+"""words of held-out text below which a figure comes with a warning"""
 BEGUN, FLUENT = {"word": 300, "token": 100}, {"word": 60, "token": 20}
 """perplexities above which a model has barely begun, and below which it knows the text. Per word: counts of three words in a row
 reach about 140 on news, counts of single words about 700 (Mikolov 2012, chapter 4); per token, a word has one or two"""
@@ -45,9 +45,9 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
     stores: TokenSides
     """the training text and the held-out text"""
     domain: DomainText | None = None
-    """what the text was chosen from, if it was chosen for a task"""
+    """source of the text, if it was chosen for a task"""
     sample: TextSample | None = None
-    """what it writes, or fills in"""
+    """sample of its writing, or of the words that it fills in"""
 
     @property
     def findings(self) -> list[str]:
@@ -135,7 +135,7 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
 
     @property
     def loss_caption(self) -> str:
-        """What the chart of losses shows."""
+        """The caption of the chart of losses."""
         return "Loss in nats per predicted token, on training and on held-out text."
 
     def text_table(self) -> list[tuple[str, ...]]:
@@ -170,7 +170,7 @@ CORPORA_HEADER = ("text", "passages", "kept", "words kept", "like a test or vali
 
 
 def domain_sentences(domain: DomainText) -> list[str]:
-    """What was read for a task, and what was left out, as complete sentences."""
+    """Sentences about the text that was read for a task, and the text left out."""
     often = "" if domain.pool_times == 1 else f", each read {domain.pool_times} times in a pass"
     sentences = [
         f"The task's own text is {domain.pool_texts:,} texts of {domain.pool_words:,} words{often}; {domain.held_out:,} of them "

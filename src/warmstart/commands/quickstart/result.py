@@ -24,11 +24,11 @@ Curves = dict[str, dict[int, Estimate]]
 
 @dataclass(frozen=True)
 class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
-    """What pretraining on the documentation of the installed libraries bought, and an encoder of others, if it is installed."""
+    """The gain of pretraining on the documentation of the installed libraries, and of an encoder, if one is installed."""
 
     pretraining: PretrainResult
     fit: FitResult
-    """with the fewest labels"""
+    """result with the fewest labels"""
     curves: Curves
     """the best method without pretraining, and the best on each backbone; the fewest labels choose them"""
 
@@ -39,7 +39,7 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
 
     @property
     def bought(self) -> str:
-        """What pretraining bought with the fewest labels, on new texts; at most 25 words, empty if nothing was learned.
+        """The gain of pretraining with the fewest labels, on new texts; at most 25 words, empty if nothing was learned.
 
         A difference is claimed beyond the intervals of two independent proportions (Newcombe 1998); on the same texts they are
         narrower, if anything.
@@ -87,7 +87,7 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
         return [(name, *(of_100(one.value) for one in scores.values())) for name, scores in rows]
 
     def lines(self, saved: Path | None, report: Path) -> list[str]:
-        """What a terminal shows at the end."""
+        """The last lines for a terminal."""
         rows = [self.header, *self.table()] if self.curves else []
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in rows]

@@ -29,7 +29,7 @@ from warmstart.stats.formatting import (
     sentence_case,
     time_span,
 )
-from warmstart.stats.power import POWER
+from warmstart.stats.noise import POWER
 from warmstart.stats.scores import metric_range
 
 if TYPE_CHECKING:

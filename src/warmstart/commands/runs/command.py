@@ -77,7 +77,7 @@ def _follow(run: RunState) -> RunState:
 
 
 class _Lines:
-    """What is new in a run since the last look."""
+    """The news of a run since the last look."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

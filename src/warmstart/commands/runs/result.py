@@ -7,19 +7,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from warmstart.notebook import Shown
 from warmstart.runs.state import RunState
 from warmstart.stats.formatting import file_size, percent, time_span
+
+if TYPE_CHECKING:
+    from warmstart.report.parts import Report
 
 STATES = ("running", "stopped", "damaged", "finished", "foreign")
 """in the order in which the sentence counts them"""
 
 
 @dataclass(frozen=True)
-class RunsResult(Shown, view="commands.runs.page:runs_view"):
-    """What lies in a folder of runs, those last written first."""
+class RunsResult(Shown, view="commands.runs.result:runs_view"):
+    """The runs of a folder, the last written first."""
 
     folder: Path
     runs: tuple[RunState, ...]
@@ -64,7 +67,7 @@ class RunsResult(Shown, view="commands.runs.page:runs_view"):
 
 
 def kind_of_foreign(run: RunState) -> str:
-    """What a folder or file is that is no run."""
+    """The kind of a folder or file that is no run."""
     if run.state != "foreign":
         return ""
     if any((run.path / name).is_file() for name in ("bundle.json", "stack.json")):
@@ -135,3 +138,21 @@ def end_of_run(run: RunState) -> str:
         "damaged": f"{run.name} is damaged: {', '.join(run.damage[:3])}.",
     }
     return told.get(run.state, f"{run.name} is no run.")
+
+
+def runs_view(result: RunsResult) -> Report:
+    """What a notebook shows of the runs of a folder."""
+    from warmstart.report.parts import Report, Section, Table, headline
+
+    states = [run.state for run in result.runs]
+    tiles = [(state, str(states.count(state))) for state in dict.fromkeys(states)]
+    section = Section("Runs", result.findings[1:], (Table(result.HEADER, result.table()),))
+    return Report(f"Runs: {result.folder}", headline(result.findings[0]), tiles, (section,))
+
+
+def run_view(run: RunState) -> Report:
+    """What a notebook shows of a run that was followed to its end."""
+    from warmstart.report.parts import Report, Section, Table, headline
+
+    section = Section("State", (), (Table(RunsResult.HEADER, RunsResult(run.path.parent, (run,)).table()),))
+    return Report(f"Run: {run.name}", headline(end_of_run(run)), (), (section,))

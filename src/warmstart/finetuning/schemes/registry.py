@@ -24,11 +24,11 @@ class NamedScheme:
     """One row of the table of schemes."""
 
     decides: str
-    """what the scheme decides; two that decide the same cannot be combined"""
+    """decisions of the scheme; two that decide the same cannot be combined"""
     function: str
     """``file.name`` in this package: makes the scheme from the options; imported only then, as it needs torch"""
     backbone: Literal["all", "part", "none", ""] = ""
-    """how much of the backbone the scheme trains; empty: it leaves that to the scheme it is combined with"""
+    """trained part of the backbone; empty: it leaves that to the scheme it is combined with"""
     needs: Literal["part", ""] = ""
     """part: at least a part of the backbone must train, for the scheme to have any effect"""
     alone: Literal["full", "upper-half", "probe"] = "full"

@@ -9,7 +9,7 @@ from warmstart.config import Config
 from warmstart.finetuning.scheme import Scheme, Unfreezing, frozen_until
 from warmstart.finetuning.schemes.registry import DiscriminativeOptions, LpFtOptions
 from warmstart.model.model import Model
-from warmstart.training.schedules import Schedule, constant
+from warmstart.training.config import Schedule, constant
 
 # Full fine-tuning: every parameter of the backbone trains.
 
@@ -25,7 +25,7 @@ def full(options: Config) -> Scheme:
 
 
 # The last half of the blocks trains. What is below gives general features, and is the half that costs most to train: gradients end
-# above it, and without dropout each text is read by it once (``finetuning/lower_states.py``).
+# above it, and without dropout each text is read by it once (``finetuning/inputs.py``).
 
 DEEP = 4
 """blocks of a backbone from which on half of them is enough to train"""
@@ -104,7 +104,7 @@ class ProbeFirst(Unfreezing):
     """The head trains alone at a probe's learning rate, then everything."""
 
     fraction: float
-    """of the run in which only the head trains"""
+    """fraction of the run in which only the head trains"""
 
     def schedule(self, part: str, level: int, depth: int, head_factor: float) -> Schedule:
         """Frozen at first for the backbone and adapters inside it; a faster start for the head."""

@@ -1,0 +1,390 @@
+"""Models as the server opens and describes them: what each can do, what it reads, and the inputs of requests checked for it.
+
+Inputs come from a request: texts, or lists of texts where a task needs more than one. What is computed for them: ``replies.py``.
+What is known of a model is computed from no text: its record keeps the findings of the audit, and the confidence and correctness of
+each prediction for texts that chose nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warmstart.app.batches import make_way
+from warmstart.data.encode import require_one_form
+from warmstart.data.read import documents_of
+from warmstart.data.source import Source
+from warmstart.data.task import Task
+from warmstart.errors import ConfigError, DataError, ModelError, WarmstartError
+from warmstart.finetuning.calibration import threshold_for
+from warmstart.generation.ngram_counts import NgramCounts
+from warmstart.heads.embedding import EmbeddingHead
+from warmstart.heads.head import TaskHead
+from warmstart.inspection.explanations import check_explainable
+from warmstart.interop.load import load
+from warmstart.model.bundle import Bundle
+from warmstart.model.card import card
+from warmstart.model.history import AdaptRecord
+from warmstart.model.inference import reordered_copy
+from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.runs.verdict import ACCURACY, Verdict, read_verdict
+from warmstart.stack.card import stack_card
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.rows import BackboneVectors, VectorRows
+from warmstart.stack.stack import Stack
+from warmstart.stats.abstention import Threshold
+from warmstart.stats.calibration import expected_calibration_error, perfect_calibration_error
+from warmstart.stats.formatting import model_name, of_100
+from warmstart.stats.proportions import wilson_interval
+from warmstart.system.console import console
+from warmstart.system.products import Linear
+from warmstart.tasks import task_type_for
+from warmstart.tasks.answers import answer_threshold
+from warmstart.tasks.trained_on import trained_on_pairs
+from warmstart.tokenizer.tokenizer import Tokenizer
+
+LEVEL = 0.95
+"""confidence with which the guarantees that are shown hold"""
+KEPT_THRESHOLDS = 64
+"""of a model"""
+Input = str | list[str]
+"""of a request"""
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A loaded model under the name by which requests call it."""
+
+    name: str
+    path: str
+    model: Bundle | Stack
+    """with its weights laid out for inference"""
+    whole: Bundle | Stack
+    """the same with plain weights, through which gradients flow"""
+    task: Task | None = None
+    """whose training texts are shown beside predictions"""
+    counts: NgramCounts | None = None
+    """what followed in a corpus, shown beside what is probable"""
+
+    @classmethod
+    def open(cls, path: str, name: str | None = None, tasks: Sequence[Task] = (), corpus: Corpus | None = None) -> ServedModel:
+        """Load and check a model; its name is that of its folder, unless one is given. One that writes is given the ``corpus``."""
+        made = cls.of(load(path), name or model_name(path), path, tasks)
+        return replace(made, counts=corpus.counts(made.bundle.tokenizer)) if corpus and made._generates() else made
+
+    @classmethod
+    def of(cls, model: Bundle | Stack, name: str, path: str = "", tasks: Sequence[Task] = ()) -> ServedModel:
+        """A model in memory, made ready, with the first of the tasks whose texts it can have learned."""
+        for bundle in model.networks if isinstance(model, Stack) else (model,):
+            bundle.model.eval()
+        if isinstance(model, Bundle):
+            made = cls(name, path, _reordered(model), model)
+        else:
+            members = tuple(replace(one, model=_ready_member(one.model)) for one in model.members)
+            made = cls(name, path, replace(model, members=members), model)
+        return replace(made, task=next(filter(made.fits, tasks), None))
+
+    @property
+    def bundle(self) -> Bundle:
+        """The model as one network. Raises ``ModelError`` for a stack."""
+        if isinstance(self.model, Stack):
+            raise ModelError(f"'{self.name}' is a stack, which has no single network")
+        return self.model
+
+    @cached_property
+    def reader(self) -> Bundle | None:
+        """The network by whose vectors texts are compared: of a stack, that of the first member that has one."""
+        if isinstance(self.model, Bundle):
+            return self.model
+        parts = [one.model if isinstance(one.model, Bundle) else one.model.backbone for one in self.model.members]
+        return next(filter(None, parts), None)
+
+    @cached_property
+    def abilities(self) -> tuple[str, ...]:
+        """What it can be asked for."""
+        found = {
+            "predict": self._predicts(), "generate": self._generates(), "embed": self._embeds(), "explain": self._explains(),
+            "nearest": self.task is not None, "tokens": isinstance(self.model, Bundle), "card": True,
+        }  # fmt: skip
+        return tuple(name for name, able in found.items() if able)
+
+    def require(self, ability: str) -> None:
+        """Raise ``ModelError`` unless the model has an ability."""
+        if ability == "nearest" and self.task is None and self.reads_texts:
+            raise ModelError(f"'{self.name}' knows no training texts; start the server with --texts TASK, what it learned from")
+        if ability not in self.abilities:
+            raise ModelError(f"'{self.name}' has no '{ability}'; it has {', '.join(self.abilities)}")
+
+    def describe(self) -> dict[str, Any]:
+        """Its name, kind, abilities, task type and labels."""
+        return {
+            "name": self.name,
+            "kind": "stack" if isinstance(self.model, Stack) else self.model.model.head.config.kind,
+            "task": self.task_type,
+            "labels": list(self.model.labels),
+            "abilities": list(self.abilities),
+            "calibrated": self.model.calibration is not None,
+            "guarantees": self._guarantees(),
+            "reads_texts": self.reads_texts,
+            "several_texts": self.several_texts,
+            "depth": None if isinstance(self.model, Stack) else self.model.model.backbone.config.depth,
+            "max_length": None if isinstance(self.model, Stack) else self.model.model.backbone.config.max_length,
+        }
+
+    def card(self) -> str:
+        """The model card, in Markdown."""
+        return stack_card(self.model) if isinstance(self.model, Stack) else card(self.model)
+
+    # ------------------------------------------------------------------------------------------------ predictions
+
+    @cached_property
+    def task_type(self) -> str | None:
+        """The task type; "answers" of a model that answers questions, None of one that predicts nothing."""
+        if isinstance(self.model, Bundle) and self.model.answers_record:
+            return "answers"
+        return task_type_for(self.model).name if self._predicts() else None
+
+    def _predicts(self) -> bool:
+        if isinstance(self.model, Stack):
+            return True
+        return self.model.answers_record is not None or isinstance(self.model.model.head, TaskHead)
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether it predicts from one vector of each text or pair, so that training texts can be compared by theirs."""
+        return _FORMS.get(str(self.task_type)) is _TEXT and self.reader is not None
+
+    @cached_property
+    def several_texts(self) -> bool | None:
+        """Whether an input is several texts, such as a pair; None for a model that reads both if no record says what it learned."""
+        if _FORMS.get(str(self.task_type)) is _TEXT:
+            return trained_on_pairs(self.model)
+        return False
+
+    def fits(self, task: Task) -> bool:
+        """Whether the model predicts what the texts of a task are labelled with."""
+        return self.reads_texts and self.task_type == task.type and set(self.model.labels) == set(task.labels)
+
+    def check_inputs(self, inputs: Sequence[Input]) -> list[Any]:
+        """The inputs in the form that the task takes. Raises ``DataError`` that names the first one of another form."""
+        form = _FORMS[str(self.task_type)]
+        if form is _TEXT and self.several_texts is not None:
+            form = _PAIR if self.several_texts else _SINGLE
+        wanted, fits, make = form
+        for number, one in enumerate(inputs):
+            if not fits(one):
+                raise DataError(f"each input must be {wanted}, but input {number} is {json.dumps(one, ensure_ascii=False)[:80]}")
+        require_one_form(inputs)
+        return [make(one) for one in inputs]
+
+    def threshold(self, target_error: float, confidence_level: float) -> Threshold:
+        """The threshold for a guarantee. Raises ``ModelError`` if this model can give none."""
+        key = target_error, confidence_level
+        if key not in self._thresholds:
+            if len(self._thresholds) >= KEPT_THRESHOLDS:
+                self._thresholds.clear()
+            self._thresholds[key] = self._find_threshold(*key)
+        return self._thresholds[key]
+
+    @cached_property
+    def _thresholds(self) -> dict[tuple[float, float], Threshold]:
+        """Those that were asked for; they go with the model when it is loaded again."""
+        return {}
+
+    def _find_threshold(self, target_error: float, confidence_level: float) -> Threshold:
+        if self.task_type == "answers":
+            return answer_threshold(self.bundle, target_error, confidence_level)
+        if not task_type_for(self.model).one_label:
+            raise ModelError("target_error is for models that answer questions or give one label per text; leave it out")
+        return threshold_for(self.model, target_error, confidence_level)
+
+    def _guarantees(self) -> bool:
+        """Whether it has examples that thresholds can be found on."""
+        try:
+            return bool(self._predicts() and self.threshold(0.5, LEVEL))
+        except WarmstartError:
+            return False
+
+    def _generates(self) -> bool:
+        return isinstance(self.model, Bundle) and self.model.generates
+
+    def _embeds(self) -> bool:
+        return isinstance(self.model, Bundle) and isinstance(self.model.model.head, EmbeddingHead)
+
+    @cached_property
+    def _characters_per_token(self) -> float:
+        bundles = [self.model] if isinstance(self.model, Bundle) else self.model.networks
+        rows = bundles[0].tokenizer.encode(SELFTEST_TEXTS) if bundles else []
+        return sum(map(len, SELFTEST_TEXTS)) / sum(map(len, rows)) if rows else 4.0
+
+    def count_tokens(self, inputs: Sequence[Any]) -> int:
+        """About how many tokens inputs have."""
+        characters = sum(len(one) if isinstance(one, str) else sum(map(len, one)) for one in inputs)
+        return 2 * len(inputs) + int(characters / self._characters_per_token)
+
+    def _explains(self) -> bool:
+        if isinstance(self.model, Stack):
+            return bool(self.model.labels)
+        try:
+            check_explainable(self.bundle)
+        except WarmstartError:
+            return False
+        return True
+
+
+def _reordered(bundle: Bundle) -> Bundle:
+    """The network lies as is best for inference, and lets other requests go first between its products."""
+    network = reordered_copy(bundle.model)
+    for module in network.backbone.modules():
+        if isinstance(module, Linear):
+            module.register_forward_hook(make_way)
+    return replace(bundle, model=network)
+
+
+def _ready_member(model: Bundle | FittedBaseline) -> Bundle | FittedBaseline:
+    if isinstance(model, Bundle):
+        return _reordered(model)
+    if model.backbone is None or not isinstance(model.rows, VectorRows):
+        return model
+    return replace(model, rows=replace(model.rows, vectors=BackboneVectors(_reordered(model.backbone))))
+
+
+def _is_list(one: Input, least: int, most: int | None = None) -> bool:
+    return isinstance(one, list) and least <= len(one) <= (most or len(one))
+
+
+_TEXT = ("a text, or a list of two for tasks about pairs", lambda one: isinstance(one, str) or _is_list(one, 2, 2),
+         lambda one: one if isinstance(one, str) else tuple(one))  # fmt: skip
+_SINGLE = ("a text, since the model learned from single texts", lambda one: isinstance(one, str), str)
+_PAIR = ("a list of two texts, since the model learned from pairs", lambda one: _is_list(one, 2, 2), tuple)
+_FORMS: dict[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
+    "classification": _TEXT,
+    "multilabel": _TEXT,
+    "regression": _TEXT,
+    "tagging": ("a list of words", lambda one: _is_list(one, 1), tuple),
+    "answers": ("a question", lambda one: isinstance(one, str), str),
+}
+"""task type -> what an input must be, in words and as a test, and the value that the task takes"""
+
+
+class ServedModels:
+    """All models of a server, by name; one can be loaded again without that a request notices."""
+
+    def __init__(self, models: Sequence[ServedModel], corpus: Corpus | None = None) -> None:
+        self.corpus = corpus
+        self._models = {one.name: one for one in models}
+        if len(self._models) < len(models):
+            names = ", ".join(one.name for one in models)
+            raise ModelError(f"each model must have a name of its own, but they are {names}; write NAME=FOLDER")
+
+    def __iter__(self) -> Any:
+        return iter(tuple(self._models.values()))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The first screen of the only model that is served; None of several, or where none was kept beside it."""
+        found = read_verdict(Path(next(iter(self)).path)) if len(self._models) == 1 else None
+        return found if found and any(step.name == "try" for step in found.steps) else None
+
+    def get(self, name: str | None) -> ServedModel | None:
+        """The model of this name, the first if None; None if there is none."""
+        return next(iter(self._models.values())) if name is None else self._models.get(name)
+
+    def put(self, model: ServedModel) -> None:
+        """Serve a model in place of that of the same name."""
+        self._models[model.name] = model
+
+    def reload(self, name: str) -> None:
+        """Load a model again from its folder; on an error the old one stays. Requests that began go on with the old one."""
+        old = self._models[name]
+        self.put(ServedModel.open(old.path, old.name, [old.task] if old.task else [], self.corpus))
+        console.print(f"loaded {name} again")
+
+
+def open_models(paths: Sequence[str], tasks: Sequence[Task] = (), corpus: Corpus | None = None) -> ServedModels:
+    """Load models: each a folder, or ``NAME=FOLDER``. Raises ``ConfigError`` for a task, or a corpus, that fits none of them."""
+    found = list[ServedModel]()
+    for path in paths:
+        name, _, folder = path.rpartition("=") if "=" in path and not Path(path).exists() else ("", "", path)
+        found.append(ServedModel.open(folder, name or None, tasks, corpus))
+    for task in tasks:
+        if not any(one.fits(task) for one in found):
+            raise ConfigError(
+                f"--texts must be a task that one of the models was adapted to, but '{task.name}' ({task.type}: "
+                f"{', '.join(task.labels) or 'numbers'}) has other labels than {', '.join(one.name for one in found)}"
+            )
+    if corpus and not any(one.counts for one in found):
+        raise ConfigError(f"--corpus is for models that generate text, but none of {', '.join(one.name for one in found)} does")
+    return ServedModels(found, corpus)
+
+
+class Corpus:
+    """Files or a folder of text, of up to a few million tokens: all counts are in memory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._counts = dict[str, NgramCounts]()
+
+    def counts(self, tokenizer: Tokenizer) -> NgramCounts:
+        """What followed each context. Raises ``DataError`` if there is no text."""
+        if tokenizer.digest not in self._counts:
+            self._counts[tokenizer.digest] = NgramCounts(tokenizer, documents_of([Source(path=self.path)]))
+        return self._counts[tokenizer.digest]
+
+
+def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:
+    """``accuracy`` (``accuracy_of``); ``audit``: each finding, None without an audit; ``calibration`` (``calibration_of``)."""
+    record = next((one for one in reversed(model.history) if isinstance(one, AdaptRecord)), None)
+    findings = record.audit if record else None
+    return {
+        "accuracy": accuracy_of(model, path),
+        "audit": None if findings is None else [one.to_dict() for one in findings],
+        "calibration": calibration_of(held_out_of(model)),
+    }
+
+
+def accuracy_of(model: Bundle | Stack, path: str) -> str:
+    """On how many of 100 new texts a model is right, as a sentence: by the verdict beside it, its record, or its held-out texts."""
+    if verdict := read_verdict(Path(path)):
+        return verdict.headline
+    record = next((one for one in reversed(model.history) if isinstance(one, AdaptRecord)), None)
+    share, count, what = record.test.figures.get(ACCURACY) if record and record.test else None, record and record.task.test, "test"
+    if share is None or not count:
+        right = [correct for _, correct in held_out_of(model)]
+        share, count, what = (float(np.mean(right)) if right else None), len(right), "held-out"
+    if share is None:
+        return "No record says how often it is right on new texts; warmstart evaluate measures it on labelled ones."
+    found = wilson_interval(share, count)
+    if not found.tells:
+        return f"{count:,} {what} texts are too few to say how often it is right on new ones."
+    likely = f"likely {of_100(found.low)} to {of_100(found.high)}"
+    return f"Right on {of_100(share)} of 100 new texts ({likely}), by {count:,} {what} texts."
+
+
+def held_out_of(model: Bundle | Stack) -> Sequence[tuple[float, bool]]:
+    """Confidence and correctness of the predictions for texts, or questions, that chose nothing; empty if there are none."""
+    if isinstance(model, Bundle) and (record := model.answers_record):
+        return record.held_out_answers
+    return model.calibration.held_out if model.calibration else ()
+
+
+def calibration_of(held_out: Sequence[tuple[float, bool]]) -> dict[str, Any] | None:
+    """How confidence and accuracy agree; None without held-out texts.
+
+    ``error`` is the expected calibration error, ``error_of_chance`` that of a perfectly calibrated model with the same confidences.
+    """
+    if not held_out:
+        return None
+    confidence, right = np.array(held_out, dtype=float).T
+    return {
+        "texts": len(right),
+        "accuracy": float(right.mean()),
+        "error": expected_calibration_error(confidence, right),
+        "error_of_chance": perfect_calibration_error(confidence),
+    }

@@ -1,0 +1,218 @@
+"""What a page holds of a model: its weights, its settings as the scripts read them, and what the server would say of it.
+
+The scripts run every backbone with attention from queries and keys, heads for one label, several labels, tags and text, bottleneck
+adapters and scalar mixes; LoRA is merged first. They also run stacks and baselines of such networks and of words. Everything else
+is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warmstart.adapters.insertion import inserted_adapters
+from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixConfig
+from warmstart.app.models import LEVEL, ServedModel, evidence_of
+from warmstart.app.one_file.characters import word_characters
+from warmstart.app.one_file.parts import Parts, member_network, taken_apart
+from warmstart.app.one_file.tokenizer_spec import tokenizer_spec
+from warmstart.app.one_file.weights import pack_tensors
+from warmstart.app.replies import TARGETS, checks_of
+from warmstart.backbone.config import BackboneConfig
+from warmstart.errors import ModelError
+from warmstart.heads.embedding import EmbeddingHead
+from warmstart.heads.per_text import ClassificationHead, MultilabelHead
+from warmstart.heads.per_token import TaggingHead
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import model_digest
+from warmstart.model.model import Model
+from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.runs.steps import NextStep
+from warmstart.runs.verdict import read_verdict
+from warmstart.stack.fitted import FittedBaseline
+from warmstart.stack.stack import Stack
+from warmstart.system.storage import FORMAT, sha256
+from warmstart.tasks.predict import raw_predictions
+from warmstart.tasks.thresholds import thresholds_of
+from warmstart.version import __version__
+
+ABLE = {"predict", "explain", "generate", "card"}
+"""what a model can be asked for in a page"""
+_INSTEAD = "use `warmstart serve`, or export with --to onnx"
+
+
+@dataclass(frozen=True)
+class PageContents:
+    """What the scripts of a page read."""
+
+    facts: dict[str, Any]
+    """settings, tokenizer, where each tensor is, and what is known of the model, fit for JSON"""
+    weights: bytes
+    """deflated"""
+
+
+def page_contents(model: Bundle | Stack, path: str, name: str) -> PageContents:
+    """Everything of the model at ``path``. Raises ``ModelError`` for one that cannot run in a page."""
+    refuse_unable(model)
+    parts, served = taken_apart(model), ServedModel.of(model, name, path)
+    layout, packed = pack_tensors(parts.tensors)
+    described = served.describe()
+    abilities = [one for one in described["abilities"] if one in ABLE and (one != "explain" or model.labels)]
+    facts = {
+        "format": FORMAT,
+        "warmstart": __version__,
+        "name": name,
+        "bundle_digest": model_digest(path),
+        "parameters": sum(one.numel() for one in parts.tensors.values()),
+        "model": described | {"abilities": abilities, "reads_texts": False},
+        **model_facts(model, parts),
+        "weights": layout | {"sha256": sha256(packed)},
+        "verdict": _shared_verdict(path),
+        "replies": _replies(served),
+    }
+    return PageContents(facts, packed)
+
+
+def model_facts(model: Bundle | Stack, parts: Parts) -> dict[str, Any]:
+    """What the scripts compute with beside the weights."""
+    tokenizers = {one.tokenizer.digest: one.tokenizer for one in parts.networks}
+    networks = [_network(one) | {"tokenizer": one.tokenizer.digest} for one in parts.networks]
+    whole = {"task": model.type, "labels": list(model.labels)} if isinstance(model, Stack) else networks[0]
+    return {
+        "settings": whole | {"temperature": _temperature(model), "thresholds": thresholds_of(model)},
+        "members": parts.members,
+        "networks": networks,
+        "tokenizers": {digest: tokenizer_spec(one) for digest, one in tokenizers.items()},
+        "words": word_characters() if isinstance(model, Stack) else None,
+    }
+
+
+def refuse_unable(model: Bundle | Stack) -> None:
+    """Raise ``ModelError`` with the reason if a model cannot run in a page."""
+    if isinstance(model, Bundle):
+        why = _why_not(model, (ClassificationHead, MultilabelHead, TaggingHead))
+    elif model.type not in ("classification", "multilabel"):
+        why = f"pages label texts, but this model is for {model.type}"
+    else:
+        networks = filter(None, (member_network(one.model) for one in model.members))
+        why = next(filter(None, (_why_not(one, (ClassificationHead, MultilabelHead, EmbeddingHead)) for one in networks)), None)
+    if why:
+        raise ModelError(f"this model cannot run in a page: {why}; {_INSTEAD}")
+
+
+def _why_not(bundle: Bundle, able: tuple[type, ...]) -> str | None:
+    head, config = bundle.model.head, bundle.model.backbone.config
+    if bundle.answers_record is not None:
+        return "it answers questions, and abstains by examples that pages do not have"
+    if not isinstance(head, able) and not bundle.generates:
+        untrained = " that was not trained to write" if head.config.kind == "language-modeling" else ""
+        return f"pages label texts, tag words or write text, but this model has a head of type '{head.config.kind}'{untrained}"
+    if config.attention != "dot-product":
+        return f"its attention is of type '{config.attention}'"
+    if config.ngrams:
+        return "it reads neighbouring tokens by convolutions"
+    if config.distance_buckets:
+        return "its attention adds a bias for each distance between tokens"
+    if head.config.window_settings.windows != "none":
+        return "it reads long texts in windows, and a page would cut them"
+    known = LoraConfig | BottleneckConfig | ScalarMixConfig
+    odd = next((one for one in inserted_adapters(bundle.model) if not isinstance(one, known)), None)
+    return f"it has inserted modules of the kind '{odd.to_dict()['kind']}'" if odd else None
+
+
+def tells_unknown(model: Bundle | Stack) -> bool:
+    """Whether predictions of a model mark texts of none of its labels, which pages do not."""
+    members = [one.model for one in model.members] if isinstance(model, Stack) else []
+    known = any(isinstance(one, FittedBaseline) and one.known for one in members)
+    return known or bool(model.calibration and model.calibration.held_out)
+
+
+@torch.inference_mode()
+def rounding_effect(model: Bundle | Stack, rounded: Bundle | Stack) -> float:
+    """The largest difference of their outputs for a few texts, as a fraction of the largest output."""
+    pairs = zip(_outputs(model), _outputs(rounded), strict=True)
+    gaps = [(float((one - other).abs().max()), float(one.abs().max())) for one, other in pairs]
+    return max(gap for gap, _ in gaps) / max(1e-9, *(most for _, most in gaps))
+
+
+def _outputs(model: Bundle | Stack) -> list[Tensor]:
+    """What a network gives for each text, or the probabilities of a stack."""
+    if isinstance(model, Stack):
+        return [torch.from_numpy(raw_predictions(model, SELFTEST_TEXTS))]
+    specials, most = model.tokenizer.specials, model.model.backbone.config.max_length
+    rows = ([specials.begin, *ids[: most - 2], specials.eos] for ids in model.tokenizer.encode(SELFTEST_TEXTS))
+    return [model.model(torch.tensor([row])) for row in rows]
+
+
+def _shared_verdict(path: str) -> dict[str, Any] | None:
+    """The first screen for whoever gets the page: without texts that it learned from, and without paths of this machine."""
+    found = read_verdict(Path(path))
+    return asdict(replace(found, mistakes=(), steps=(NextStep("try", "A text", ""),))) if found else None
+
+
+def _temperature(model: Bundle | Stack) -> float:
+    return model.calibration.temperature if model.calibration else 1.0
+
+
+def _network(bundle: Bundle) -> dict[str, Any]:
+    """A network by itself, without its temperature."""
+    model, labels = bundle.model, bool(bundle.labels)
+    head, config = model.head.config, model.backbone.config
+    return {
+        "task": head.kind if labels else None,
+        "labels": list(bundle.labels),
+        "head": {key: value for key, value in head.to_dict().items() if not isinstance(value, dict)},
+        "temperature": 1.0,
+        "causal": model.causal,
+        "typed": config.token_types > 1,
+        "max_length": config.max_length,
+        "never_generated": bundle.never_generated if bundle.generates and not labels else [],
+        "backbone": _backbone(config) | _adapters(model),
+    }
+
+
+def _backbone(config: BackboneConfig) -> dict[str, Any]:
+    own_base = config.window_rotary_base != config.rotary_base
+    scaling = list(config.rotary_scaling) if config.rotary_scaling else None
+    return {
+        "width": config.width, "depth": config.depth, "heads": config.heads, "groups": config.groups, "perHead": config.per_head,
+        "feedforward": config.feedforward, "norm": config.norm, "normType": config.norm_type, "eps": config.norm_eps,
+        "embeddingNorm": config.embedding_norm, "firstNorm": config.first_norm, "tokenTypes": config.token_types,
+        "positions": config.positions, "offset": config.position_offset,
+        "window": config.window, "globalEvery": config.global_every,
+        "rotary": {"base": config.rotary_base, "scaling": scaling},
+        "windowRotary": {"base": config.window_rotary_base, "scaling": None if own_base else scaling},
+        "activation": config.activation, "qkNorm": config.qk_norm,
+        "scale": math.sqrt(config.width) if config.scale_embeddings else 1.0,
+    }  # fmt: skip
+
+
+def _adapters(model: Model) -> dict[str, Any]:
+    inserted = inserted_adapters(model)
+    bottleneck = next((one.activation for one in inserted if isinstance(one, BottleneckConfig)), None)
+    return {"bottleneck": bottleneck, "mix": any(isinstance(one, ScalarMixConfig) for one in inserted)}
+
+
+def _replies(served: ServedModel) -> dict[str, Any]:
+    """What the server would answer, by the last part of its address."""
+    replies: dict[str, Any] = {
+        "card": served.card(),
+        "checks": {"checks": checks_of(served)},
+        "evidence": evidence_of(served.model, served.path),
+    }
+    if served.describe()["guarantees"]:
+        found = [served.threshold(target, LEVEL) for target in TARGETS]
+        replies["guarantees"] = {
+            "guarantees": [
+                {"target_error": one.target, "threshold": one.threshold, "answered": one.answered / one.examples}
+                | {"sentence": one.sentence()}
+                for one in found
+                if math.isfinite(one.threshold)
+            ]
+        }
+    return replies

@@ -1,1 +1,0 @@
-"""The page on which people label texts."""
