@@ -334,46 +334,31 @@ def relevances(corpora: Sequence[Source], texts: Sequence[str], scored: Sequence
 
     A passage is like a scored text if it is equal, or if it contains one, at least half of its 5-grams.
     """
-    similarity = _Similarity.of(texts, [one for corpus in corpora for one in islice(passages_of([corpus]), WEIGHED)])
-    known, words_of_scored = {*map(text_key, texts)}, [*map(text_words, scored)]
-    keys, values, words, owners = {*map(text_key, scored)}, list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    first = [passage for corpus in corpora for passage in islice(passages_of([corpus]), WEIGHED)]
+    weights = TfidfTransformer(sublinear_tf=True).fit(_counts([*texts, *first]))
+    compared = np.sort(rng(0, "texts that passages are compared with").permutation(len(texts))[:TEXTS_COMPARED])
+    rows = weights.transform(_counts([texts[i] for i in compared])).T  # (V, N), each text of length 1
+    known, scored_words, scored_keys = {*map(text_key, texts)}, [*map(text_words, scored)], {*map(text_key, scored)}
+    values, words, owners = [np.zeros(0, np.float32)], [np.zeros(0, np.int32)], [np.zeros(0, np.int16)]
     for number, corpus in enumerate(corpora):
         stream = passages_of([corpus])
         while chunk := [*islice(stream, PASSAGES_AT_ONCE)]:
-            split, key_of = [*map(text_words, chunk)], [*map(text_key, chunk)]
-            found = similarity.relevance(chunk)
-            found[[key in known for key in key_of]] = KNOWN
-            like = documents_with(words_of_scored, split) | np.array([key in keys for key in key_of])
-            found[like] = LEFT_OUT
-            values.append(found)
+            keys, relevance = [*map(text_key, chunk)], _nearness((weights.transform(_counts(chunk)) @ rows).toarray())
+            relevance[[key in known for key in keys]] = KNOWN
+            like = documents_with(scored_words, [*map(text_words, chunk)]) | np.array([key in scored_keys for key in keys])
+            relevance[like] = LEFT_OUT
+            values.append(relevance)
             words.append(np.array([len(passage.split()) for passage in chunk], dtype=np.int32))
             owners.append(np.full(len(chunk), number, dtype=np.int16))
-    empty = np.zeros(0)
-    return Relevances(*(np.concatenate([empty.astype(kind), *parts]) for kind, parts in
-                        ((np.float32, values), (np.int32, words), (np.int16, owners))))  # fmt: skip
+    return Relevances(np.concatenate(values), np.concatenate(words), np.concatenate(owners))
 
 
-@dataclass(frozen=True)
-class _Similarity:
-    """TF-IDF with the weights of words in some texts, and the rows of the texts that passages are compared with."""
-
-    weights: TfidfTransformer
-    texts: csr_matrix
-    """(N, V), each of length 1"""
-
-    @classmethod
-    def of(cls, texts: Sequence[str], others: Iterable[str]) -> _Similarity:
-        chosen = np.sort(rng(0, "texts that passages are compared with").permutation(len(texts))[:TEXTS_COMPARED])
-        weights = TfidfTransformer(sublinear_tf=True).fit(_counts([*texts, *others]))
-        return cls(weights, weights.transform(_counts([texts[i] for i in chosen])))
-
-    def relevance(self, passages: Sequence[str]) -> np.ndarray:
-        """(P,) float32: the mean cosine with the nearest texts."""
-        cosines = (self.weights.transform(_counts(passages)) @ self.texts.T).toarray()  # (P, N)
-        nearest = min(NEAREST, cosines.shape[1])
-        top = -np.partition(-cosines, nearest - 1, axis=1)[:, :nearest]
-        mean: np.ndarray = top.mean(axis=1).astype(np.float32)
-        return mean
+def _nearness(cosines: np.ndarray) -> np.ndarray:
+    """(P,) float32: the mean of the cosines (P, N) with the nearest texts."""
+    nearest = min(NEAREST, cosines.shape[1])
+    top = -np.partition(-cosines, nearest - 1, axis=1)[:, :nearest]
+    mean: np.ndarray = top.mean(axis=1).astype(np.float32)
+    return mean
 
 
 def _counts(texts: Iterable[str]) -> csr_matrix:
