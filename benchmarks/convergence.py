@@ -27,9 +27,11 @@ from benchmarks.harness import Step, show, table, time_in_turn
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.settings import PretrainConfig
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.corpora.rows import PretrainingRows, pretraining_batches
+from warmstart.corpora.store import TokenText
+from warmstart.corpora.write import tokenized_text
+from warmstart.data.read import documents_of
 from warmstart.data.source import Source
-from warmstart.data.token_store import TokenStore, documents_of, prepare_store
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
@@ -84,13 +86,13 @@ class Reached:
 
 
 @cache
-def texts() -> tuple[Tokenizer, TokenStore, TokenStore]:
+def texts() -> tuple[Tokenizer, TokenText, TokenText]:
     """A tokenizer of 8,192 pieces, and WikiText-2's training and validation text."""
     data = Path(os.environ.get("WARMSTART_DATA", "../shared/data")) / "wikitext-2"
     sources = [[Source(path=str(data / f"{name}.txt.gz"))] for name in ("train", "valid")]
     tokenizer = train_tokenizer(documents_of(sources[0]), TokenizerConfig(vocab_size=8192))
     folder = Path(gettempdir()) / "warmstart-reaching"
-    return tokenizer, prepare_store(sources[0], tokenizer, folder), prepare_store(sources[1], tokenizer, folder)
+    return tokenizer, tokenized_text(sources[0], tokenizer, folder), tokenized_text(sources[1], tokenizer, folder)
 
 
 def prepared(recipe: Recipe, budget: dict[str, Any], seed: int) -> tuple[Model, TrainingJob, TrainConfig]:

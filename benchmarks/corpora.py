@@ -35,9 +35,8 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.commands.settings import TokenizeConfig
 from warmstart.commands.tokenize import tokenize
-from warmstart.corpora.index import TOKENIZER, ShardEntry, ShardIndex
-from warmstart.corpora.open import ShardsToRead
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.corpora.rows import PretrainingRows, ShardsToRead, pretraining_batches
+from warmstart.corpora.store import TOKENIZER, ShardEntry, ShardIndex
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
@@ -117,12 +116,8 @@ def write_shards(folder: Path, size: int, tokenizer: Tokenizer) -> Path:
         tokens[-1] = eos
         name = f"shards/{number:05}.bin"
         tokens.tofile(folder / name)
-        counts = {
-            "tokens": len(tokens),
-            "documents": int((tokens == eos).sum()) - 1,
-            "words": len(tokens),
-            "bytes": 4 * len(tokens),
-        }
+        documents = int((tokens == eos).sum()) - 1
+        counts = {"tokens": len(tokens), "documents": documents, "words": len(tokens), "bytes": 4 * len(tokens)}
         entries.append(ShardEntry(name=name, sha256=file_sha256(folder / name), unknown=0, **counts))
     index = ShardIndex(
         format=FORMAT, tokenizer=tokenizer.digest, dtype="uint16", document="paragraph", held_out=None, shards=tuple(entries)

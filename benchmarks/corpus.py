@@ -1,4 +1,4 @@
-"""Preparing a corpus, on one core and on all: our token store against the tokenizers library's own batch speed on the same text."""
+"""Preparing a corpus, on one core and on all: our writing against the tokenizers library's own batch speed on the same text."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 from benchmarks.harness import Step, ratio, show, table, time_in_turn
 
+from warmstart.corpora.write import tokenized_text
 from warmstart.data.docstrings import read_docstrings
+from warmstart.data.read import documents_of
 from warmstart.data.source import Source
-from warmstart.data.token_store import documents_of, prepare_store
 from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.tokenizer.train import train_tokenizer
@@ -29,7 +30,7 @@ def build(name: str, cores: int | None) -> Step:
     file, tokenizer = text_of(place)
     source, number = Source(path=str(file)), iter(range(1000))
     if name == "warmstart":
-        return lambda: prepare_store([source], tokenizer, place / f"store {next(number)}")
+        return lambda: tokenized_text([source], tokenizer, place / f"store {next(number)}")
     documents = list(documents_of([source]))
     return lambda: tokenizer._backend.encode_batch_fast(documents)
 

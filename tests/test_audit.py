@@ -18,8 +18,8 @@ from warmstart.commands.audit import audit_task
 from warmstart.commands.settings import AuditConfig, TokenizeConfig
 from warmstart.commands.tokenize import left_out_sentences, tokenize
 from warmstart.corpora import pieces as pieces_module
-from warmstart.corpora.index import LeftOut
-from warmstart.corpora.open import shard_folders, text_of_shards
+from warmstart.corpora.rows import shard_folders
+from warmstart.corpora.store import LeftOut, text_of_shards
 from warmstart.data import units
 from warmstart.data.audit import audit, drop_leaks
 from warmstart.data.encode import encode

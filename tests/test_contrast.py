@@ -18,11 +18,12 @@ from torch import Tensor
 from helpers.bundles import finetune_config, language_bundle, make_task
 from helpers.models import SENTENCES, VOCABULARY, make_backbone, make_language_model
 from warmstart.cli import main
+from warmstart.corpora.rows import PretrainingRows, pretraining_batches
+from warmstart.corpora.store import TokenText
+from warmstart.corpora.write import tokenized_text
 from warmstart.data.batches import class_pairs
 from warmstart.data.encode import collate
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
-from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError
 from warmstart.finetuning.finetune import FineTuneResult, check_scheme, fine_tune, task_model
 from warmstart.finetuning.inputs import EncodedTask
@@ -225,12 +226,12 @@ EOS, PAD = VOCABULARY.specials.eos, VOCABULARY.specials.pad
 
 
 @pytest.fixture(scope="module")
-def store(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+def store(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> TokenText:
     """Forty short documents of different lengths."""
     folder = tmp_path_factory.mktemp("documents")
     texts = [" ".join(SENTENCES[n % len(SENTENCES)] for n in range(start, start + 1 + start % 3)) for start in range(40)]
     (folder / "text.txt").write_text("\n".join(texts))
-    return prepare_store([Source(path=str(folder / "text.txt"), document="line")], tokenizer, folder / "cache")
+    return tokenized_text([Source(path=str(folder / "text.txt"), document="line")], tokenizer, folder / "cache")
 
 
 @settings(deadline=None, max_examples=100)
@@ -255,7 +256,7 @@ def test_each_document_gives_two_crops(lengths: list[int], seed: int, tokens: in
 
 
 def model_and_loss(
-    tokenizer: Tokenizer, store: TokenStore, dropout: float = 0.0
+    tokenizer: Tokenizer, store: TokenText, dropout: float = 0.0
 ) -> tuple[Model, PretrainingRows, ContrastivePretraining]:
     """A tiny model, the rows it reads, and its loss."""
     model = make_language_model(vocab_size=tokenizer.vocab_size, max_length=24, causal=False).train()
@@ -263,7 +264,7 @@ def model_and_loss(
     return model, rows, ContrastivePretraining(model, rows)
 
 
-def test_the_loss_is_its_formula(tokenizer: Tokenizer, store: TokenStore) -> None:
+def test_the_loss_is_its_formula(tokenizer: Tokenizer, store: TokenText) -> None:
     """Masked cross-entropy, and for each crop the negative log of its sibling's share among all others, by a plain loop."""
     model, rows, loss = model_and_loss(tokenizer, store)
     (batch,) = pretraining_batches(rows, 5, 1, 0)(0)
@@ -292,7 +293,7 @@ def step(model: Model, loss: ContrastiveLoss | ContrastivePretraining, batches: 
     return total, [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
-def test_accumulated_batches_compare_all_crops_of_a_step(tokenizer: Tokenizer, store: TokenStore) -> None:
+def test_accumulated_batches_compare_all_crops_of_a_step(tokenizer: Tokenizer, store: TokenText) -> None:
     """Value and gradients are those of a single batch with the same crops."""
     model, rows, loss = model_and_loss(tokenizer, store)
     parts = pretraining_batches(rows, 3, 3, 0)(0)

@@ -33,8 +33,9 @@ from warmstart.backbone.config import BackboneConfig
 from warmstart.cli import main
 from warmstart.commands.pretrain.command import pretrain, pretrain_on
 from warmstart.commands.settings import PretrainConfig
+from warmstart.corpora.store import TokenText
+from warmstart.corpora.write import tokenized_text
 from warmstart.data.source import Source
-from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.dropout import RowRange
 from warmstart.errors import ConfigError, StorageError, WarmstartError
 from warmstart.objectives.config import ObjectiveConfig
@@ -52,14 +53,14 @@ OPTIMIZERS = {"adamw": {"optimizer": "adamw", "learning_rate": 1e-3}, "muon": {"
 
 
 @pytest.fixture
-def store(tokenizer: Tokenizer, tmp_path: Path) -> TokenStore:
+def store(tokenizer: Tokenizer, tmp_path: Path) -> TokenText:
     """A small text."""
     file = tmp_path / "text.txt"
     file.write_text("\n\n".join(SENTENCES * 10 + [f"{word} {SENTENCES[0]}" for word in ["a", "bc", "def", "ghij"]]))
-    return prepare_store([Source(path=str(file))], tokenizer, tmp_path / "store")
+    return tokenized_text([Source(path=str(file))], tokenizer, tmp_path / "store")
 
 
-def pretrained(tokenizer: Tokenizer, store: TokenStore, objective: dict[str, Any], **changes: Any) -> Trained:
+def pretrained(tokenizer: Tokenizer, store: TokenText, objective: dict[str, Any], **changes: Any) -> Trained:
     """The held-out metrics and the weights of the model that ``pretrain`` saves; five rows are no multiple of two processes."""
     settings = {**OPTIMIZERS["adamw"], "steps": 8, "batch": 5, "accumulate": 2, "precision": "float32"} | changes
     config = PretrainConfig(
@@ -89,7 +90,7 @@ CASES = [(name, {}) for name in OBJECTIVES] + [("causal", {"rows": "documents"})
 @pytest.mark.journeys
 @pytest.mark.parametrize(("name", "changes"), CASES, ids=["-".join([name, *changes.values()]) for name, changes in CASES])
 def test_two_processes_pretrain_as_one_by_every_objective(
-    name: str, changes: dict[str, str], tokenizer: Tokenizer, store: TokenStore, tmp_path: Path, exact_muon: None
+    name: str, changes: dict[str, str], tokenizer: Tokenizer, store: TokenText, tmp_path: Path, exact_muon: None
 ) -> None:
     """With each optimiser in turn, dropout, accumulation, and rows that they do not divide."""
     optimizer = [*OPTIMIZERS.values()][CASES.index((name, changes)) % 2]
@@ -226,7 +227,7 @@ def test_one_process_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
         World(local_rank=2).take_gpus()
 
 
-def errors_of_different_processes(tokenizer: Tokenizer, stores: list[TokenStore], folder: Path) -> list[str]:
+def errors_of_different_processes(tokenizer: Tokenizer, stores: list[TokenText], folder: Path) -> list[str]:
     """What is said if one process has other settings, or another text."""
     rank, said = world().rank, list[str]()
     for work in (
@@ -246,10 +247,10 @@ def tiny(**switches: Any) -> BackboneConfig:
 
 
 @pytest.mark.journeys
-def test_processes_that_begin_differently_are_refused(tokenizer: Tokenizer, store: TokenStore, tmp_path: Path) -> None:
+def test_processes_that_begin_differently_are_refused(tokenizer: Tokenizer, store: TokenText, tmp_path: Path) -> None:
     """Every process says the same: what differs, and in which rank."""
     (tmp_path / "other.txt").write_text("\n\n".join(SENTENCES * 20))
-    other = prepare_store([Source(path=str(tmp_path / "other.txt"))], tokenizer, tmp_path / "store")
+    other = tokenized_text([Source(path=str(tmp_path / "other.txt"))], tokenizer, tmp_path / "store")
     for said in run_processes(2, tmp_path, partial(errors_of_different_processes, tokenizer, [store, other], tmp_path)):
         assert said[0].startswith("all processes must begin alike, but the setting train.batch differs: 9 in rank 1, 8 in rank 0; ")
         assert f"the training text differs: {other.digest} in rank 1, {store.digest} in rank 0" in said[1]

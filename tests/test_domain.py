@@ -20,9 +20,9 @@ from warmstart.adapters.registry import insert_adapter
 from warmstart.adapters.settings import LoraConfig
 from warmstart.cli import main
 from warmstart.commands.race.command import race
-from warmstart.data import domain
+from warmstart.corpora import relevant
+from warmstart.corpora.relevant import DOMAIN, LEFT_OUT, TIMES, DomainSource, DomainText, domain_text, passages_of, relevances
 from warmstart.data.budget import label_budget
-from warmstart.data.domain import DOMAIN, LEFT_OUT, TIMES, DomainSource, DomainText, domain_text, passages_of, relevances
 from warmstart.data.pool import Pool, texts_to_read
 from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Split, Task
@@ -143,7 +143,7 @@ def test_the_ranking_does_not_depend_on_chunks(corpus: Path, tmp_path: Path, mon
     assert " ".join(found).split() == file.read_text().split()[3:], "short documents are passed over"
     given = [Source(path=str(corpus))], cats().train.texts, cats().test.texts
     whole = relevances(*given)
-    monkeypatch.setattr(domain, "PASSAGES_AT_ONCE", 7)
+    monkeypatch.setattr(relevant, "PASSAGES_AT_ONCE", 7)
     parts = relevances(*given)
     assert np.allclose(parts.values, whole.values, atol=1e-6)
     assert parts.words.tolist() == whole.words.tolist()

@@ -30,7 +30,7 @@ from warmstart.baselines import BASELINES
 from warmstart.cli import main
 from warmstart.commands.settings import AuditConfig
 from warmstart.config import read_yaml
-from warmstart.corpora.index import SHARD_INDEX, read_index
+from warmstart.corpora.store import SHARD_INDEX, read_index
 from warmstart.data import files
 from warmstart.data.label_cells import names_in
 from warmstart.data.read import given_file, read_documents

@@ -26,7 +26,7 @@ from warmstart.cli import main
 from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
-from warmstart.data.token_store import documents_of
+from warmstart.data.read import documents_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution
 from warmstart.experiment import fit as fitting

@@ -25,9 +25,10 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.cli import main
 from warmstart.commands.generate.page import print_trace, write_trace
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
+from warmstart.corpora.rows import PretrainingRows, pretraining_batches
+from warmstart.corpora.store import TokenText
+from warmstart.corpora.write import tokenized_text
 from warmstart.data.source import Source
-from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import DataError
 from warmstart.generation.decoding import decode, draw_token, sampling_probabilities
 from warmstart.generation.generate import continue_prompts, generate
@@ -220,10 +221,10 @@ def test_bfloat16_gives_similar_probabilities_and_leaves_the_model_alone() -> No
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
-def corpus_of(texts: list[str], tokenizer: Tokenizer, folder: Path) -> TokenStore:
+def corpus_of(texts: list[str], tokenizer: Tokenizer, folder: Path) -> TokenText:
     file = folder / "text.txt"
     file.write_text("\n".join(texts) + "\n")
-    return prepare_store([Source(path=str(file), document="line")], tokenizer, folder / "cache")
+    return tokenized_text([Source(path=str(file), document="line")], tokenizer, folder / "cache")
 
 
 def test_word_perplexity_and_bits_per_byte_are_those_of_the_whole_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_word_perplexity_and_bits_per_byte_are_those_of_the_whole_text(tokenizer
     model = make_language_model(vocab_size=tokenizer.vocab_size, depth=0, max_length=16)
     corpus = corpus_of(SENTENCES, tokenizer, tmp_path)
     figures = held_out_metrics(model, PretrainingRows(corpus, tokenizer.vocabulary(), ObjectiveConfig(), 16))
-    ids = torch.from_numpy(np.asarray(corpus.tokens).astype(np.int64))
+    ids = torch.from_numpy(np.asarray(corpus.tokens(0)).astype(np.int64))
     with torch.no_grad():
         logits = model.head(model.backbone.norm(model.backbone.embedding(ids[:-1])))
         nats = float(torch.nn.functional.cross_entropy(logits, ids[1:], reduction="sum"))

@@ -107,7 +107,7 @@ def test_a_pretraining_run(tmp_path: Path) -> None:
     for name in ("checkpoints", "text"):
         files = [file for file in (run / name).rglob("*") if file.is_file()]
         assert {file.name for file in files} <= NAMED
-        assert {key for file in files if file.name == "store.json" for key in keys(file)} <= NAMED
+        assert {key for file in files if file.name == "index.json" for key in keys(file)} <= NAMED
 
 
 @pytest.mark.usefixtures("no_pages")

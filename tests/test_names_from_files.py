@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from warmstart.commands.recipe import read_recipe
-from warmstart.data.token_store import TokenStore
 from warmstart.errors import DataError, WarmstartError
 from warmstart.experiment.store import SweepContext, find_result, result_file
 from warmstart.experiment.trial import Method, Trial
@@ -95,11 +94,3 @@ def test_a_link_to_itself_and_a_folder_are_no_files(tmp_path: Path) -> None:
 def test_ordinary_names_of_tasks_are_folders() -> None:
     """Spaces and letters of any script are."""
     assert all(map(names_a_folder, ["AG News", "sst-2", "tâche 1", "v1.0"]))
-
-
-def test_a_token_store_holds_numbers_only(tmp_path: Path) -> None:
-    """Its type of numbers is one of two, never that of Python's objects."""
-    (tmp_path / "store.json").write_text(json.dumps({"format": 3, "dtype": "O"}))
-    (tmp_path / "tokens.bin").write_bytes(b"\0" * 8)
-    with pytest.raises(DataError, match="must be uint16 or uint32, but are 'O'"):
-        TokenStore.open(tmp_path)

@@ -12,9 +12,10 @@ from torch.autograd import gradcheck
 
 from helpers.models import SENTENCES, VOCABULARY, make_language_model
 from helpers.training import job
-from warmstart.data.pretraining_rows import PretrainingRows, split_by_length
+from warmstart.corpora.rows import PretrainingRows, split_by_length
+from warmstart.corpora.store import TokenText
+from warmstart.corpora.write import tokenized_text
 from warmstart.data.source import Source
-from warmstart.data.token_store import TokenStore, prepare_store
 from warmstart.errors import ConfigError
 from warmstart.objectives import loss
 from warmstart.objectives.config import ObjectiveConfig
@@ -72,15 +73,15 @@ def test_every_objective_keeps_its_contract(config: ObjectiveConfig) -> None:
 
 
 @pytest.fixture(scope="module")
-def store(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+def store(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> TokenText:
     """Short documents of different length."""
     folder = tmp_path_factory.mktemp("sentences")
     (folder / "text.txt").write_text("\n".join(" ".join(SENTENCES[: 1 + i % 3]) for i in range(12)))
-    return prepare_store([Source(path=str(folder / "text.txt"), document="line")], tokenizer, folder / "cache")
+    return tokenized_text([Source(path=str(folder / "text.txt"), document="line")], tokenizer, folder / "cache")
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_every_objective_reads_whole_documents(name: str, store: TokenStore, tokenizer: Tokenizer) -> None:
+def test_every_objective_reads_whole_documents(name: str, store: TokenText, tokenizer: Tokenizer) -> None:
     """Each begins its row, alone; parts of like length have the loss of the whole; held-out figures repeat, by document too."""
     config = ObjectiveConfig(name=name, rows="documents", mask_rate=0.3)
     rows = PretrainingRows(store, tokenizer.vocabulary(), config, 96)

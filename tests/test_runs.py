@@ -37,13 +37,13 @@ sys.stdin.read()
 
 
 def write_run(folder: Path, *, finished: bool = True, losses: tuple[float, ...] = (3.0, 2.0), rate: float = 0.01) -> Path:
-    """A run of pretraining as its files say, with a checkpoint and a token store."""
+    """A run of pretraining as its files say, with a checkpoint and tokenised text."""
     (folder / "bundle").mkdir(parents=True)
     (folder / "bundle" / "bundle.json").write_text("{}")
     (folder / "checkpoints" / "step-00000020").mkdir(parents=True)
     (folder / "checkpoints" / "step-00000020" / "tensors.safetensors").write_bytes(b"x" * 500)
     (folder / "text").mkdir()
-    (folder / "text" / "tokens.bin").write_bytes(b"y" * 300)
+    (folder / "text" / "train-0000.bin").write_bytes(b"y" * 300)
     settings = {"text": ["books/"], "train": {"steps": 40, "learning_rate": rate}}
     (folder / SETTINGS).write_text("# pretrain\n" + yaml.safe_dump(settings))
     write_record(folder, command="pretrain", state="running")

@@ -20,7 +20,7 @@ from warmstart.commands.import_.command import fetch
 from warmstart.commands.settings import TokenizeConfig
 from warmstart.commands.tokenize import tokenize
 from warmstart.corpora import write as write_module
-from warmstart.corpora.open import text_here
+from warmstart.corpora.write import text_here
 from warmstart.data.read import read_documents, source_files
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError, StorageError
@@ -101,7 +101,7 @@ def test_text_elsewhere_is_the_text_here(elsewhere: str, here: Path, tmp_path: P
     expected = list(read_documents(Source(path=str(here))))
     for url, found in ((elsewhere, expected), (f"{elsewhere}/a.txt", LINES[:70])):
         assert list(read_documents(text_here(Source(path=url, document="paragraph"), tmp_path / "cache"))) == found
-    monkeypatch.setattr("warmstart.corpora.open.bring", None)
+    monkeypatch.setattr("warmstart.corpora.write.bring", None)
     assert list(read_documents(text_here(Source(path=elsewhere, document="paragraph"), tmp_path / "cache"))) == expected
     assert text_here(Source(path=str(here), document="line"), tmp_path) == Source(path=str(here), document="line")
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from warmstart.app.batches import make_way
 from warmstart.data.encode import require_one_form
+from warmstart.data.read import documents_of
 from warmstart.data.source import Source
 from warmstart.data.task import Task
-from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError, DataError, ModelError, WarmstartError
 from warmstart.finetuning.calibration import threshold_for
 from warmstart.generation.ngram_counts import NgramCounts

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from warmstart.commands.settings import AuditConfig
 from warmstart.data.audit import Audit, audit, drop_leaks
+from warmstart.data.read import documents_of
 from warmstart.data.scorings import ledger_file, read_ledger
 from warmstart.data.source import Source
 from warmstart.data.task import Task
-from warmstart.data.token_store import documents_of
 from warmstart.errors import ConfigError
 from warmstart.heads.settings import WindowSettings
 from warmstart.interop.load import load_model

@@ -13,11 +13,10 @@ import numpy as np
 
 from warmstart.commands.settings import PredictConfig
 from warmstart.data.files import without_compression
-from warmstart.data.read import files_as_texts, given_file
+from warmstart.data.read import documents_of, files_as_texts, given_file
 from warmstart.data.source import TABLE_FORMATS, Source
 from warmstart.data.tables import Tables, dialect_of, reading_alike, source_format
 from warmstart.data.text_key import is_blank
-from warmstart.data.token_store import documents_of
 from warmstart.data.written import delimited, require_room, workbook
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import threshold_for

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from warmstart.commands.settings import TokenizeConfig
 from warmstart.config import command_name, result_key
-from warmstart.corpora.index import SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, read_index
-from warmstart.corpora.pieces import PIECE_BYTES, Piece, documents_of_piece, identity_of, pieces_of
-from warmstart.corpora.write import WORK, TokenizePlan, is_held_out, is_whole, tokenize_text, with_test_texts
+from warmstart.corpora.pieces import PIECE_BYTES, DocumentSplit, Piece, documents_of_piece, identity_of, pieces_of
+from warmstart.corpora.store import SHARD_INDEX, TOKENIZER, LeftOut, ShardIndex, is_whole, read_index
+from warmstart.corpora.write import WORK, TokenizePlan, write_tokens
 from warmstart.data.text_key import plain_text, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND
 from warmstart.errors import ConfigError, DataError
@@ -40,8 +40,8 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     given = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
     _begin(folder, config, pieces, texts, given)
     tokenizer = _tokenizer(config, folder, pieces, given, texts)
-    plan = TokenizePlan(pieces, config.how, tokenizer, config.held_out_fraction, folder, texts, filters)
-    index = _complete(folder, tokenizer) or tokenize_text(plan, config.jobs)
+    plan = TokenizePlan(pieces, tokenizer, folder, _split(config), texts, filters)
+    index = _complete(folder, tokenizer) or write_tokens(plan, config.jobs)
     end_record(folder, f"{sum(one.tokens for one in index.shards):,} tokens of text are written.")
     print_table(f"{folder}: token shards", shard_table(index), HEADER)
     for sentence in left_out_sentences(index.left_out, filters):
@@ -73,6 +73,11 @@ def left_out_sentences(left_out: LeftOut, filters: Sequence[str]) -> list[str]:
     return sentences
 
 
+def _split(config: TokenizeConfig) -> DocumentSplit | None:
+    fraction = config.held_out_fraction
+    return None if fraction is None else DocumentSplit(fraction=fraction)
+
+
 def _test_texts(config: TokenizeConfig) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
     """The words of all texts that no document may hold, each once, and what is said of them."""
     words, filters = dict[tuple[str, ...], None](), []
@@ -92,8 +97,8 @@ def _test_texts(config: TokenizeConfig) -> tuple[tuple[tuple[str, ...], ...], tu
 def _refuse_text_inside(folder: Path, pieces: Sequence[Piece]) -> None:
     """The shards must not become text of the next run."""
     for part in (part for piece in pieces for part in piece):
-        if folder.exists() and Path(part.path).resolve().is_relative_to(folder.resolve()):
-            raise ConfigError(f"the text {part.path} lies inside the folder of the shards, {folder}; choose another --out")
+        if folder.exists() and Path(part.source.path).resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(f"the text {part.source.path} lies inside the folder of the shards, {folder}; choose another --out")
 
 
 def _begin(
@@ -161,7 +166,7 @@ def _sample(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece], test_
 
     Of a larger text they are those of pieces drawn at random.
     """
-    fraction, size = config.held_out_fraction, sum(part.bytes for piece in pieces for part in piece)
+    split, size = _split(config), sum(part.bytes for piece in pieces for part in piece)
     order = range(len(pieces)) if size <= SAMPLE_BYTES else rng(0, "tokenizer").permutation(len(pieces))
     drawn = [pieces[number] for number in order[: max(1, SAMPLE_BYTES // PIECE_BYTES)]] if size > SAMPLE_BYTES else pieces
     if size > SAMPLE_BYTES:
@@ -170,8 +175,8 @@ def _sample(config: TokenizeConfig, folder: Path, pieces: Sequence[Piece], test_
     texts = (
         text
         for number, piece in zip(order, drawn, strict=False)
-        for document, (text, _, known) in enumerate(with_test_texts(documents_of_piece(piece, config.how, scratch), test_texts))
-        if not known and not is_held_out(fraction, int(number), document)
+        for document, (text, _, has_test) in enumerate(documents_of_piece(piece, scratch, test_texts))
+        if not has_test and not (split and split.held_out(int(number), document))
     )
     sizes = accumulate(texts, lambda seen, text: (seen[0] + len(text), text), initial=(0, ""))
     return (text for _, text in takewhile(lambda one: one[0] <= SAMPLE_BYTES, sizes) if text)

@@ -1,11 +1,18 @@
 """Text into a folder of token shards, piece by piece, in as many processes as one likes.
 
-    tokenize_text(plan, jobs)   ->   the index of the folder
+    write_tokens(plan, jobs)                  the pieces of a large text (``tokenize``)   ->   the index of the folder
+    tokenized_sides(sources, tokenizer, cache)  a text that is one piece, kept in a cache   ->   its tokens, to read
 
-Each piece becomes a folder of its own, written under another name and put in its place when it is complete; the index comes last.
-Whoever runs the same plan again goes on with the pieces that are missing. What a piece holds depends on the text and the settings
-alone, so that the bytes are the same for any number of jobs and after any interruption. Memory holds one batch of documents for
-each job.
+Notable:
+
+- Each piece becomes a folder of its own, written under another name and put in its place when it is complete; the index comes last.
+  Whoever runs the same plan again goes on with the pieces that are missing.
+- What a piece holds depends on the text and the settings alone, so the bytes are the same for any number of jobs or cores and after
+  any interruption.
+- Reading and writing are serial; meanwhile the next ``AHEAD`` batches are encoded in other threads. Memory holds a few batches of
+  documents for each job.
+- The name of a folder in a cache is a hash of the text, of how it is read and of the tokenizer: no text is encoded twice. A command
+  that finds it checks every byte, about a second for a gigabyte, and writes a damaged one again.
 """
 
 from __future__ import annotations
@@ -13,33 +20,47 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from warmstart.corpora.index import LeftOut, ShardEntry, ShardIndex
-from warmstart.corpora.pieces import Piece, documents_of_piece, identity_of
+from warmstart.corpora.pieces import (
+    BATCH_CHARACTERS,
+    DocumentSplit,
+    Part,
+    Piece,
+    document_batches,
+    documents_of_piece,
+    identity_of,
+    name_in_text,
+)
+from warmstart.corpora.store import TOKENIZER, LeftOut, ShardEntry, ShardIndex, TokenFolder, TokenText, is_whole, text_of_shards
+from warmstart.data.read import source_files, source_root
 from warmstart.data.source import Source
-from warmstart.data.text_key import text_words
-from warmstart.data.text_overlap import documents_with
-from warmstart.data.token_store import BATCH_CHARACTERS, document_batches, encode_documents, tokens_dtype
 from warmstart.errors import DataError
-from warmstart.seeding import derive
 from warmstart.system.console import console
+from warmstart.system.locks import discard_dead, hold, releasing_locks
 from warmstart.system.processes import in_workers
-from warmstart.system.storage import FORMAT, atomic_folder, atomic_write, file_sha256, sha256, sweep
+from warmstart.system.storage import FORMAT, atomic_folder, atomic_write, digest_of, file_sha256, is_leftover, sha256, sweep
+from warmstart.system.urls import bring, is_url, remote_files
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 SHARD_TOKENS = 1 << 25
 """a shard has so many tokens, and those of its last batch that are over"""
-FILTER_CHARACTERS = 1 << 21
-"""characters of documents in which test texts are looked for at once"""
+AHEAD = 2
+"""batches that are encoded while others are read and written"""
 SHARDS, PIECE, WORK = "shards", "piece.json", "work"
 """in the folder: the shards of the pieces, what each piece became, and what is removed at the end"""
+
+
+# ------------------------------------------------------------------------------------------------ folders
 
 
 @dataclass(frozen=True)
@@ -47,52 +68,37 @@ class TokenizePlan:
     """What is tokenized, how, and where to."""
 
     pieces: tuple[Piece, ...]
-    how: Source
-    """how each file is read, whatever the path here"""
     tokenizer: Tokenizer
-    held_out: float | None
-    """fraction of the documents that is held out"""
     folder: Path
+    split: DocumentSplit | None = None
+    """the documents that are held out; None: nothing is"""
     test_texts: tuple[tuple[str, ...], ...] = ()
     """the words of texts that no document may hold"""
     filters: tuple[str, ...] = ()
     """the filters in words, for the index"""
+    one_shard: bool = False
+    """the text is one piece, each side of which becomes one shard with all of its documents, also those that become no token"""
 
     @property
     def identity(self) -> str:
         """A hash of everything but the folder."""
-        texts = [self.test_texts, self.filters]
-        known = [FORMAT, identity_of(self.pieces), self.how.to_dict(), self.tokenizer.digest, self.held_out, texts]
-        return sha256(json.dumps(known).encode())
+        how = [part.source.model_copy(update={"path": ""}).to_dict() for piece in self.pieces[:1] for part in piece[:1]]
+        split = self.split and self.split.to_dict()
+        return digest_of([
+            FORMAT, identity_of(self.pieces), how, self.tokenizer.digest, split, self.test_texts, self.filters, self.one_shard
+        ])  # fmt: skip
 
     def place(self, number: int) -> Path:
         """The folder of a piece's shards."""
         return self.folder / SHARDS / f"{number:05}"
 
-    def scratch(self) -> Path:
-        """A folder for files from elsewhere, of this process."""
-        return self.folder / WORK / f"fetched-{os.getpid()}"
-
-    def documents(self, piece: Piece) -> Iterator[tuple[str, int]]:
-        """The documents of a piece, each with its number of words."""
-        return documents_of_piece(piece, self.how, self.scratch())
-
-    @property
-    def settings(self) -> TokenizePlan:
-        """The plan without its pieces, for workers."""
-        return replace(self, pieces=())
-
-    def is_held_out(self, piece: int, document: int) -> bool:
-        """Whether a document is held out; by its number in its piece."""
-        return is_held_out(self.held_out, piece, document)
+    def held_out(self, piece: int, document: int) -> bool | None:
+        """Whether a document is held out, by its number in its piece; None: it is not in the sample of the split."""
+        number = (document,) if self.one_shard else (piece, document)
+        return False if self.split is None else self.split.held_out(*number)
 
 
-def is_held_out(fraction: float | None, piece: int, document: int) -> bool:
-    """Whether a document is held out, by its number in its piece, where this fraction of all documents is."""
-    return fraction is not None and derive(0, "held-out document", piece, document) < fraction * 2**63
-
-
-def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
+def write_tokens(plan: TokenizePlan, jobs: int = 1) -> ShardIndex:
     """Write the shards that are missing, then the index. Raises ``DataError`` if there is no document, or a worker was killed."""
     for place in (plan.folder / SHARDS, plan.folder / WORK):
         place.mkdir(parents=True, exist_ok=True)
@@ -102,26 +108,42 @@ def tokenize_text(plan: TokenizePlan, jobs: int) -> ShardIndex:
     todo = [number for number in numbers if number not in done_before]
     if done_before:
         console.print(f"{len(done_before)} of {len(numbers)} pieces of the text are done already")
-    tasks = [(plan.settings, identity, number, plan.pieces[number]) for number in todo]
+    tasks = [(replace(plan, pieces=()), identity, number, plan.pieces[number]) for number in todo]
     for done, (number, _) in enumerate(in_workers(write_piece, tasks, min(jobs, len(tasks)), DataError), 1):
-        console.print(f"{done} of {len(todo)}: piece {todo[number]} is tokenized")
+        if not plan.one_shard:
+            console.print(f"{done} of {len(todo)}: piece {todo[number]} is tokenized")
     found = [done_before.get(number) or _finished(plan, number, identity) for number in numbers]
     entries = tuple(entry for one in found if one for entry in one[0])
-    if not any(not entry.held_out for entry in entries):
-        raise DataError("there must be at least one document that is kept and not empty, but the text has none; give more text")
+    _refuse_nothing(plan, entries)
     index = ShardIndex(
         format=FORMAT,
         tokenizer=plan.tokenizer.digest,
         dtype=tokens_dtype(plan.tokenizer).name,
-        document=plan.how.document,
-        held_out=plan.held_out,
+        document=plan.pieces[0][0].source.document,
+        held_out=(plan.split and plan.split.fraction) or None,
+        one_shard=plan.one_shard,
         filters=plan.filters,
-        left_out=sum((one[1] for one in found if one), LeftOut()),
+        left_out=LeftOut(**{name: sum(getattr(one[1], name) for one in found if one) for name in LeftOut.model_fields}),
         shards=entries,
     )
     index.write(plan.folder)
     shutil.rmtree(plan.folder / WORK, ignore_errors=True)
     return index
+
+
+def _refuse_nothing(plan: TokenizePlan, entries: Sequence[ShardEntry]) -> None:
+    """Raise ``DataError`` if a side that must hold documents has none; what is held out of a large text may be none."""
+    sides = {False, bool(plan.one_shard and plan.split and plan.split.fraction)} - {entry.held_out for entry in entries}
+    if sides and not plan.one_shard:
+        raise DataError("there must be at least one document that is kept and not empty, but the text has none; give more text")
+    for held_out in sorted(sides):
+        side = "held-out" if held_out else "kept"
+        where = "" if plan.split is None else f"the {side} part (fraction {plan.split.fraction}) of "
+        paths = ", ".join(part.source.path for part in plan.pieces[0]) or "no source"
+        raise DataError(
+            f"there must be at least one document that is not empty, but {where}{paths} has none; "
+            "give more text, or say --document line if each line is a document"
+        )
 
 
 def _finished(plan: TokenizePlan, number: int, identity: str) -> tuple[tuple[ShardEntry, ...], LeftOut] | None:
@@ -135,25 +157,22 @@ def _finished(plan: TokenizePlan, number: int, identity: str) -> tuple[tuple[Sha
     return None
 
 
-def is_whole(folder: Path, entry: ShardEntry) -> bool:
-    """Whether a shard is there, byte for byte as it was written."""
-    file = folder / entry.name
-    return file.is_file() and file_sha256(file) == entry.sha256
-
-
 # ------------------------------------------------------------------------------------------------ one piece
+
+_Document = tuple[str, int, bool]
+"""a text, its number of words, and whether it is held out"""
 
 
 def write_piece(plan: TokenizePlan, identity: str, number: int, piece: Piece) -> None:
     """Tokenize a piece into its folder."""
     place = plan.place(number)
     with atomic_folder(place) as aside:
-        sides = {side: _ShardWriter(plan.tokenizer, aside, side, place) for side in ("train", "held-out")}
+        sides = {held_out: _ShardWriter(plan, aside, place.name, held_out=held_out) for held_out in (False, True)}
         left_out = dict.fromkeys(LeftOut.model_fields, 0)
         try:
-            for batch in document_batches(_kept(plan, number, plan.documents(piece), left_out), BATCH_CHARACTERS):
-                for side, writer in sides.items():
-                    writer.append([(text, words) for text, words, held in batch if held == (side == "held-out")])
+            for batch, rows in _encoded(document_batches(_kept(plan, number, piece, left_out), BATCH_CHARACTERS), plan.tokenizer):
+                for held_out, writer in sides.items():
+                    writer.append([one for one in zip(batch, rows, strict=True) if one[0][2] == held_out])
         finally:
             for writer in sides.values():
                 writer.end()
@@ -163,65 +182,69 @@ def write_piece(plan: TokenizePlan, identity: str, number: int, piece: Piece) ->
         atomic_write(aside / PIECE, json.dumps(record).encode())
 
 
-def _kept(
-    plan: TokenizePlan, piece: int, documents: Iterator[tuple[str, int]], left_out: dict[str, int]
-) -> Iterator[tuple[str, int, bool]]:
-    """The documents of a piece that are not left out, with their numbers of words, and whether they are held out."""
-    for number, (text, words, holds_test) in enumerate(with_test_texts(documents, plan.test_texts)):
-        if holds_test:
+def _kept(plan: TokenizePlan, piece: int, parts: Piece, left_out: dict[str, int]) -> Iterator[_Document]:
+    """The documents of a piece that are not left out."""
+    scratch = plan.folder / WORK / f"fetched-{os.getpid()}"
+    for number, (text, words, has_test) in enumerate(documents_of_piece(parts, scratch, plan.test_texts)):
+        held_out = plan.held_out(piece, number)
+        if has_test:
             left_out["test_texts"] += 1
-        else:
-            yield text, words, plan.is_held_out(piece, number)
+        elif held_out is not None:
+            yield text, words, held_out
 
 
-def with_test_texts(documents: Iterator[tuple[str, int]], test_texts: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, int, bool]]:
-    """The documents with their numbers of words, and whether one of the test texts, given by their words, occurs in each."""
-    for batch in document_batches(documents, FILTER_CHARACTERS):
-        known = documents_with(test_texts, [text_words(text) for text, _ in batch]) if test_texts else np.zeros(len(batch), bool)
-        for (text, words), holds_test in zip(batch, known, strict=True):
-            yield text, words, bool(holds_test)
+def _encoded(batches: Iterable[list[_Document]], tokenizer: Tokenizer) -> Iterator[tuple[list[_Document], list[list[int]]]]:
+    """Each batch with the tokens of its documents, in order; the next ones are encoded meanwhile."""
+    with ThreadPoolExecutor(AHEAD) as pool:
+        ahead: deque[tuple[list[_Document], Future[list[list[int]]]]] = deque()
+        for batch in batches:
+            ahead.append((batch, pool.submit(tokenizer.encode, [text for text, *_ in batch])))
+            if len(ahead) > AHEAD:
+                first, rows = ahead.popleft()
+                yield first, rows.result()
+        yield from ((first, rows.result()) for first, rows in ahead)
+
+
+def tokens_dtype(tokenizer: Tokenizer) -> np.dtype[Any]:
+    """The type of stored tokens: two bytes for up to 65,536 pieces, else four."""
+    return np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
 
 
 class _ShardWriter:
     """Writes the documents of one side of a piece into shards, and counts."""
 
-    def __init__(self, tokenizer: Tokenizer, folder: Path, side: str, place: Path) -> None:
-        self.tokenizer, self.folder, self.side, self.place = tokenizer, folder, side, place
+    def __init__(self, plan: TokenizePlan, folder: Path, piece: str, *, held_out: bool) -> None:
+        self.plan, self.folder, self.piece, self.held_out = plan, folder, piece, held_out
+        self.dtype = tokens_dtype(plan.tokenizer).newbyteorder("<")
         self.entries = list[dict[str, Any]]()
         self.file: IO[bytes] | None = None
         self.empty = 0
 
-    def append(self, documents: list[tuple[str, int]]) -> None:
-        """Documents with their numbers of words; those that become no token are left out."""
-        if not documents:
+    def append(self, documents: list[tuple[_Document, list[int]]]) -> None:
+        """Documents with their tokens; of a large text, those that become no token are left out."""
+        specials = self.plan.tokenizer.specials
+        kept = [one for one in documents if one[1] or self.plan.one_shard]
+        self.empty += len(documents) - len(kept)
+        if not kept:
             return
-        flat, lengths = encode_documents(documents, self.tokenizer)
-        eos, unk = self.tokenizer.specials.eos, self.tokenizer.specials.unk
-        assert int((flat == eos).sum()) == len(documents), "no text is encoded to the token that ends a document"
-        full = lengths > 1
-        self.empty += int((~full).sum())
-        if not full.any():
-            return
-        flat = flat[np.repeat(full, lengths)]
-        if self.file is None:
-            self._begin(flat.dtype)
-        assert self.file is not None
-        self.file.write(flat.astype(flat.dtype.newbyteorder("<")).tobytes())
-        entry = self.entries[-1]
-        kept = [one for one, is_full in zip(documents, full, strict=True) if is_full]
+        flat = np.fromiter(chain.from_iterable((*ids, specials.eos) for _, ids in kept), self.dtype)
+        assert int((flat == specials.eos).sum()) == len(kept), "no text is encoded to the token that ends a document"
+        file, entry = self.file or self._begin(), self.entries[-1]
+        file.write(flat.tobytes())
         entry["tokens"] += len(flat)
         entry["documents"] += len(kept)
-        entry["words"] += sum(words for _, words in kept)
-        entry["bytes"] += sum(len(text.encode()) for text, _ in kept)
-        entry["unknown"] += int((flat == unk).sum())
-        if entry["tokens"] >= SHARD_TOKENS:
+        entry["words"] += sum(words for (_, words, _), _ in kept)
+        entry["bytes"] += sum(len(text.encode()) for (text, *_), _ in kept)
+        entry["unknown"] += int((flat == specials.unk).sum())
+        if entry["tokens"] >= SHARD_TOKENS and not self.plan.one_shard:
             self.end()
 
-    def _begin(self, dtype: np.dtype[Any]) -> None:
-        name = f"{self.side}-{len(self.entries):04}.bin"
-        self.entries.append({"tokens": 1, "documents": 0, "words": 0, "bytes": 0, "unknown": 0, "file": name})
+    def _begin(self) -> IO[bytes]:
+        name = f"{'held-out' if self.held_out else 'train'}-{len(self.entries):04}.bin"
+        self.entries.append({"tokens": 1, "documents": 0, "words": 0, "bytes": 0, "unknown": 0, "name": name})
         self.file = open(self.folder / name, "wb")  # noqa: SIM115  (``end`` closes it)
-        self.file.write(np.array([self.tokenizer.specials.eos], dtype.newbyteorder("<")).tobytes())
+        self.file.write(np.array([self.plan.tokenizer.specials.eos], self.dtype).tobytes())
+        return self.file
 
     def end(self) -> None:
         """Close the shard that is being written."""
@@ -231,8 +254,96 @@ class _ShardWriter:
 
     def shards(self) -> list[ShardEntry]:
         """The shards that were written."""
-        return [self._entry(**values) for values in self.entries]
+        more = {"held_out": self.held_out}
+        return [
+            ShardEntry(**values | more | {"name": f"{SHARDS}/{self.piece}/{name}", "sha256": file_sha256(self.folder / name)})
+            for values in self.entries
+            for name in [values["name"]]
+        ]
 
-    def _entry(self, file: str, **counts: int) -> ShardEntry:
-        name = f"{SHARDS}/{self.place.name}/{file}"
-        return ShardEntry(name=name, held_out=self.side == "held-out", sha256=file_sha256(self.folder / file), **counts)
+
+# ------------------------------------------------------------------------------------------------ text in one piece
+
+TokenSides = tuple[TokenText, TokenText | None]
+"""training text and held-out text; None: nothing is held out"""
+
+
+def tokenized_text(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path) -> TokenText:
+    """The tokens of all documents in ``sources``, as ``tokenized_sides`` writes them."""
+    return tokenized_sides(sources, tokenizer, cache)[0]
+
+
+def tokenized_sides(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, split: DocumentSplit | None = None) -> TokenSides:
+    """The tokens of all documents in ``sources``, or of both sides of a split, written unless ``cache`` has them already.
+
+    Those that are damaged are written again. Raises ``DataError`` if there is no document, ``StorageError`` if the disk refuses or
+    another process is writing the same text; nothing is left behind.
+    """
+    folder = Path(cache) / _key(sources, tokenizer, split)
+    lock = folder.with_name(f".{folder.name}.lock")
+    if found := _whole_sides(folder, tokenizer):
+        discard_dead(lock)
+        return found
+    with releasing_locks():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        hold(lock, f"the tokenised text {folder}")
+        sweep(folder.parent)
+        found = _whole_sides(folder, tokenizer)  # another process may have written it before the lock was free
+        if not found:
+            with atomic_folder(folder) as aside:
+                tokenizer.save(aside / TOKENIZER)
+                write_tokens(TokenizePlan((tuple(map(Part, sources)),), tokenizer, aside, split, one_shard=True))
+            found = _whole_sides(folder, tokenizer)
+        assert found, "what was just written can be read"
+        return found
+
+
+def _whole_sides(folder: Path, tokenizer: Tokenizer) -> TokenSides | None:
+    """The sides of a folder; None if it is not there, or damaged."""
+    with suppress(DataError, OSError):
+        if (found := TokenFolder.open(folder)) and all(is_whole(folder, entry) for entry in found.index.shards):
+            training, held_out = (text_of_shards([found], tokenizer, held_out=side) for side in (False, True))
+            return (training, held_out) if training else None
+    return None
+
+
+def _key(sources: Sequence[Source], tokenizer: Tokenizer, split: DocumentSplit | None) -> str:
+    """The folder's name: a hash of the files' content, how they are read, the tokenizer, the split and the format.
+
+    A single file is known by its suffixes alone, since it may move; a file of a folder by its path in the folder.
+    """
+    read = []
+    for source in sources:
+        root = source_root(source)
+        names = [("".join(file.suffixes) if file == root else name_in_text(source, file), file) for file in source_files(source)]
+        read.append(source.to_dict() | {"path": [(name, _content(file)) for name, file in names]})
+    return digest_of([FORMAT, tokenizer.digest, split.to_dict() if split else None, read])
+
+
+def _content(file: Path) -> str:
+    try:
+        return file_sha256(file)
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {error.strerror}; check the path and its permissions") from None
+
+
+def text_here(source: Source, cache: Path) -> Source:
+    """Text as a source on this machine: a path as it is; the files of a URL are brought into ``cache``, where they stay."""
+    path = source.path
+    if not is_url(path):
+        return source
+    folder = cache / "fetched" / sha256(path.encode())[:24]
+    files = remote_files(path)
+    targets = [folder.joinpath(*one.name.split("/")) for one in files]
+    for old in folder.rglob("*"):
+        if old.is_file() and old not in targets and not is_leftover(old.name):
+            old.unlink(missing_ok=True)  # it is not there any more
+    for one, target in zip(files, targets, strict=True):
+        if folder.resolve() not in target.resolve().parents:
+            raise DataError(f"a file of {path} must lie in it, but {one.name} does not")
+        if not (target.is_file() and target.stat().st_size == one.size):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            bring(one.url, target, one.size)
+    if len(files) == 1:
+        return source.model_copy(update={"path": str(folder.joinpath(*files[0].name.split("/")))})
+    return source.model_copy(update={"path": str(folder)})

@@ -1,6 +1,6 @@
 """Texts, pairs of texts and lists of words as token ids, cut to the longest row that a model reads, or read in windows.
 
-    "I rub"           ->  [EOS] I rub [EOS]                 as documents are in the token store
+    "I rub"           ->  [EOS] I rub [EOS]                 as documents are in tokenised text
     ("I rub", "dog")  ->  [EOS] I rub [EOS] dog [EOS]
 
 Letters: N texts, B batch, T tokens.

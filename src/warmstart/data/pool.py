@@ -20,12 +20,11 @@ from functools import cached_property
 import numpy as np
 
 from warmstart.data.budget import LabelBudget
-from warmstart.data.read import by_lines
+from warmstart.data.read import by_lines, documents_of
 from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import plain_text, text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_NEAR, documents_with
-from warmstart.data.token_store import documents_of
 from warmstart.data.units import independent_units
 from warmstart.errors import DataError
 from warmstart.system.storage import sha256

@@ -62,6 +62,16 @@ def read_documents(source: Source) -> Iterator[str]:
     return (text for text, _ in count_documents(source))
 
 
+def documents_of(sources: Iterable[Source]) -> Iterator[str]:
+    """All texts of some sources that are not blank, in order."""
+    return (text for text, _ in counted_documents(sources))
+
+
+def counted_documents(sources: Iterable[Source]) -> Iterator[tuple[str, int]]:
+    """The same texts, each with its number of words."""
+    return (one for source in sources for one in count_documents(source) if one[0] and not one[0].isspace())
+
+
 def read_rows(source: Source) -> list[str]:
     """Every text of a source; of plain text every line is one, also blank ones but the last, or every file, also an empty one."""
     if whole := files_as_texts(source):

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from warmstart.data.pretraining_rows import PretrainingRows
+from warmstart.corpora.rows import PretrainingRows
+from warmstart.corpora.write import tokenized_text
 from warmstart.data.source import Source
-from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite
@@ -176,7 +176,7 @@ class PretrainingLoss:
         self.language.attach(with_head)
         with_head = Model(backbone, with_head.get_submodule("language"), causal=origin.model.causal)  # type: ignore[arg-type]
         with TemporaryDirectory() as folder:
-            store = prepare_store([Source(path=self.text)], origin.tokenizer, Path(folder))
+            store = tokenized_text([Source(path=self.text)], origin.tokenizer, Path(folder))
             vocabulary = origin.tokenizer.vocabulary()
             rows = PretrainingRows(store, vocabulary, self.language.objective, origin.model.backbone.config.max_length)
             training = backbone.training

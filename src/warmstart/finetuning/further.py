@@ -18,12 +18,14 @@ import numpy as np
 
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
+from warmstart.corpora.pieces import DocumentSplit
+from warmstart.corpora.rows import PretrainingRows, pretraining_batches
+from warmstart.corpora.store import TokenText
+from warmstart.corpora.write import tokenized_sides, tokenized_text
 from warmstart.data.budget import LabelBudget
 from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool
-from warmstart.data.pretraining_rows import PretrainingRows, pretraining_batches
 from warmstart.data.source import Source
-from warmstart.data.token_store import DocumentSplit, TokenizedText, TokenStore, prepare_store
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.config import OwnBackboneConfig
 from warmstart.finetuning.features import FrozenProbe
@@ -70,9 +72,7 @@ def new_language_model(
     return Model(backbone, fresh_head(head, backbone, seed), causal=OBJECTIVES[objective.name].causal)
 
 
-def rows_to_read(
-    text: TokenizedText, tokenizer: Tokenizer, model: Model, objective: ObjectiveConfig, remedy: str
-) -> PretrainingRows:
+def rows_to_read(text: TokenText, tokenizer: Tokenizer, model: Model, objective: ObjectiveConfig, remedy: str) -> PretrainingRows:
     """The rows of a text, as long as the model's context. Raises ``DataError``, which ends with ``remedy``, if there is none."""
     rows = PretrainingRows(text, tokenizer.vocabulary(), objective, model.backbone.config.max_length)
     if not len(rows):
@@ -132,7 +132,7 @@ def pretrain_on_own_text(task: str, text: Pool, config: OwnBackboneConfig, seed:
     backbone = BackboneConfig.build(shape | {"max_length": config.max_length}, "own")
     with TemporaryDirectory() as folder:
         sources, tokenizer = _sources(text, folder), train_tokenizer(text.texts, TokenizerConfig(vocab_size=config.vocab_size))
-        store = prepare_store(sources, tokenizer, Path(folder))
+        store = tokenized_text(sources, tokenizer, Path(folder))
         objective = ObjectiveConfig(name=_objective(config, store))
         model = new_language_model(backbone, LMHeadConfig(), tokenizer, objective, seed).to(pick_device())
         rows = rows_to_read(store, tokenizer, model, objective, f"{REMEDY} pool from --backbones")
@@ -154,11 +154,11 @@ def _sources(text: Pool, folder: str) -> list[Source]:
     return [Source(path=str(file))]
 
 
-def _objective(config: OwnBackboneConfig, store: TokenStore) -> str:
+def _objective(config: OwnBackboneConfig, store: TokenText) -> str:
     """The name of the objective; that of ``auto`` by the length of the median text."""
     if config.objective != "auto":
         return config.objective
-    return "contrastive" if np.median(np.diff(store.bounds)) - 1 >= ENOUGH_TO_CROP else "masked"
+    return "contrastive" if np.median(np.diff(store.bounds(0))) - 1 >= ENOUGH_TO_CROP else "masked"
 
 
 # Continued pretraining on the task's own text before adaptation (Gururangan et al. 2020), kept only if it helps.
@@ -236,8 +236,8 @@ def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:
 def _rows(text: Pool, bundle: Bundle, language: LanguageTask, folder: str) -> tuple[PretrainingRows, PretrainingRows]:
     """The text as pretraining reads it: to train on, and held out."""
     sources, tokenizer = _sources(text, folder), bundle.tokenizer
-    splits = [DocumentSplit(fraction=HELD_OUT, held_out=held) for held in (False, True)]
-    training, held_out = (prepare_store(sources, tokenizer, Path(folder), split) for split in splits)
+    training, held_out = tokenized_sides(sources, tokenizer, Path(folder), DocumentSplit(fraction=HELD_OUT))
+    assert held_out is not None, "a side without documents is refused"
     rows = rows_to_read(training, tokenizer, bundle.model, language.objective, f"{REMEDY} dapt")
     return rows, replace(rows, store=held_out)
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from warmstart.corpora.store import TokenText
 from warmstart.data.encode import encode
-from warmstart.data.token_store import TokenizedText
 from warmstart.generation.generate import generate
 from warmstart.model.bundle import Bundle
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -28,7 +28,7 @@ class TextSample(NamedTuple):
     """text of the held-out documents: the prompt, or the text with the gap"""
 
 
-def beginnings(tokenizer: Tokenizer, store: TokenizedText) -> Iterator[str]:
+def beginnings(tokenizer: Tokenizer, store: TokenText) -> Iterator[str]:
     """The beginnings of some documents, as text."""
     numbers = np.arange(min(DOCUMENTS, store.documents))
     blocks, counts = store.documents_block(numbers, DOCUMENT_TOKENS, tokenizer.specials.pad)

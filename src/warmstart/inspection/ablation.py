@@ -24,9 +24,9 @@ from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.taps import tapped
 from warmstart.data.encode import Encoded
+from warmstart.data.read import documents_of
 from warmstart.data.source import Source
 from warmstart.data.task import Task
-from warmstart.data.token_store import documents_of
 from warmstart.inspection.passages import language_passages, passage_losses
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import Model

@@ -282,7 +282,7 @@ class PretrainRecord(LanguageRecord):
     settings: dict[str, Any] = Field(default_factory=dict)
     seed: int | None = None
     corpus: str | None = None
-    """digest of the token store"""
+    """digest of the tokens"""
     tokens: int | None = None
     """tokens read"""
     seconds: float | None = None

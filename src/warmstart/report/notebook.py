@@ -32,7 +32,7 @@ from warmstart.tasks.predict import Predictions
 from warmstart.tokenizer.pieces import visible
 
 if TYPE_CHECKING:
-    from warmstart.corpora.index import ShardIndex
+    from warmstart.corpora.store import ShardIndex
     from warmstart.model.checks import CheckResults
 
 MOST_LABELS = 30

@@ -60,7 +60,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     """Ablate, evaluate, print the findings and write the page. The details are an ``AblationMeasurement``."""
     import polars as pl
 
-    from warmstart.data.token_store import documents_of
+    from warmstart.data.read import documents_of
     from warmstart.inspection.ablation import Ablating, ablate_each, components_of
     from warmstart.interop.load import load_model
     from warmstart.model.files import model_digest

@@ -63,8 +63,7 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
     """Read, measure, print and write the page. The details are an ``AttentionMeasured``."""
     import polars as pl
 
-    from warmstart.data.read import given_file
-    from warmstart.data.token_store import documents_of
+    from warmstart.data.read import documents_of, given_file
     from warmstart.inspection.attention import measure_text_and_corpus
     from warmstart.interop.load import load_model
     from warmstart.runs.run import Run

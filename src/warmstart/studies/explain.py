@@ -100,7 +100,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
 
 
 def _texts(config: StudyExplainConfig) -> list[str]:
-    from warmstart.data.token_store import documents_of
+    from warmstart.data.read import documents_of
 
     texts = list(documents_of([Source.build({"path": str(config.file), "document": "line", **config.reading})]))
     if len(texts) < 2:

@@ -94,7 +94,7 @@ def study_neurons(config: StudyNeuronsConfig) -> StudyResult:
 def _properties(bundle: Bundle, config: StudyNeuronsConfig) -> tuple[TokenProperties, list[str]]:
     """The properties of the tokens of the passages, and these."""
     from warmstart.data.conllu import is_conllu, read_conllu
-    from warmstart.data.token_store import documents_of
+    from warmstart.data.read import documents_of
     from warmstart.inspection.neurons import tagged_properties, text_properties
 
     tagged = [is_conllu(path) for path in config.text]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from warmstart.data.pretraining_rows import PretrainingRows
+from warmstart.corpora.rows import PretrainingRows
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.pooled import pool_mean
 from warmstart.model.model import Model

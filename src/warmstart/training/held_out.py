@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from warmstart.data.pretraining_rows import PretrainingRows
-from warmstart.data.token_store import TokenStore
+from warmstart.corpora.rows import PretrainingRows
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.inference import inference_weights
 from warmstart.model.model import Model
@@ -58,12 +57,12 @@ def held_out_loss(model: Model, rows: PretrainingRows, limit: int | None = None)
     that each view counts alike.
     """
     views, store = _views(rows).values(), rows.store
-    assert isinstance(store, TokenStore), "shards do not say at which token a document begins"
+    (bounds,) = map(store.bounds, range(len(store.shards)))
     sums, counts = np.zeros((2, len(views), store.documents))
     with inference_weights(model):
         for number, view in enumerate(views):
             for indices, batch in _batches(model, view, limit):
-                owners = indices if view.documents else np.searchsorted(store.bounds, indices * view.stride, side="right") - 1
+                owners = indices if view.documents else np.searchsorted(bounds, indices * view.stride, side="right") - 1
                 losses, targets = _row_losses(model, batch)
                 np.add.at(sums[number], owners, losses)
                 np.add.at(counts[number], owners, targets)
@@ -118,11 +117,11 @@ def _metrics_of_view(model: Model, rows: PretrainingRows, limit: int | None) -> 
     store = rows.store
     if rows.documents and targets < store.predicted_tokens:  # the ends of long documents were not read
         return metrics | {"scored_fraction": targets / store.predicted_tokens}
-    per_word = loss * store.predicted_tokens / store.words
+    per_word = loss * store.predicted_tokens / store.counts.words
     return metrics | {
         "word_perplexity": math.exp(min(per_word, 700)),
-        "bits_per_byte": loss * store.predicted_tokens / store.bytes / math.log(2),
-        "unknown_fraction": store.unknown / store.predicted_tokens,
+        "bits_per_byte": loss * store.predicted_tokens / store.counts.bytes / math.log(2),
+        "unknown_fraction": store.counts.unknown / store.predicted_tokens,
     }
 
 

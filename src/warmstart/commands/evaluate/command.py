@@ -13,14 +13,14 @@ import torch
 
 from warmstart.commands.evaluate.result import TAKEN, against_result, pairs_result, pairs_section
 from warmstart.commands.settings import EvaluateConfig
+from warmstart.corpora.rows import PretrainingRows
+from warmstart.corpora.write import tokenized_text
 from warmstart.data.audit import audit
-from warmstart.data.pretraining_rows import PretrainingRows
 from warmstart.data.scorings import ScoredMethod, ScoringRun, read_ledger
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.tables import Tables, reading_alike
 from warmstart.data.task import Task, joined_splits
-from warmstart.data.token_store import prepare_store
 from warmstart.errors import ConfigError
 from warmstart.heads.language_modeling import LMHead
 from warmstart.inspection.measured_pairs import measure_pairs
@@ -147,12 +147,12 @@ def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigure
     """Held-out metrics of a language model, under the objective that it was last trained on."""
     assert bundle.objective is not None
     with TemporaryDirectory() as cache:
-        store = prepare_store([Source(path=text, document=config.document)], bundle.tokenizer, Path(cache))
+        store = tokenized_text([Source(path=text, document=config.document)], bundle.tokenizer, Path(cache))
         figures = held_out_metrics(
             bundle.model,
             PretrainingRows(store, bundle.tokenizer.vocabulary(), bundle.objective, bundle.model.backbone.config.max_length),
         )
-    title = f"{text}: {store.words:,} words including line ends, {store.predicted_tokens:,} tokens"
+    title = f"{text}: {store.counts.words:,} words including line ends, {store.predicted_tokens:,} tokens"
     print_metrics(title, figures, bundle.likelihood)
     return NamedFigures(figures)
 

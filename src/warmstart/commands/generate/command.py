@@ -51,7 +51,7 @@ class GenerateCommandConfig(Config):
 
 def generate(config: GenerateCommandConfig) -> list[dict[str, Any]]:
     """Print each prompt with its continuation, or its trace; the ``generate`` command."""
-    from warmstart.data.token_store import documents_of
+    from warmstart.data.read import documents_of
     from warmstart.generation.generate import generate as generate_texts
     from warmstart.generation.ngram_counts import NgramCounts
     from warmstart.generation.trace import trace

@@ -11,12 +11,12 @@ from warmstart.commands.pretrain.page import write_pretrain_page
 from warmstart.commands.pretrain.result import PretrainResult, domain_sentences
 from warmstart.commands.settings import NOTHING, PretrainConfig
 from warmstart.config import read_yaml, result_key, setting_paths
-from warmstart.corpora.open import ShardsToRead, text_here
-from warmstart.data.domain import DomainSource, DomainText, domain_text
-from warmstart.data.pretraining_rows import PretrainingRows
-from warmstart.data.read import by_lines, source_files
+from warmstart.corpora.pieces import DocumentSplit, sample_of_words
+from warmstart.corpora.relevant import DomainSource, DomainText, domain_text
+from warmstart.corpora.rows import PretrainingRows, ShardsToRead
+from warmstart.corpora.write import TokenSides, text_here, tokenized_sides, tokenized_text
+from warmstart.data.read import by_lines, documents_of, source_files
 from warmstart.data.source import Source
-from warmstart.data.token_store import DocumentSplit, TokenStores, documents_of, prepare_store, sample_of_words
 from warmstart.errors import ConfigError, ModelError
 from warmstart.finetuning.further import (
     MOST_PASSES,
@@ -85,7 +85,7 @@ class _Ready:
     """The inputs of training."""
 
     run: Run
-    stores: TokenStores
+    stores: TokenSides
     tokenizer: Tokenizer
     origin: Bundle | None
     domain: DomainText | None
@@ -191,7 +191,7 @@ def check_sources(config: PretrainConfig, sources: Sequence[Source]) -> None:
             raise ConfigError(f"the run's folder {config.out} lies inside the text's folder {source.path}; choose another --out")
 
 
-def _shards(config: PretrainConfig, cache: Path, origin: Bundle | None) -> tuple[Tokenizer, TokenStores] | None:
+def _shards(config: PretrainConfig, cache: Path, origin: Bundle | None) -> tuple[Tokenizer, TokenSides] | None:
     """The tokenizer and the stores of token shards; None if the text is text."""
     fraction = config.held_out_fraction()
     held_out = None if config.held_out == NOTHING else config.held_out if fraction is None else fraction
@@ -206,22 +206,25 @@ def _shards(config: PretrainConfig, cache: Path, origin: Bundle | None) -> tuple
 
 def tokenized(
     config: PretrainConfig, sources: Sequence[Source], folder: Path, origin: Bundle | None = None
-) -> tuple[Tokenizer, TokenStores]:
-    """The tokenizer and the stores of training and held-out text, kept in the run's folder."""
-    part = _training_split(config, sources)
-    tokenizer = origin.tokenizer if origin else _make_tokenizer(config, sources, folder, part)
-    return tokenizer, _split_stores(config, sources, tokenizer, Path(config.cache) if config.cache else folder / "text", part)
+) -> tuple[Tokenizer, TokenSides]:
+    """The tokenizer and the tokens of training and held-out text, kept in the run's folder."""
+    split, cache = _split(config, sources), Path(config.cache) if config.cache else folder / "text"
+    tokenizer = origin.tokenizer if origin else _make_tokenizer(config, sources, folder, split)
+    training, held_out = tokenized_sides(sources, tokenizer, cache, split)
+    if config.held_out != NOTHING and config.held_out_fraction() is None:
+        held_out = tokenized_text(by_lines([text_here(_source(config, config.held_out), cache)]), tokenizer, cache)
+    return tokenizer, (training, held_out)
 
 
-def _training_split(config: PretrainConfig, sources: Sequence[Source]) -> DocumentSplit | None:
-    """The documents that are trained on; None: all. Which they are does not depend on the run's seed."""
+def _split(config: PretrainConfig, sources: Sequence[Source]) -> DocumentSplit | None:
+    """The documents that are held out or not read at all; None: all are trained on. It does not depend on the run's seed."""
     fraction = config.held_out_fraction()
     sample = None if config.max_words is None else sample_of_words(sources, config.max_words)
-    return DocumentSplit(fraction=fraction or 0, held_out=False, sample=sample) if fraction or sample is not None else None
+    return DocumentSplit(fraction=fraction or 0, sample=sample) if fraction or sample is not None else None
 
 
-def _make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Path, part: DocumentSplit | None) -> Tokenizer:
-    """Load the tokenizer that is named, or train one on a part of the text; the run's folder keeps it for a resume."""
+def _make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: Path, split: DocumentSplit | None) -> Tokenizer:
+    """Load the tokenizer that is named, or train one on the training text; the run's folder keeps it for a resume."""
     saved = folder / "tokenizer.json"
     if saved.exists():
         return load_tokenizer(saved)
@@ -229,27 +232,14 @@ def _make_tokenizer(config: PretrainConfig, sources: Sequence[Source], folder: P
         tokenizer = load_tokenizer(config.tokenizer_file)
     else:
         console.print(f"Training a tokenizer ({config.tokenizer.type}, {config.tokenizer.vocab_size} tokens).")
-        tokenizer = train_tokenizer(documents_of(sources, part), config.tokenizer)
+        texts = enumerate(documents_of(sources))
+        tokenizer = train_tokenizer((text for n, text in texts if split is None or split.held_out(n) is False), config.tokenizer)
     tokenizer.save(saved)
     return tokenizer
 
 
-def _split_stores(
-    config: PretrainConfig, sources: Sequence[Source], tokenizer: Tokenizer, cache: Path, part: DocumentSplit | None
-) -> TokenStores:
-    """The token stores of training and held-out text; ``part`` is the ``_training_split``."""
-    training = prepare_store(sources, tokenizer, cache, part)
-    if config.held_out == NOTHING:
-        return training, None
-    if config.held_out_fraction() is None:
-        held_out_source = by_lines([text_here(_source(config, config.held_out), cache)])
-        return training, prepare_store(held_out_source, tokenizer, cache)
-    assert part is not None, "a fraction is held out of one side of a split"
-    return training, prepare_store(sources, tokenizer, cache, part.model_copy(update={"held_out": True}))
-
-
 def pretrain_on(
-    stores: TokenStores,
+    stores: TokenSides,
     tokenizer: Tokenizer,
     config: PretrainConfig,
     folder: Path | None,
@@ -279,7 +269,7 @@ def pretrain_on(
     metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(model, held_out_rows))
     found = {
         "held_out": metrics,
-        "held_out_words": held_out_text.words if held_out_text else None,
+        "held_out_words": held_out_text.counts.words if held_out_text else None,
         "domain": domain and _domain_record(domain),
     }
     record = pretrain_record(rows, config.train, config.seed, output).model_copy(update=found)
@@ -287,7 +277,7 @@ def pretrain_on(
     return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain)
 
 
-def _contents(stores: TokenStores, tokenizer: Tokenizer, model: Model, domain: DomainText | None) -> dict[str, str | None]:
+def _contents(stores: TokenSides, tokenizer: Tokenizer, model: Model, domain: DomainText | None) -> dict[str, str | None]:
     """Hashes of all that a run begins with, by name."""
     weights = b"".join(tensor.detach().numpy().tobytes() for tensor in model.weights().values()) if world().several else b""
     training_text, held_out_text = stores

@@ -14,8 +14,9 @@ from warmstart.stats.formatting import percent
 
 if TYPE_CHECKING:
     from warmstart.commands.settings import PretrainConfig
-    from warmstart.data.domain import CorpusRead, DomainText
-    from warmstart.data.token_store import TokenizedText, TokenStores
+    from warmstart.corpora.relevant import CorpusRead, DomainText
+    from warmstart.corpora.store import TokenText
+    from warmstart.corpora.write import TokenSides
     from warmstart.generation.sample import TextSample
     from warmstart.model.bundle import Bundle
     from warmstart.training.loop import TrainOutput
@@ -41,7 +42,7 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
     training: TrainOutput
     metrics: Mapping[str, float]
     """on all held-out text at the end, in float32; empty if no text is held out"""
-    stores: TokenStores
+    stores: TokenSides
     """the training text and the held-out text"""
     domain: DomainText | None = None
     """source of the text, if it was chosen for a task"""
@@ -61,18 +62,16 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
     def little_held_out(self) -> str:
         """That the metrics rest on little text; empty if they do not."""
         held_out = self.stores[1]
-        if held_out is None or held_out.words >= FEWEST_WORDS:
+        if held_out is None or (words := held_out.counts.words) >= FEWEST_WORDS:
             return ""
-        return (
-            f"Only {held_out.words:,} words are held out: other words may give quite other figures; `--held-out FILE` names more."
-        )
+        return f"Only {words:,} words are held out: other words may give quite other figures; `--held-out FILE` names more."
 
     def _main_metric(self) -> tuple[str, str]:
         """The metric that compares between tokenizers, if the objective has it."""
         for key in ("word_perplexity", "causal word_perplexity"):
             if key in self.metrics:
                 _, held_out = self.stores
-                words = f" of {held_out.words:,} words including line ends" if held_out else ""
+                words = f" of {held_out.counts.words:,} words including line ends" if held_out else ""
                 return f"word-level perplexity on held-out text{words}", f"{self.metrics[key]:.1f}"
         name = next(key for key in self.metrics if key.endswith("loss"))
         return f"{name} on held-out text", f"{self.metrics[name]:.3f} nats"
@@ -155,15 +154,15 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
         } | ({"domain": self.domain.to_dict()} if self.domain else {})
 
 
-def _text_row(store: TokenizedText) -> tuple[str, ...]:
+def _text_row(store: TokenText) -> tuple[str, ...]:
     """The figures of one text."""
     predicted = store.predicted_tokens
     return (
         f"{store.documents:,}",
-        f"{store.words:,}",
+        f"{store.counts.words:,}",
         f"{store.total_tokens:,}",
-        f"{predicted / store.words:.2f}",
-        percent(store.unknown / predicted, 2),
+        f"{predicted / store.counts.words:.2f}",
+        percent(store.counts.unknown / predicted, 2),
     )
 
 

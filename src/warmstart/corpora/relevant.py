@@ -1,6 +1,6 @@
 """The text of a task's domain, to pretrain on first: the task's own text, and the passages of other text that are most like it.
 
-    pool   the task's own text without labels (``pool.py``): all that is read if no other text is given
+    pool   the task's own text without labels (``data/pool.py``): all that is read if no other text is given
     TEXT   of its passages the most relevant, up to a number of words; the more relevant are read more often
 
 The kept passages, most relevant first, are cut into ``TIMES`` parts with as many words each. In one pass over the text the first
@@ -33,13 +33,14 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from warmstart.config import Config
+from warmstart.corpora.pieces import DocumentSplit
 from warmstart.data.files import text_lines
 from warmstart.data.pool import NO_POOL, Pool, scored_texts, task_pool
+from warmstart.data.read import documents_of
 from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Task
 from warmstart.data.text_key import text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_FOUND, documents_with
-from warmstart.data.token_store import DocumentSplit, documents_of
 from warmstart.errors import CheckpointError, ConfigError, DataError
 from warmstart.seeding import rng
 from warmstart.system.storage import atomic_folder, json_or_none
@@ -249,8 +250,8 @@ def _corpus_read(number: int, source: DomainSource, ranked: Relevances, order: n
 def _write(source: DomainSource, passages: _Passages | None, identity: str, folder: Path) -> DomainText:
     """Write the text of one pass, what is held out, the passages, and ``domain.json``; returns what that says."""
     texts = source.pool.texts
-    side = None if source.fraction is None else DocumentSplit(fraction=source.fraction, held_out=True)
-    held = [side is not None and side.contains(number) for number in range(len(texts))]
+    split = None if source.fraction is None else DocumentSplit(fraction=source.fraction)
+    held = [split is not None and bool(split.held_out(number)) for number in range(len(texts))]
     own = [text for text, out in zip(texts, held, strict=True) if not out]
     if not own:
         raise DataError(f"text of '{source.task.name}' must be left to train on, but all is held out; hold out less (--held-out)")
@@ -333,46 +334,31 @@ def relevances(corpora: Sequence[Source], texts: Sequence[str], scored: Sequence
 
     A passage is like a scored text if it is equal, or if it contains one, at least half of its 5-grams.
     """
-    similarity = _Similarity.of(texts, [one for corpus in corpora for one in islice(passages_of([corpus]), WEIGHED)])
-    known, words_of_scored = {*map(text_key, texts)}, [*map(text_words, scored)]
-    keys, values, words, owners = {*map(text_key, scored)}, list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    first = [passage for corpus in corpora for passage in islice(passages_of([corpus]), WEIGHED)]
+    weights = TfidfTransformer(sublinear_tf=True).fit(_counts([*texts, *first]))
+    compared = np.sort(rng(0, "texts that passages are compared with").permutation(len(texts))[:TEXTS_COMPARED])
+    rows = weights.transform(_counts([texts[i] for i in compared])).T  # (V, N), each text of length 1
+    known, scored_words, scored_keys = {*map(text_key, texts)}, [*map(text_words, scored)], {*map(text_key, scored)}
+    values, words, owners = [np.zeros(0, np.float32)], [np.zeros(0, np.int32)], [np.zeros(0, np.int16)]
     for number, corpus in enumerate(corpora):
         stream = passages_of([corpus])
         while chunk := [*islice(stream, PASSAGES_AT_ONCE)]:
-            split, key_of = [*map(text_words, chunk)], [*map(text_key, chunk)]
-            found = similarity.relevance(chunk)
-            found[[key in known for key in key_of]] = KNOWN
-            like = documents_with(words_of_scored, split) | np.array([key in keys for key in key_of])
-            found[like] = LEFT_OUT
-            values.append(found)
+            keys, relevance = [*map(text_key, chunk)], _nearness((weights.transform(_counts(chunk)) @ rows).toarray())
+            relevance[[key in known for key in keys]] = KNOWN
+            like = documents_with(scored_words, [*map(text_words, chunk)]) | np.array([key in scored_keys for key in keys])
+            relevance[like] = LEFT_OUT
+            values.append(relevance)
             words.append(np.array([len(passage.split()) for passage in chunk], dtype=np.int32))
             owners.append(np.full(len(chunk), number, dtype=np.int16))
-    empty = np.zeros(0)
-    return Relevances(*(np.concatenate([empty.astype(kind), *parts]) for kind, parts in
-                        ((np.float32, values), (np.int32, words), (np.int16, owners))))  # fmt: skip
+    return Relevances(np.concatenate(values), np.concatenate(words), np.concatenate(owners))
 
 
-@dataclass(frozen=True)
-class _Similarity:
-    """TF-IDF with the weights of words in some texts, and the rows of the texts that passages are compared with."""
-
-    weights: TfidfTransformer
-    texts: csr_matrix
-    """(N, V), each of length 1"""
-
-    @classmethod
-    def of(cls, texts: Sequence[str], others: Iterable[str]) -> _Similarity:
-        chosen = np.sort(rng(0, "texts that passages are compared with").permutation(len(texts))[:TEXTS_COMPARED])
-        weights = TfidfTransformer(sublinear_tf=True).fit(_counts([*texts, *others]))
-        return cls(weights, weights.transform(_counts([texts[i] for i in chosen])))
-
-    def relevance(self, passages: Sequence[str]) -> np.ndarray:
-        """(P,) float32: the mean cosine with the nearest texts."""
-        cosines = (self.weights.transform(_counts(passages)) @ self.texts.T).toarray()  # (P, N)
-        nearest = min(NEAREST, cosines.shape[1])
-        top = -np.partition(-cosines, nearest - 1, axis=1)[:, :nearest]
-        mean: np.ndarray = top.mean(axis=1).astype(np.float32)
-        return mean
+def _nearness(cosines: np.ndarray) -> np.ndarray:
+    """(P,) float32: the mean of the cosines (P, N) with the nearest texts."""
+    nearest = min(NEAREST, cosines.shape[1])
+    top = -np.partition(-cosines, nearest - 1, axis=1)[:, :nearest]
+    mean: np.ndarray = top.mean(axis=1).astype(np.float32)
+    return mean
 
 
 def _counts(texts: Iterable[str]) -> csr_matrix:
