@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warmstart.experiment.choose import WITHOUT_PRETRAINING
-from warmstart.experiment.fit_lines import last_lines
+from warmstart.experiment.fit_lines import saved_lines
 from warmstart.notebook import Shown
+from warmstart.runs.steps import terminal_lines
 from warmstart.runs.verdict import ACCURACY, ScoreRow, row_of
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
@@ -97,7 +98,8 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
             *filter(None, [self.bought]),
             *(f"  {line}" for line in table),
             *more,
-            *last_lines(self.fit, saved, report, None),
+            *saved_lines(saved, report),
+            *terminal_lines(self.fit.steps(saved, None)),
         ]
 
     def to_dict(self) -> dict[str, Any]:
