@@ -32,7 +32,7 @@ from warmstart.experiment import execution
 from warmstart.experiment import fit as fitting
 from warmstart.experiment.config import FitConfig
 from warmstart.experiment.fit import check_labels
-from warmstart.experiment.fit_lines import MOST_LINES, fit_lines
+from warmstart.experiment.fit_lines import fit_lines
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.store import SweepContext
 from warmstart.experiment.trial import Trial, TrialResult
@@ -42,7 +42,7 @@ from warmstart.model.files import save
 from warmstart.model.model import Model
 from warmstart.runs.state import RunState
 from warmstart.runs.steps import TaskPlace
-from warmstart.runs.verdict import glossed
+from warmstart.runs.verdict import MOST_LINES, glossed
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature
 from warmstart.stats.intervals import Estimate

@@ -15,10 +15,11 @@ from warmstart.cli import main
 from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.config import FitConfig
-from warmstart.experiment.fit_lines import MOST_LINES, fit_lines
+from warmstart.experiment.fit_lines import fit_lines
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.stack import combine
 from warmstart.experiment.store import TrialPredictions
+from warmstart.runs.verdict import MOST_LINES
 from warmstart.stats.calibration import apply_temperature, fit_temperature, loss_gain
 from warmstart.stats.scores import given_and_found, without_label
 from warmstart.tasks.thresholds import thresholds_of

@@ -99,10 +99,10 @@ def follow(steps: list[str], exported: bool = False) -> None:
 
 
 COMMANDS: dict[str, tuple[str, list[str]]] = {
-    "rows without a label": ("fit 'my tickets.csv' --minutes 0.05", ["serve", "predict", "label"]),
-    "named columns": ("fit 'my tickets.csv' --minutes 0.05 --text-column subject+body", ["serve", "predict", "label"]),
-    "a file of texts": ("fit all.csv --minutes 0.05 --unlabelled 'my pool.txt'", ["serve", "predict", "label"]),
-    "nothing to label": ("fit all.csv --minutes 0.05", ["serve", "predict"]),
+    "rows without a label": ("fit 'my tickets.csv' --minutes 0.05", ["predict", "label", "serve", "export"]),
+    "named columns": ("fit 'my tickets.csv' --minutes 0.05 --text-column subject+body", ["predict", "label", "serve", "export"]),
+    "a file of texts": ("fit all.csv --minutes 0.05 --unlabelled 'my pool.txt'", ["predict", "label", "serve", "export"]),
+    "nothing to label": ("fit all.csv --minutes 0.05", ["predict", "serve", "export"]),
     "tokens": ("tokenize 'my pool.txt' --out tokens --tokenizer.vocab-size 300", ["pretrain"]),
     "a model that writes": (
         "pretrain 'my pool.txt' --out runs/new --objective causal --steps 4 --tokenizer.vocab-size 300 --width 16 --depth 1 "
@@ -131,7 +131,11 @@ def test_next_steps_run_as_printed(name: str, place: Path, capsys: pytest.Captur
     command, following = COMMANDS[name]
     assert main(shlex.split(command)) == 0
     steps = printed_steps(capsys.readouterr().err)
-    assert [step.removeprefix("warmstart ")[: len(one)] for step, one in zip(steps, following, strict=True)] == following
+    room = command.startswith("fit ")  # the last step goes where a fit has much to say
+    assert len(following) - room <= len(steps) <= len(following)
+    assert [step.removeprefix("warmstart ")[: len(one)] for step, one in zip(steps, following, strict=False)] == following[
+        : len(steps)
+    ]
     follow(steps, exported=name == "labels")
 
 
@@ -168,7 +172,7 @@ def test_the_quickstart_names_only_what_it_made(place: Path) -> None:
     """It has no table of its user's."""
     lines = quickstart_result().lines(Path("runs/quickstart"), Path("report.html"))
     steps = printed_steps("\n".join(lines))
-    assert [step.split()[1] for step in steps] == ["serve", "predict"]
+    assert [step.split()[1] for step in steps] == ["predict", "serve", "export"]
 
 
 @pytest.mark.journeys

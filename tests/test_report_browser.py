@@ -19,7 +19,7 @@ from helpers.tasks import cats, tune
 from warmstart.commands.adapt.command import adapt
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.pretrain.command import pretrain
-from warmstart.commands.quickstart.page import quickstart_view
+from warmstart.commands.quickstart.result import quickstart_view
 from warmstart.commands.race.page import write_race_page
 from warmstart.commands.settings import PretrainConfig
 from warmstart.config import Config

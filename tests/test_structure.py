@@ -1,7 +1,7 @@
 """The rules of the code: one direction of imports, one home for every name and statistic, small files, shapes in docstrings.
 
-What a command says and what it draws are two files: ``result.py`` holds figures and sentences and needs neither torch nor charts;
-``page.py`` draws a result and runs no model. A study is one file; what it measures lies in ``inspection``.
+``result.py`` holds the figures and sentences of a command and needs neither torch nor charts until it is drawn; where it takes more
+than a section to draw it, ``page.py`` does, which runs no model. A study is one file; what it measures lies in ``inspection``.
 """
 
 from __future__ import annotations

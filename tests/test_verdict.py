@@ -30,13 +30,13 @@ from warmstart.data.source import Source
 from warmstart.data.task import Split, Task
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.curve import CurveResult
-from warmstart.experiment.fit_lines import MOST_LINES
 from warmstart.experiment.race_verdict import _not_taken, race_verdict
 from warmstart.experiment.ranking import RankedMethod
 from warmstart.generation.sample import TextSample, sample_of
 from warmstart.report.templates import verdict_html
 from warmstart.runs.steps import TaskPlace, label_step, own_text, steps_after
 from warmstart.runs.verdict import (
+    MOST_LINES,
     NOT_CLEAR,
     Verdict,
     failures,

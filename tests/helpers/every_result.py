@@ -20,7 +20,7 @@ from helpers.races import LADDER, full_race, race_result
 from helpers.tasks import tune
 from warmstart.commands import COMMANDS
 from warmstart.commands.fit.page import write_fit_page
-from warmstart.commands.quickstart.page import quickstart_view
+from warmstart.commands.quickstart.result import quickstart_view
 from warmstart.commands.race.page import write_race_page
 from warmstart.config import Config
 from warmstart.experiment.estimate import SweepEstimate

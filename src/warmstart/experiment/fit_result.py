@@ -24,6 +24,7 @@ from warmstart.runs.verdict import (
     failures,
     failures_of_several,
     glossed,
+    row_lines,
     row_of,
     rows_of,
     score_words,
@@ -115,7 +116,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     def __repr__(self) -> str:
         use = [".predict(texts) labels new texts, .save(folder) keeps the model, .findings say what to mind"]
-        return "\n".join([self.counted_texts, self.headline, *self.other_lines[:2], *(use if self.model else ())])
+        others = row_lines(self.rows[self.learned :])[:2]
+        return "\n".join([self.counted_texts, self.headline, *others, *(use if self.model else ())])
 
     def predict(self, texts: Sequence[str]) -> list[Any]:
         """The label of each new text, or its labels; ``ws.predict(result.model, texts)`` gives probabilities, too."""
@@ -462,13 +464,6 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         more = f", {self.unlabelled:,} text{'s' * (self.unlabelled != 1)} without labels" if self.unlabelled else ""
         more += ", too few to learn from" if 0 < self.unlabelled < least_unlabelled(self.task) else ""
         return f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"
-
-    @property
-    def other_lines(self) -> list[str]:
-        """What is best among the other methods, a line each."""
-        rows = self.rows[self.learned :]
-        width = max(len(row.name) for row in rows)
-        return [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 VERDICT_FILE = "verdict.json"
 ACCURACY = "accuracy"
 SHOWN_METHODS, SHOWN_MISTAKES = 4, 5
-TERMINAL_STEPS = 4
-"""next steps on a terminal"""
+MOST_LINES, TERMINAL_STEPS = 16, 4
+"""lines on a terminal, and next steps if they fit into these"""
 MISTAKE_CHARACTERS = 300
 """most characters of a mistake"""
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
@@ -101,13 +101,24 @@ class Verdict:
         return (self.headline, *self.use, *self.fails, *self.mind)
 
 
-def verdict_lines(found: Verdict, *places: str) -> list[str]:
-    """The first screen on a terminal: sixteen lines, and as many more as there are warnings; ``places`` say what was saved."""
-    width = max((len(row.name) for row in found.rows), default=0)
-    rows = [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in found.rows]
-    more = [f"  and {found.more} more in the report"] if found.more > 0 else []
+def row_lines(rows: Sequence[ScoreRow]) -> list[str]:
+    """The methods and their scores as lines of text."""
+    width = max((len(row.name) for row in rows), default=0)
+    return [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in rows]
+
+
+def verdict_lines(found: Verdict, *places: str, before: str = "") -> list[str]:
+    """The first screen on a terminal: sixteen lines, and as many more as there are warnings.
+
+    ``places`` say what was saved, and ``before`` what was read. Of the next steps as many are shown as fit, one at least.
+    """
+    rows = row_lines(found.rows)
+    if found.more > 0 and rows:
+        rows[-1] += f"; {found.more} more in the report"
+    told = [*filter(None, [before]), found.headline, *rows, *found.use]
+    room = MOST_LINES - len(told) - len(places) - 1
     minds = (f"mind: {sentence}" for sentence in found.mind)
-    return [found.headline, *rows, *more, *found.use, *minds, *places, *terminal_lines(found.steps[:TERMINAL_STEPS])]
+    return [*told, *minds, *places, *terminal_lines(found.steps[: max(1, min(TERMINAL_STEPS, room))])]
 
 
 def write_verdict(found: Verdict, folder: Path) -> None:

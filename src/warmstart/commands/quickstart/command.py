@@ -17,8 +17,7 @@ from warmstart.commands.fit.command import keep_fit, time_for_trials
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.pretrain.command import pretrain_on, tokenized
 from warmstart.commands.pretrain.result import PretrainResult
-from warmstart.commands.quickstart.page import quickstart_view
-from warmstart.commands.quickstart.result import Curves, QuickstartResult
+from warmstart.commands.quickstart.result import Curves, QuickstartResult, quickstart_view
 from warmstart.commands.settings import PretrainConfig
 from warmstart.data.budget import label_budget
 from warmstart.data.docstrings import docstring_task, pretraining_text, read_docstrings

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warmstart.experiment.choose import WITHOUT_PRETRAINING
-from warmstart.experiment.fit_lines import last_lines
+from warmstart.experiment.fit_lines import saved_lines
 from warmstart.notebook import Shown
+from warmstart.runs.steps import terminal_lines
 from warmstart.runs.verdict import ACCURACY, ScoreRow, row_of
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate
@@ -17,13 +18,14 @@ from warmstart.stats.intervals import Estimate
 if TYPE_CHECKING:
     from warmstart.commands.pretrain.result import PretrainResult
     from warmstart.experiment.fit_result import FitResult
+    from warmstart.report.parts import Report, Section
 
 Curves = dict[str, dict[int, Estimate]]
 """method -> number of labels -> accuracy on the test texts"""
 
 
 @dataclass(frozen=True)
-class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
+class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view"):
     """The gain of pretraining on the documentation of the installed libraries, and of an encoder, if one is installed."""
 
     pretraining: PretrainResult
@@ -97,7 +99,8 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
             *filter(None, [self.bought]),
             *(f"  {line}" for line in table),
             *more,
-            *last_lines(self.fit, saved, report, None),
+            *saved_lines(saved, report),
+            *terminal_lines(self.fit.steps(saved, None)),
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,3 +112,30 @@ class QuickstartResult(Shown, view="commands.quickstart.page:quickstart_view"):
             "fit": self.fit.to_dict(),
             "by_labels": {name: {str(n): one._asdict() for n, one in row.items()} for name, row in self.curves.items()},
         }
+
+
+def quickstart_view(result: QuickstartResult, folder: Path | None = None) -> Report:
+    """What a notebook shows, and the page but for its end; with commands once the run has a folder."""
+    from warmstart.commands.fit.page import fit_view
+    from warmstart.commands.pretrain.page import pretraining_sections
+    from warmstart.report.sections import size_section, verdict_report
+
+    pretraining = result.pretraining
+    own = (*pretraining_sections(pretraining), size_section(pretraining.bundle, pretraining.training.seconds))
+    small = [replace(one, title=f"The small network: {one.title.lower()}", folded=True) for one in own]
+    found = result.fit.verdict(folder)
+    found = replace(found, rows=result.rows, use=(*filter(None, [result.bought]), *found.use))
+    more = [_labels_section(result)] if result.curves else []
+    return verdict_report("What transfer bought: documentation areas", found, (*more, *fit_view(result.fit).sections, *small))
+
+
+def _labels_section(result: QuickstartResult) -> Section:
+    """The scores by number of labels."""
+    from warmstart.report.drawings import label_counts_chart
+    from warmstart.report.parts import Figure, Section, Table
+
+    caption = "Accuracy on the test texts by the number of labels, with 95% intervals over these texts."
+    rows = [(name, n, *one) for name, scores in result.curves.items() for n, one in scores.items()]
+    chart = Figure("by-labels", caption, label_counts_chart(rows, "accuracy"))
+    text = (f"The {result.labels} labels chose these methods: the best on words alone, and the best on each pretrained network.",)
+    return Section("What it buys with more labels", text, (chart, Table(result.header, result.table())))
