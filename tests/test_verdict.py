@@ -348,7 +348,10 @@ def test_no_test_score_chooses_what_labels_are_worth() -> None:
 
 def pretrained(metrics: dict[str, float], times: int = 1) -> PretrainResult:
     """A minute of training that read its text so often."""
-    text, made = SimpleNamespace(total_tokens=1000, words=5000), SimpleNamespace(tokens=1000 * times, seconds=60.0, steps=10)
+    text, made = (
+        SimpleNamespace(total_tokens=1000, counts=SimpleNamespace(words=5000)),
+        SimpleNamespace(tokens=1000 * times, seconds=60.0, steps=10),
+    )
     sample = TextSample('It writes: "a → b".', "a")
     return PretrainResult(SimpleNamespace(generates=True), "causal", made, metrics, (text, text), sample=sample)  # type: ignore[arg-type]
 
