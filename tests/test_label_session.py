@@ -18,9 +18,10 @@ from warmstart.app import pool as pooled
 from warmstart.app import session as session_module
 from warmstart.app.accuracy import Outcomes
 from warmstart.app.choosing import Mixture
+from warmstart.app.pool import task_to_label
 from warmstart.app.project import Project
 from warmstart.app.session import FITTED, LabelSession
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, DataError
 from warmstart.runs.verdict import Verdict, write_verdict
 
 WORDS = {"animals": "cat dog horse mouse cow sheep", "tools": "hammer saw drill wrench plane file"}
@@ -465,3 +466,16 @@ def test_a_text_that_a_model_was_tried_on_is_no_random_draw(session: LabelSessio
     again = LabelSession(session.project, np.zeros((201, 1)))
     again.learner.close()
     assert again.project.labelled()[200] == 1
+
+
+def test_a_text_that_tests_models_is_not_labelled_where_it_is_tried(tmp_path: Path) -> None:
+    """However it is spaced: else a model would be tested on a text that it learned."""
+    table = tmp_path / "cups.csv"
+    table.write_text("text,label\n" + "".join(f"text number {i},{[*WORDS][i % 3]}\n" for i in range(60)), "utf-8")
+    task = task_to_label(table)
+    project = Project.create(tmp_path / "p", name="t", type="classification", labels=[*WORDS], texts=pool(3), task=str(table))
+    tried = LabelSession(project, np.zeros((3, 1)))
+    with pytest.raises(DataError, match="held out to test models"):
+        tried.label_tried("Anna", f" {task.test.texts[0]}!", 1)
+    assert (len(project.texts), tried.label_tried("Anna", str(task.train.texts[0]), 1)["label"]) == (3, 1)
+    tried.close()

@@ -24,8 +24,9 @@ from warmstart.data.read import mail_text, open_prose, source_files
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
 from warmstart.data.tables import read_table, reading_alike, source_format
 from warmstart.data.task import Task
-from warmstart.data.text_key import plain_text
+from warmstart.data.text_key import plain_text, text_key
 from warmstart.errors import ConfigError, DataError
+from warmstart.system.console import unsaid
 from warmstart.system.storage import atomic_write, sha256
 from warmstart.tasks.load import load_task
 
@@ -58,6 +59,21 @@ def task_to_label(path: str | Path, flags: Mapping[str, Any] | None = None) -> T
     if place.suffix in (".yaml", ".yml") or (place / "task.yaml").is_file():
         return load_task(place)
     return load_task(place, flags=LabelledTableFlags.build({**(flags or {})}))
+
+
+def held_out_texts(project: Project) -> list[str]:
+    """The test and validation texts of the project's task, which nobody may label here."""
+    if not project.task:
+        return []
+    return [plain_text(text) for split in task_to_label(project.task, project.table).held_out().values() for text in split.texts]
+
+
+def refuse_held_out(project: Project, text: str) -> None:
+    """Raise ``DataError`` if a text is one of those that test models."""
+    with unsaid():
+        held_out = held_out_texts(project)
+    if text_key(text) in map(text_key, held_out):
+        raise DataError("this is one of the texts that are held out to test models, which nobody labels here; its label is known")
 
 
 def read_pool(paths: Sequence[str], task: Task | None = None, reading: Mapping[str, Any] | None = None) -> PoolTexts:

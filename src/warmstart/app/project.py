@@ -1,6 +1,6 @@
 """A labelling project: the texts of a pool, label names, the texts that were shown to people, and their answers.
 
-It is a folder with one database (``database.py``), from which nothing is removed: an answer that was taken back, or replaced by
+It is a folder with one database (``tables.py``), from which nothing is removed: an answer that was taken back, or replaced by
 another one to the same draw, is ``undone``; a label that was merged ``stands_for`` another. Ids of labels, draws and answers never
 change and are never used again. Methods may be called from several threads; what they write is on the disk when they return.
 

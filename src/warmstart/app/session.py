@@ -1,11 +1,11 @@
 """A labelling session: which text a person sees next, what becomes of the answer, and what is known so far.
 
-One turn is one text. Mostly it is new, drawn with a known probability (``selection.py``). Some turns go to disagreements between
+One turn is one text. Mostly it is new, drawn with a known probability (``choosing.py``). Some turns go to disagreements between
 people, to labels that are likely wrong, and to texts that somebody else has answered, for the agreement between people. A text that
 somebody left open is given to the next person after a while, so that no draw stays without an answer.
 
 Methods are quick and may be called from several threads; their answers are plain values. What is computed slowly, the model,
-is computed in the background (``learning.py``).
+is computed in the background (``learner.py``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from warmstart.app.accuracy import (
 from warmstart.app.answered import AnsweredQuery, answered_texts, correct
 from warmstart.app.choosing import Distances, Mixture, draw_text
 from warmstart.app.learner import BackgroundLearner
-from warmstart.app.pool import NameVectors, pool_vectors
+from warmstart.app.pool import NameVectors, pool_vectors, refuse_held_out
 from warmstart.app.project import Project
 from warmstart.app.tables import CORRECTION, DISAGREEMENT, IMPORTED, TRIED, Draw, Value
 from warmstart.app.training import Training
@@ -155,9 +155,10 @@ class LabelSession:
         """What a person says of a text that they tried a model on; it may be new in the project. A sentence says what came of it.
 
         Nobody drew it at random, so no figure of accuracy counts it. The model that learns along reads new texts from the next
-        start on.
+        start on. Raises ``DataError`` for a text that is held out to score models.
         """
         project, person = self.project, person.strip()
+        refuse_held_out(project, text)
         with self._lock:
             with project.at_once():
                 new, place = project.add_texts([text]), project.texts.index(text)

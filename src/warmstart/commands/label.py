@@ -114,8 +114,9 @@ def label(config: LabelConfig) -> None:
     with _project(config) as project:
         if config.imports:
             from warmstart.app.exchange import import_files
+            from warmstart.app.pool import held_out_texts
 
-            console.print(import_sentence(import_files(project, config.imports, _held_out(project), config.reading)))
+            console.print(import_sentence(import_files(project, config.imports, held_out_texts(project), config.reading)))
         console.print(project_sentence(project))
         if config.export is not None:
             _export(project, config)
@@ -286,16 +287,6 @@ def _installed_vectors(config: LabelConfig, project: Project) -> dict[str, str]:
         return {}
     console.print(f"The learner reads vectors of {names[0]}, which is installed; --vectors words does without.")
     return {"vectors": names[0]}
-
-
-def _held_out(project: Project) -> list[str]:
-    """The test and validation texts of the project's task, which nobody may label here."""
-    from warmstart.app.pool import task_to_label
-    from warmstart.data.text_key import plain_text
-
-    if not project.task:
-        return []
-    return [plain_text(text) for split in task_to_label(project.task, project.table).held_out().values() for text in split.texts]
 
 
 def _check_settings(project: Project, config: LabelConfig, task: Task | None) -> None:

@@ -3,7 +3,7 @@
 const HEADERS = { "content-type": "application/json" };
 const CHUNK = 100; // texts of a request
 const CHARACTERS = 300_000; // of all texts of a request of several
-const MOST = 100_000; // characters of a text, as in bodies.py
+const MOST = 100_000; // characters of a text, as in answers.py
 
 // The page may lie in a folder of its server.
 async function ask(path, options = {}) {
