@@ -471,7 +471,7 @@ def test_a_text_that_a_model_was_tried_on_is_no_random_draw(session: LabelSessio
 def test_a_text_that_tests_models_is_not_labelled_where_it_is_tried(tmp_path: Path) -> None:
     """However it is spaced: else a model would be tested on a text that it learned."""
     table = tmp_path / "cups.csv"
-    table.write_text("text,label\n" + "".join(f"{text},{[*WORDS][i % 3]}\n" for i, text in enumerate(pool(60))), "utf-8")
+    table.write_text("text,label\n" + "".join(f"{text},{[*WORDS][i % 2]}\n" for i, text in enumerate(pool(60))), "utf-8")
     task = task_to_label(table)
     project = Project.create(tmp_path / "p", name="t", type="classification", labels=[*WORDS], texts=pool(3), task=str(table))
     tried = LabelSession(project, np.zeros((3, 1)))
