@@ -201,8 +201,8 @@ def test_the_quickstart_needs_no_extra(quickstart: Path) -> None:
 
 
 NEEDS = [
-    (("serve", "q/own-text"), "serve"),
-    (("label", "texts.txt", "--labels", "a", "b", "--out", "labels"), "serve"),
+    (("serve", "q/own-text"), "app"),
+    (("label", "texts.txt", "--labels", "a", "b", "--out", "labels"), "app"),
     (("export", "q/own-text", "--to", "onnx", "--out", "onnx"), "onnx"),
     (("pretrain", "https://127.0.0.1/texts/", "--out", "lm"), "remote"),
 ]

@@ -233,12 +233,15 @@ def read_spec(path: str | Path, flags: LabelledTableFlags | None = None, tables:
         )
     if flags and any(getattr(flags, name) is not None for name in LabelledTableFlags.model_fields):
         raise ConfigError(f"{file} is a manifest, which says itself how tables are read; remove the flags, and change it there")
-    if file.suffix.lower() not in (".yaml", ".yml"):
-        raise ConfigError(
-            f"{file} is text, but a table with a column of labels is needed; `warmstart label {file} --labels yes no "
-            f"--out labels` is a page on which texts get labels, `warmstart pretrain {file} --out runs/lm` reads text without any"
-        )
-    return file, TaskSpec.build(read_yaml(file), str(file))
+    try:
+        return file, TaskSpec.build(read_yaml(file), str(file))
+    except ConfigError:
+        if file.suffix.lower() in (".yaml", ".yml"):
+            raise
+    raise ConfigError(
+        f"{file} is text, but a table with a column of labels is needed; `warmstart label {file} --labels yes no "
+        f"--out labels` is a page on which texts get labels, `warmstart pretrain {file} --out runs/lm` reads text without any"
+    )
 
 
 def is_manifest(path: str | Path) -> bool:
