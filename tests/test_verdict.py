@@ -166,7 +166,7 @@ def test_the_run_keeps_what_its_page_shows(tmp_path: Path) -> None:
     result = fit_result()
     write_fit_page(result, Config(), tmp_path)
     kept = read_verdict(tmp_path)
-    assert kept == replace(result.verdict(tmp_path), use=kept.use)
+    assert kept == result.verdict(tmp_path)
     assert read_verdict(tmp_path / "bundle") == kept
     assert kept.headline in (tmp_path / "report.html").read_text()
     for damage in ("{", "[]", '{"headline": 1}'):
@@ -175,14 +175,14 @@ def test_the_run_keeps_what_its_page_shows(tmp_path: Path) -> None:
 
 
 def test_a_page_names_no_flag(tmp_path: Path) -> None:
-    """Nobody can give one there; the rest of the sentence stays."""
-    late = "The time was too short for contrast and to say what more labels would add; --minutes gives more."
-    write_verdict(Verdict("news", "9 labels", 9, "Use it.", use=(late, "It is good; a test says so.")), tmp_path)
-    found = read_verdict(tmp_path)
-    assert found is not None
-    assert found.use == (
-        "The time was too short for contrast and to say what more labels would add.", "It is good; a test says so.",
-    )  # fmt: skip
+    """The server's page shows the stored sentences; the terminal adds the flag."""
+    late, good = "The time was too short for contrast and to say what more labels would add.", "It is good; a test says so."
+    verdict = Verdict("news", "9 labels", 9, "Use it.", use=(late, good), flags={late: "--minutes gives more"})
+    write_verdict(verdict, tmp_path)
+    kept = read_verdict(tmp_path)
+    assert kept is not None
+    assert kept.use == (late, good)
+    assert f"{late[:-1]}; --minutes gives more." in verdict_lines(verdict)
 
 
 def test_a_page_with_a_server_has_a_box_and_buttons() -> None:

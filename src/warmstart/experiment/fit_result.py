@@ -29,6 +29,7 @@ from warmstart.runs.verdict import (
     rows_of,
     score_words,
     use_sentence,
+    with_flags,
 )
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
@@ -343,7 +344,15 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             return f"Interrupted, so these did not run: {first_of(self.missing, SHOWN_MISSING, 'others')}."
         short = [f"for {first_of(self.missing, SHOWN_MISSING, 'others')}"] if self.missing else []
         short += ["to say what more labels would add"] if self.late else []
-        return f"The time was too short {' and '.join(short)}; --minutes gives more." if short else ""
+        return f"The time was too short {' and '.join(short)}." if short else ""
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """Sentence about the time or the metric -> the flag that changes it."""
+        flags = dict.fromkeys((self.misleads, self.unrecognised), "--metric macro_f1 chooses by the mean over labels")
+        if not (self.interrupted and self.missing):
+            flags[self.no_time] = "--minutes gives more"
+        return {sentence: flag for sentence, flag in flags.items() if sentence}
 
     def verdict(self, folder: Path | None = None, place: TaskPlace | None = None) -> Verdict:
         """The first screen; ``folder`` is that of the run, if the model was saved, and ``place`` is that of the labelled texts."""
@@ -361,6 +370,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             fails,
             self.steps(folder if self.learned else None, place),
             tuple(self.warnings),
+            flags=self.flags,
         )
 
     @property
@@ -372,7 +382,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             sentences += [f"{sentence_case(self._role_of_rival)}: {self.rival.name}, {has}.", *filter(None, [self.unclear])]
         if self.alone:
             sentences.append(self.answers_alone or "The labels do not suffice yet to let it answer alone.")
-        return [*sentences, *filter(None, [self.outlook, self.no_time])]
+        return with_flags([*sentences, *filter(None, [self.outlook, self.no_time])], self.flags)
 
     @property
     def warnings(self) -> list[str]:
@@ -410,8 +420,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         near = gains and share > NEARLY_ONE_SIDED and (not self.learned or share >= self.selected.expected.low)
         if self.task.metric != ACCURACY or not (share > ONE_SIDED or near):
             return ""
-        always = f'Always "{label}" is right on {of_100(share)} of 100, so accuracy misleads'
-        return f"{always}; --metric macro_f1 chooses by the mean over labels."
+        return f'Always "{label}" is right on {of_100(share)} of 100, so accuracy misleads.'
 
     @property
     def unrecognised(self) -> str:
@@ -424,7 +433,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         if not never:
             return ""
         named = " and ".join(f'"{name}"' for name in never[:2]) + (f" and {len(never) - 2} others" if len(never) > 2 else "")
-        return f"Of the texts with {named} none is recognised; --metric macro_f1 chooses by the mean over labels."
+        return f"Of the texts with {named} none is recognised."
 
     @cached_property
     def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
@@ -486,7 +495,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
                 for one in self.candidates
             ],
             "findings": self.findings,
-            "warnings": self.warnings,
+            "warnings": with_flags(self.warnings, self.flags),
             "mistakes": [one._asdict() for one in self.failures[0]],
             **({"out_of_fold_by_metric": self.by_metric} if self.several else {}),
         }

@@ -145,7 +145,7 @@ def render(report: Report, drawn: Drawn) -> str:
     images = {name: {"light": _base64(drawn.light[name]), "dark": _base64(drawn.dark[name])} for name in drawn.specs}
     # "<" is written \u003c inside strings of JSON, so that no text can close the script element
     drawings = {name: json.dumps(spec).replace("<", "\\u003c") for name, spec in drawn.specs.items()}
-    first = verdict_html(report.verdict) if report.verdict else ""
+    first = verdict_html(report.verdict.for_terminals) if report.verdict else ""
     how = {"report": report, "drawings": drawings, "images": images, "script": script, "missing": drawn.missing}
     return page_template("page.html.jinja").render(how | {"digest": digest, "verdict": first})
 

@@ -131,7 +131,7 @@ def _shortened(sentence: str, ends: str) -> str:
 
 def paragraphs_once(report: Report) -> Report:
     """The same report, each of whose paragraphs stands where it comes first, without the sentence that is the headline."""
-    seen = {report.sentence, "", *(report.verdict.sentences if report.verdict else ())}
+    seen = {report.sentence, "", *(report.verdict.for_terminals.sentences if report.verdict else ())}
     sections = []
     for section in report.sections:
         told = (text.removeprefix(report.sentence).strip() for text in section.text)

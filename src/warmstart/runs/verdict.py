@@ -3,8 +3,8 @@
 A ``Verdict`` is plain data and complete sentences. A report shows it above everything else and writes it as ``verdict.json``
 into the folder of the run, beside the model. Any other page shows the same:
 
-    found = read_verdict(Path("runs/fit"))      # or the bundle in it; None if there is none
-    html = verdict_html(found, box="<form>…</form>", actions={"serve": None, "label": "/label"}) if found else ""
+    verdict = read_verdict(Path("runs/fit"))      # or the bundle in it; None if there is none
+    html = verdict_html(verdict, box="<form>…</form>", actions={"serve": None, "label": "/label"}) if verdict else ""
 
 (``report.templates``), with ``report/verdict.css`` in its style sheet after ``common.css``. Needs neither torch nor charts.
 """
@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +40,6 @@ MISTAKE_CHARACTERS = 300
 NOT_CLEAR = "Not yet clear which is better: the difference may be chance."
 CONSTANT = "always the most frequent label"
 """names the row of what learns nothing"""
-_FLAG = re.compile(r"; --[a-z][^.]*(?=\.$)")
 NAMED_LABELS = 3
 """labels that are named beside the task"""
 
@@ -94,11 +92,27 @@ class Verdict:
     """doubts about the score: leaks, too few texts, imbalance"""
     of_saved: bool = True
     """True if the saved model is the one that it names"""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """sentence of ``use`` or ``mind`` -> the flag that changes it, for readers with a terminal (``with_flags``)"""
+
+    @property
+    def for_terminals(self) -> Verdict:
+        """The verdict whose sentences name their flags, as the terminal and the page of the run show it."""
+        use, mind = (tuple(with_flags(sentences, self.flags)) for sentences in (self.use, self.mind))
+        return replace(self, use=use, mind=mind)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """All complete sentences, in order."""
         return (self.headline, *self.use, *self.fails, *self.mind)
+
+
+def with_flags(sentences: Iterable[str], flags: Mapping[str, str]) -> list[str]:
+    """The sentences with their flags.
+
+    ``"The time was too short."`` -> ``"The time was too short; --minutes gives more."``
+    """
+    return [f"{sentence[:-1]}; {flags[sentence]}." if sentence in flags else sentence for sentence in sentences]
 
 
 def row_lines(rows: Sequence[ScoreRow]) -> list[str]:
@@ -107,37 +121,34 @@ def row_lines(rows: Sequence[ScoreRow]) -> list[str]:
     return [f"  {row.name:<{width}}  {row.score}{row.role and f' ({row.role})'}" for row in rows]
 
 
-def verdict_lines(found: Verdict, *places: str, before: str = "") -> list[str]:
+def verdict_lines(verdict: Verdict, *places: str, before: str = "") -> list[str]:
     """The first screen on a terminal: sixteen lines, and as many more as there are warnings.
 
     ``places`` say what was saved, and ``before`` what was read. Of the next steps as many are shown as fit, one at least.
     """
-    rows = row_lines(found.rows)
-    if found.more > 0 and rows:
-        rows[-1] += f"; {found.more} more in the report"
-    told = [*filter(None, [before]), found.headline, *rows, *found.use]
-    room = MOST_LINES - len(told) - len(places) - 1
-    minds = (f"mind: {sentence}" for sentence in found.mind)
-    return [*told, *minds, *places, *terminal_lines(found.steps[: max(1, min(TERMINAL_STEPS, room))])]
+    shown = verdict.for_terminals
+    rows = row_lines(shown.rows)
+    if shown.more > 0 and rows:
+        rows[-1] += f"; {shown.more} more in the report"
+    lines = [*filter(None, [before]), shown.headline, *rows, *shown.use]
+    room = MOST_LINES - len(lines) - len(places) - 1
+    minds = (f"mind: {sentence}" for sentence in shown.mind)
+    return [*lines, *minds, *places, *terminal_lines(shown.steps[: max(1, min(TERMINAL_STEPS, room))])]
 
 
-def write_verdict(found: Verdict, folder: Path) -> None:
+def write_verdict(verdict: Verdict, folder: Path) -> None:
     """Write it into the folder of a run. Raises ``StorageError`` when the disk refuses."""
-    atomic_write(folder / VERDICT_FILE, json.dumps(asdict(found), ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
+    atomic_write(folder / VERDICT_FILE, json.dumps(asdict(verdict), ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
 
 
 def read_verdict(model: Path) -> Verdict | None:
-    """The verdict on the model in the folder of a run, or in the bundle of one; None if none can be read, or it is of another.
-
-    It is for a page, where nobody can give a flag: "The time was too short; --minutes gives more." ends at the semicolon.
-    """
+    """The verdict on the model in the folder of a run, or in the bundle of one; None if none can be read, or it is of another."""
     for folder in (model, model.parent) if model.name == "bundle" else (model,):
         file = folder / VERDICT_FILE
         try:
             if file.is_file() and file.stat().st_size <= MANIFEST_BYTES and (saved := json_or_none(file)):
-                told = {name: [_FLAG.sub("", one) for one in saved[name]] for name in ("use", "fails", "mind")}
-                found = verdict_of(saved | told)
-                return found if found.of_saved else None
+                verdict = verdict_of(saved)
+                return verdict if verdict.of_saved else None
         except (OSError, TypeError, ValueError, KeyError):
             return None
     return None
