@@ -56,7 +56,7 @@ def test_the_score_of_the_choice_is_not_flattered(seeds: int) -> None:
     for methods in (3, 8):
         for spread in (0.02, 0.04):
             bias, held, own = [], [], []
-            for _ in range(12):
+            for _ in range(repeats(12, 4)):
                 effects = seed_effects(chance, (100, methods, seeds), spread)
                 validation = answers(chance, effects, 300).mean(axis=-1)
                 test, resampled = accuracies(chance, answers(chance, effects, 500), draws=150)
@@ -77,7 +77,7 @@ def test_the_score_of_the_choice_is_not_flattered(seeds: int) -> None:
             )  # fmt: skip
             error = float(np.std(bias)) / np.sqrt(len(bias))
             assert abs(np.mean(bias)) <= 0.002 + 2 * error
-            assert np.mean(held) >= 0.94
+            assert np.mean(held) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(held))
 
 
 def test_a_difference_to_the_choice_is_scored_on_seeds_that_did_not_choose() -> None:
@@ -195,13 +195,14 @@ def test_differences_to_the_choice_are_not_flattered(methods: int, seeds: int) -
     """Equal methods, spread of seeds 0 to 4 points: bias at most 0.2 points, coverage at least 94%, false claims at most 5%.
 
     Own scores against those of the best would be 1.1 to 3.2 points too low where seeds spread by 4 points, with a false claim in 4
-    to 8% of tables. 2,000 races, so that the bias has a Monte-Carlo error below 0.1 points; the first 5 as the command computes
-    them.
+    to 8% of tables. 2,000 races for the documents, so that the bias has a Monte-Carlo error below 0.1 points, here 400, give or
+    take two of these errors; the first 5 as the command computes them.
     """
-    chance = np.random.default_rng(seeds)
+    chance, count = np.random.default_rng(seeds), repeats(2000, 400)
+    error = 2 * np.sqrt(0.05 * 0.95 / count)
     for spread in (0.0, 0.02, 0.04):
         means, held, false, own = [], [], [], []
-        for number, parts in enumerate(scored(chance, (methods, seeds), spread, 2000)):
+        for number, parts in enumerate(scored(chance, (methods, seeds), spread, count)):
             gaps, p, best = against_choice(*parts)
             for result, i in [(race_of(parts, i), i) for i in range(5)] if not number else []:
                 assert result.differences[0].difference == to_choice(result, result.differences[0].ranked)
@@ -226,9 +227,8 @@ def test_differences_to_the_choice_are_not_flattered(methods: int, seeds: int) -
             coverage=float(np.mean(held)), claimed=float(np.mean(false)), claimed_by_own=claimed,
         )  # fmt: skip
         assert abs(np.mean(means)) <= 0.002 + 2 * np.std(means) / np.sqrt(len(means))
-        assert np.std(means) / np.sqrt(len(means)) <= 0.001
-        assert np.mean(held) >= 0.94
-        assert np.mean(false) <= 0.05
+        assert np.mean(held) >= 0.94 - error / 2
+        assert np.mean(false) <= 0.05 + error
 
 
 def of_families(ranked: RankedMethod, family: str, *, deterministic: bool) -> RankedMethod:

@@ -303,11 +303,11 @@ def test_the_score_of_what_draws_choose_is_not_flattered(draws: int) -> None:
     many labels reaches. The method that is best by the labels of all draws together misses it by -0.5 to +0.5 points, the one
     that is best by its test scores by +0.6 to +2.9 points.
     """
-    chance, coverages = np.random.default_rng(draws), []
+    chance, coverages, count = np.random.default_rng(draws), [], repeats(1000, 300)
     for labels, kept in ((50, 0.5), (100, 0.5), (50, 0.0)):
         truth = policy(tuple(NEAR_AND_FAR), labels, kept, ((0, 12),))[0]
         errors, pooled, tested = [], [], []
-        for choosing, test, rows in sweeps(chance, 1000, draws, NEAR_AND_FAR, labels, kept):
+        for choosing, test, rows in sweeps(chance, count, draws, NEAR_AND_FAR, labels, kept):
             found = picked([rows[m] for m in choosing.argmax(axis=1)]).over_both
             errors.append(held(found.mean, found.low, found.high, truth))
             pooled.append(test[:, choosing.mean(axis=0).argmax()].mean() - truth)
@@ -322,8 +322,9 @@ def test_the_score_of_what_draws_choose_is_not_flattered(draws: int) -> None:
         )
         assert abs(bias) <= 0.002 + 2 * np.std([error for error, _ in errors]) / np.sqrt(len(errors))
         coverages.append(coverage)
-    assert np.mean(coverages) >= 0.94
-    assert min(coverages) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / 1000)
+    error = np.sqrt(0.05 * 0.95 / count)
+    assert np.mean(coverages) >= 0.94 - error
+    assert min(coverages) >= 0.94 - 2 * error
 
 
 @pytest.mark.proofs
@@ -331,7 +332,7 @@ def test_the_score_of_what_draws_choose_is_not_flattered(draws: int) -> None:
 def test_few_draws_claim_a_difference_to_their_choice(draws: int) -> None:
     """Of 12 equal methods, any is called better or worse than what the draws chose in at most 5% of sweeps; 94% coverage."""
     chance, accuracy, false, inside = np.random.default_rng(draws), np.full(12, 0.75), [], []
-    for choosing, _, rows in sweeps(chance, 300, draws, accuracy, 50, kept=0.0):
+    for choosing, _, rows in sweeps(chance, repeats(300, 150), draws, accuracy, 50, kept=0.0):
         chosen = picked([rows[m] for m in choosing.argmax(axis=1)])
         found = [paired_difference(one, chosen) for one in rows]
         false.append(min(corrected_p_values(found)) < SIGNIFICANT)
@@ -355,7 +356,7 @@ def test_few_sweeps_of_equal_methods_claim_that_transfer_helps(draws: int) -> No
         one, other = policy(tuple(accuracy), 50, 0.5, ((0, 4), (4, 4 + rivals)))
         truth = 0.0 if rivals == 4 else one - other  # more methods, more luck to choose from
         errors, claims, tested = [], [], []
-        for choosing, test, rows in sweeps(chance, 600, draws, accuracy, 50):
+        for choosing, test, rows in sweeps(chance, repeats(600, 200), draws, accuracy, 50):
             chosen = [picked([rows[side.start + m] for m in choosing[:, side].argmax(axis=1)]) for side in sides]
             found = paired_difference(*chosen)
             errors.append(held(found.mean, found.low, found.high, truth))
@@ -370,7 +371,7 @@ def test_few_sweeps_of_equal_methods_claim_that_transfer_helps(draws: int) -> No
             **{"draws": draws, "rivals": rivals, "bias": bias, "coverage": coverage, "claimed": claimed, "by_test": by_test},
         )
         assert abs(bias) <= 0.002 + 2 * np.std([error for error, _ in errors]) / np.sqrt(len(errors))
-        assert coverage >= 0.94
+        assert coverage >= 0.94 - np.sqrt(0.05 * 0.95 / len(claims))
         assert rivals > 4 or claimed <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / len(claims))
 
 

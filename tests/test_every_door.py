@@ -1,4 +1,4 @@
-"""Tables as people have them, through every command: (file, sentence, value), each of a kind that was read wrongly."""
+"""Tables as people have them, through every command, and what is guessed of them: each of a kind that was read wrongly."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import fastexcel
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import warmstart as ws
 from helpers.workbook import workbook
@@ -27,11 +29,12 @@ from warmstart.data.read import read_documents
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task, joined_splits
 from warmstart.data.written import workbook as workbook_of
-from warmstart.errors import DataError
+from warmstart.errors import DataError, WarmstartError
 from warmstart.experiment.config import FitConfig, RaceConfig
 from warmstart.experiment.sweep import open_sweep
 from warmstart.system import console
-from warmstart.tasks.load import load_task
+from warmstart.tasks.guess import MANY_TEXTS, guess_task
+from warmstart.tasks.load import load_task, read_spec
 
 SHIP = ("delivery is late again", "where is the box that I ordered", "the parcel was left in the rain", "no courier came to us")
 BILL = ("I was charged twice", "the receipt lists a wrong tax", "there is a fee on my account", "money was taken without notice")
@@ -383,3 +386,99 @@ def test_a_table_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (len(task.train), len(task.test), task.unlabelled_texts) == (23, 23, (TEXTS[3],))
     assert task.train.groups is not None
     assert sorted(read) == ["test.csv", "train.csv"]
+
+
+SENTENCES = [
+    "The cat sleeps.",
+    "A dog barks, loudly.",
+    "Cats sleep all day.",
+    "Dogs bark at night.",
+    "My cat purrs.",
+    "The dog runs.",
+]
+ANIMALS = ["cat", "dog", "cat", "dog", "cat", "dog"]
+
+
+def rows(**columns: list[Any]) -> pl.DataFrame:
+    """A table of twelve rows."""
+    return pl.DataFrame({name: values * 2 for name, values in columns.items()})
+
+
+WRITERS: dict[str, Any] = {
+    "csv": pl.DataFrame.write_csv,
+    "tsv": lambda table, file: table.write_csv(file, separator="\t", quote_style="never"),
+    "ndjson": pl.DataFrame.write_ndjson,
+    "jsonl": pl.DataFrame.write_ndjson,
+    "parquet": pl.DataFrame.write_parquet,
+}
+
+
+def test_a_table_is_a_task(tmp_path: Path) -> None:
+    """In every format, whatever its columns are called."""
+    for ending, write in WRITERS.items():
+        write(rows(id=[*range(6)], message=SENTENCES, animal=ANIMALS), file := tmp_path / f"mails.{ending}")
+        task = load_task(file)
+        assert (task.name, task.type, task.labels) == ("mails", "classification", ("cat", "dog"))
+        assert ({*task.train.texts, *task.test.texts}, len(task.validation)) == ({*SENTENCES}, 0), ending
+
+
+def test_the_type_is_guessed(tmp_path: Path) -> None:
+    """Classes, numbers, several labels in a cell or a list, tags of words, and pairs of texts."""
+    cases: list[tuple[dict[str, list[Any]], str, str | None]] = [
+        ({"text": SENTENCES, "label": ["1", "0"] * 3}, "classification", None),
+        ({"text": SENTENCES, "label": [0.5, 1.25, 3.0, 2.0, 1.0, 0.1]}, "regression", None),
+        ({"review": SENTENCES, "topics": ["a;b", "b", "a", "c;a", "b;c", "c"]}, "multilabel", None),
+        ({"text": SENTENCES, "labels": [["a"], ["a", "b"], [], ["b"], ["a"], ["b"]]}, "multilabel", None),
+        ({"words": [[*text.split()[:2]] for text in SENTENCES], "tags": [["X", "Y"]] * 6}, "tagging", None),
+        ({"premise": SENTENCES, "hypothesis": SENTENCES[::-1], "label": ANIMALS}, "classification", "hypothesis"),
+    ]
+    for columns, kind, second in cases:
+        rows(**columns).write_ndjson(file := tmp_path / "train.ndjson")
+        assert (load_task(file).type, read_spec(file)[1].train[0].second) == (kind, second)
+
+
+def test_files_of_other_splits_are_found(tmp_path: Path) -> None:
+    """Beside the training table, by their names; many texts without such files give validation a tenth."""
+    for name in ("mails_train", "mails_test", "mails_dev"):
+        rows(text=SENTENCES, label=ANIMALS).write_csv(tmp_path / f"{name}.csv")
+    guess = guess_task(tmp_path / "mails_train.csv")
+    assert guess.splits == {"test": tmp_path / "mails_test.csv", "validation": tmp_path / "mails_dev.csv"}
+    pl.DataFrame({"text": SENTENCES * MANY_TEXTS, "label": ANIMALS * MANY_TEXTS}).write_csv(tmp_path / "many.csv")
+    assert read_spec(tmp_path / "many.csv")[1].validation == 0.1
+
+
+def test_a_table_that_is_no_task_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a sentence and exit code 2."""
+    for content, flags, message in (
+        ("text\na\n", [], "one column, text"),
+        ("text,label\n", [], "looks like labels|at least"),
+        ("text,label\nx,1\ny,2\n", ["--label-column", "lable"], "no column 'lable'; did you mean 'label'"),
+        ("text,label\nx,1\ny,2\n", ["--type", "classify"], "classification"),
+    ):
+        (tmp_path / "mails.csv").write_text(content)
+        assert main(["audit", str(tmp_path / "mails.csv"), *flags]) == 2
+        assert re.search(message, " ".join(capsys.readouterr().err.split()))
+    with pytest.raises(DataError, match="name a table"):
+        guess_task(tmp_path / "nothing.csv")
+
+
+SOME_TEXT = st.text(min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
+
+
+@settings(deadline=None)
+@given(
+    found=st.lists(st.tuples(SOME_TEXT, st.sampled_from(["one", "two: three", "#four"])), min_size=1, max_size=8),
+    first=SOME_TEXT,
+    second=SOME_TEXT,
+)
+def test_any_table_is_a_task_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, found: list[tuple[str, str]], first: str, second: str
+) -> None:
+    """Whatever the columns are called and the cells hold: a sentence says why it is none."""
+    file = tmp_path_factory.mktemp("any") / "any.ndjson"
+    file.write_text("\n".join(json.dumps({first: text, second: label}) for text, label in found), encoding="utf-8")
+    try:
+        task = load_task(file)
+    except WarmstartError:
+        return
+    assert len(task.train) + len(task.validation) + len(task.test) <= len(found)

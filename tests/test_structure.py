@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
+import tomllib
 import typing
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import PackageNotFoundError, requires
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import benchmarks.house as house
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import warmstart
 from warmstart.commands import COMMANDS
@@ -266,3 +274,139 @@ def test_statistics_are_written_in_stats_only() -> None:
     wrong = [(path, what) for path in elsewhere for what in statistics_in(tree_of(path))]
     wrong += [(path, "a percentage") for path in elsewhere if "{100 *" in path.read_text(encoding="utf-8")]
     assert not wrong, wrong
+
+
+HERE = Path(__file__).parent
+TESTS = {
+    "test_many.py": """
+import pytest
+@pytest.mark.parametrize("number", range(3))
+def test_many(number):
+    pytest.skip("no cups")
+@pytest.mark.skipif(True, reason="no GPU")
+def test_one():
+    pass
+@pytest.mark.browser
+@pytest.mark.xfail
+def test_known():
+    raise KeyError
+""",
+    "test_marked.py": """
+import pytest
+from helpers.browser import IN_A_BROWSER
+pytestmark = IN_A_BROWSER[0]
+def test_page():
+    pytest.skip("no server")
+""",
+    "test_whole.py": """
+import pytest
+pytest.importorskip("no_such_module", reason="no module")
+from helpers.browser import IN_A_BROWSER
+pytestmark = IN_A_BROWSER
+""",
+}
+
+
+@pytest.mark.journeys
+@pytest.mark.parametrize("chromium", [True, False])
+def test_skipped_tests_are_listed_and_those_of_the_browser_fail(chromium: bool, tmp_path: Path) -> None:
+    """Each reason once, with its number; tests in a browser, and whole files of them, fail where there is one."""
+    for name, content in TESTS.items():
+        (tmp_path / name).write_text(content)
+    (programs := tmp_path / "programs").mkdir()
+    if chromium:
+        (programs / "chromium").touch(0o755)
+    environment = os.environ | {"PATH": str(programs), "PYTHONPATH": str(HERE)}
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n browser: in a browser\n journeys: long\n")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "helpers.skips", "--continue-on-collection-errors"]
+    found = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    listed = [line for line in found.stdout.splitlines() if line[1:].startswith(" skipped: no ")]
+    assert (listed[0], "1 skipped: no GPU" in listed) == ("3 skipped: no cups", True)
+    for reason in ("no server", "no module"):
+        assert (f"so its tests must run, but one was skipped: {reason}; run `make setup`" in found.stdout) == chromium
+        assert (f"1 skipped: {reason}" in found.stdout) != chromium
+    assert found.returncode == int(chromium), found.stdout
+
+
+REPOSITORY = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PINNED = dict(
+    line.split("==") for line in (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines() if "==" in line
+)
+
+
+def read(path: str) -> Any:
+    return yaml.safe_load((REPOSITORY / path).read_text(encoding="utf-8"))
+
+
+def test_versions_agree() -> None:
+    """One version everywhere."""
+    assert read("CITATION.cff")["version"] == PROJECT["version"] == read("packaging/conda/recipe.yaml")["context"]["version"]
+
+
+def test_every_package_is_pinned_to_a_version_that_the_others_accept() -> None:
+    """All that `make` installs, also what packages need themselves: a new release elsewhere cannot break a fresh set-up."""
+    unpinned, refused, seen = set(), set(), set()
+    waiting = [("warmstart", frozenset({"dev"}))]
+    while waiting:
+        package, extras = waiting.pop()
+        if (package, extras) in seen:
+            continue
+        seen.add((package, extras))
+        try:
+            needed = [Requirement(line) for line in requires(package) or []]
+        except PackageNotFoundError:  # an optional part of a package, for another system or Python
+            continue
+        for one in needed:
+            if one.marker and not any(one.marker.evaluate({"extra": extra}) for extra in extras | {""}):
+                continue
+            name = canonicalize_name(one.name)
+            if name != "warmstart":
+                version = PINNED.get(name)
+                if version is None:
+                    unpinned.add(name)
+                elif not one.specifier.contains(version, prereleases=True):
+                    refused.add(f"{package} needs {one.name}{one.specifier}, pinned is {version}")
+            waiting.append((name, frozenset(one.extras)))
+    assert (unpinned, refused) == (set(), set())
+
+
+def test_the_conda_recipe_requires_what_the_project_requires() -> None:
+    """The same packages in the same versions; PyTorch has another name there."""
+    wanted = {re.sub(r"^(torch)\b", "pytorch", one) for one in PROJECT["dependencies"]}
+    given = {one.replace(" ", "") for one in read("packaging/conda/recipe.yaml")["requirements"]["run"]}
+    assert given == wanted | {f"python{PROJECT['requires-python']}"}
+
+
+def test_the_hosted_ci_covers_every_system_and_python() -> None:
+    """Those of the classifiers; its commands exist; it may only read."""
+    workflow = read(".github/workflows/ci.yml")
+    matrix = workflow["jobs"]["fast"]["strategy"]["matrix"]
+    pythons = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", one)]
+    assert matrix["python"] == pythons
+    assert {name.partition("-")[0] for name in matrix["os"]} == {"ubuntu", "windows", "macos"}
+    assert workflow["permissions"] == {"contents": "read"}
+    commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    targets = re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert {target for command in commands for target in re.findall(r"^make (\S+)", command)} <= {*targets}
+    assert ".ci/run" in commands
+
+
+def test_the_image_is_pinned_and_runs_as_nobody_special() -> None:
+    """torch as in the constraints, a user without rights, and nothing copied that ``.dockerignore`` leaves out."""
+    lines = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    assert any(f"torch=={PINNED['torch']}" in line for line in lines)
+    assert [line for line in lines if line.startswith("USER ")] == ["USER warmstart"]
+    allowed = {line[1:] for line in (REPOSITORY / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
+    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
+    assert {name for names in copied for name in names} <= allowed
+    assert all((REPOSITORY / name).exists() for name in allowed)
+
+
+def test_templates_are_forms() -> None:
+    """Each asks for something that must be answered."""
+    for file in sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("*.yml")):
+        form = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if file.name != "config.yml":
+            assert {"name", "description", "body"} <= form.keys()
+            assert any(one.get("validations", {}).get("required") for one in form["body"]), file.name

@@ -31,7 +31,7 @@ BY_HAND = {
     "other.md": {
         "model": "benchmarks/fixed_settings.py, which chose a default",
         "labelled texts of": "benchmarks/several_labels.py, of tables that are not in the repository",
-        "data set": "the samples of tests/test_units.py, now and at commit cc2be2b5",
+        "data set": "the samples of tests/test_copies.py, now and at commit cc2be2b5",
         "labels": "benchmarks/fits.py, now and at commit 5cb677ad",
         "set, 100 labels": "the same",
         "vectors": "benchmarks/static.py at commit 5cb677ad, and the same with use",

@@ -1,4 +1,4 @@
-"""No foreign traceback: mistakes, troubles of the system, limits of what files expand to, and signals each end with one message."""
+"""No foreign traceback: mistakes, hostile files, troubles of the system, limits, and signals each end with one message."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ import pytest
 import torch
 import yaml
 
-from helpers.hostile import DEEP, LAUGHS
-from helpers.models import SENTENCES
+from helpers.bundles import language_bundle
+from helpers.hostile import DEEP, LAUGHS, all_cases
+from helpers.models import SENTENCES, make_backbone
 from helpers.multitask import write_inputs
 from helpers.settings import in_file
 from helpers.tasks import race_config, write_race_inputs
@@ -34,8 +35,12 @@ from warmstart.data.read import read_documents
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
 from warmstart.errors import ConfigError, DataError, ModelError
+from warmstart.heads.settings import LMHeadConfig
+from warmstart.interop.export import to_huggingface
 from warmstart.interop.load import load_predictor
-from warmstart.model.files import load_bundle
+from warmstart.model.bundle import Bundle
+from warmstart.model.files import bundle_contents, load_bundle, write_files
+from warmstart.model.model import Model, fresh_head
 from warmstart.system.limits import parse_json
 from warmstart.system.stopping import Terminated, asked_to_stop, termination_raises
 from warmstart.system.trouble import explain_trouble
@@ -370,3 +375,32 @@ def test_a_killed_worker_is_named(tmp_path: Path) -> None:
     (place := tmp_path / "killed").mkdir()
     found = subprocess.run([sys.executable, "-c", WORK, str(place)], capture_output=True, text=True, check=False)
     assert f"{ModelError.__name__}: a worker of 2 was killed, perhaps because memory ran out; use fewer --jobs" in found.stderr
+
+
+HANGS_AFTER = 500
+"""seconds, for all cases of a kind: only what never ends takes so long"""
+
+
+@pytest.fixture(scope="module")
+def place(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a sound bundle and a sound model of another library, which the cases damage."""
+    folder = tmp_path_factory.mktemp("strangers")
+    (folder / "sound" / "bundle").mkdir(parents=True)
+    write_files(folder / "sound" / "bundle", bundle_contents(language_bundle(tokenizer)))
+    backbone = make_backbone(vocab_size=tokenizer.vocab_size, norm_type="rms", activation="swiglu", bias=False)
+    model = Model(backbone, fresh_head(LMHeadConfig(bias=False), backbone, 0), causal=True)
+    to_huggingface(Bundle(model, tokenizer), folder / "sound" / "import")
+    return folder
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(HANGS_AFTER)
+@pytest.mark.parametrize("kind", ["bundles", "tokenizers", "imports"])
+def test_hostile_files_are_refused(kind: str, place: Path) -> None:
+    """With one of our own errors, in less than 500 MB, without a crash of a library and without hanging; all in one process."""
+    command = [sys.executable, "-m", "helpers.hostile", kind, str(place)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    refused = {line["name"] for line in lines if line.get("error") == "WarmstartError" and line["message"].strip()}
+    wrong = [line for line in lines if line.get("begins", line.get("name")) not in refused]
+    assert {*all_cases(kind)} == refused, f"{wrong} {run.returncode} {run.stderr[-1000:]}"
