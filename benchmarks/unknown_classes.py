@@ -1,6 +1,6 @@
 """Are texts of classes that nobody labelled recognised? Classes are left out; scores of novelty on an encoder's vectors, compared.
 
-The sets of development choose the score that models keep (``stack/known.py``); the others only report.
+The sets of development choose the score that models keep (``model/known.py``); the others only report.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from benchmarks.table import paragraph
 from scipy.special import logsumexp, softmax
 
 from warmstart.interop.load import load_model
+from warmstart.model.known import KnownTexts
 from warmstart.seeding import rng
-from warmstart.stack.known import KnownTexts
 from warmstart.stats.formatting import percent_value
 
 LEFT_OUT = {

@@ -12,8 +12,8 @@ from scipy import optimize, special, stats
 from helpers.figures import repeats
 from warmstart.errors import ConfigError
 from warmstart.experiment.answers import split_calibration_questions
+from warmstart.model.known import KnownTexts
 from warmstart.seeding import rng
-from warmstart.stack.known import KnownTexts
 from warmstart.stats.abstention import (
     area_under_risk_coverage,
     conformal_p_values,

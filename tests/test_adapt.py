@@ -38,7 +38,7 @@ from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
 from warmstart.model.history import AdaptRecord, ContinuedPretrainingRecord
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
 from warmstart.stats.calibration import fit_temperature, towards_one
 from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task, save_task

@@ -18,14 +18,14 @@ from warmstart.commands.settings import EvaluateConfig, PredictConfig
 from warmstart.data.text_key import TextHashes, joint_overlap, key_of
 from warmstart.errors import DataError
 from warmstart.model.bundle import Calibration
+from warmstart.model.fitted import FittedBaseline
+from warmstart.model.known import KnownTexts
+from warmstart.model.readout import LinearReadout
+from warmstart.model.rows import WordRows
+from warmstart.model.stack import Member, Stack
+from warmstart.model.stack_files import save_stack
 from warmstart.report.parts import headline
 from warmstart.report.result import StudyResult
-from warmstart.stack.files import save_stack
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.known import KnownTexts
-from warmstart.stack.readout import LinearReadout
-from warmstart.stack.rows import WordRows
-from warmstart.stack.stack import Member, Stack
 from warmstart.stats.noise import texts_to_tell
 from warmstart.stats.proportions import paired_proportions
 from warmstart.tasks.two_models import ModelsCompared

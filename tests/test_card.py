@@ -22,6 +22,7 @@ from warmstart.data.task import Split, Task
 from warmstart.data.text_key import BYTES, NO_HASHES, TextHashes, joint_overlap, key_of
 from warmstart.errors import ConfigError, ModelError
 from warmstart.experiment.config import AdaptConfig
+from warmstart.model import stack_files
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card, markdown_table
 from warmstart.model.files import load_bundle, save
@@ -47,9 +48,8 @@ from warmstart.model.history import (
     recorded_tasks,
     seen_labels,
 )
+from warmstart.model.stack_files import load_stack
 from warmstart.objectives.config import ObjectiveConfig
-from warmstart.stack import files as stack_files
-from warmstart.stack.files import load_stack
 from warmstart.stats.formatting import percent
 from warmstart.stats.splits import ONE_SPLIT
 from warmstart.tasks.load import save_task

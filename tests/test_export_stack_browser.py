@@ -26,15 +26,15 @@ from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig
+from warmstart.model import stack_files
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
-from warmstart.stack import files as stack_files
-from warmstart.stack.files import save_stack
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.readout import LinearReadout
-from warmstart.stack.rows import WordRows, word_vectorizer
-from warmstart.stack.stack import Member, Stack
+from warmstart.model.readout import LinearReadout
+from warmstart.model.rows import WordRows, word_vectorizer
+from warmstart.model.stack import Member, Stack
+from warmstart.model.stack_files import save_stack
 from warmstart.tasks.predict import predict, raw_predictions, unread
 from warmstart.tokenizer.tokenizer import Tokenizer
 

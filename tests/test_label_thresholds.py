@@ -18,9 +18,9 @@ from warmstart.experiment.sweep import open_sweep, run_sweep
 from warmstart.interop.load import load
 from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model.bundle import Calibration
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.readout import ConstantReadout, PerLabelReadout
-from warmstart.stack.stack import Member, Stack
+from warmstart.model.fitted import FittedBaseline
+from warmstart.model.readout import ConstantReadout, PerLabelReadout
+from warmstart.model.stack import Member, Stack
 from warmstart.stats.scores import HALF, SHARED_TEXTS, label_thresholds
 from warmstart.system.processes import run_python
 from warmstart.tasks import TASK_TYPES

@@ -16,9 +16,9 @@ from helpers.models import SENTENCES
 from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
+from warmstart.model import stack_files
 from warmstart.model.files import load_bundle, save
 from warmstart.objectives.registry import OBJECTIVES
-from warmstart.stack import files as stack_files
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.training import log as tensorboard

@@ -21,12 +21,12 @@ from warmstart.cli import main, read_command
 from warmstart.config import NAMES_FILES, NAMES_TASKS
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
+from warmstart.model.fitted import FittedBaseline
+from warmstart.model.readout import LinearReadout
+from warmstart.model.rows import WordRows
+from warmstart.model.stack import Member, Stack
+from warmstart.model.stack_files import save_stack
 from warmstart.next_steps import next_steps
-from warmstart.stack.files import save_stack
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.readout import LinearReadout
-from warmstart.stack.rows import WordRows
-from warmstart.stack.stack import Member, Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 NO_FILES = ("pool", "rest", "none")

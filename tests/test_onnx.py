@@ -40,16 +40,16 @@ from warmstart.interop import stack_export
 from warmstart.interop.onnx import OnnxModel, relative_difference, to_onnx
 from warmstart.interop.portable import probabilities
 from warmstart.interop.stack_export import stack_to_onnx
+from warmstart.model import stack_files
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import load_bundle, save
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.inference import embed
 from warmstart.model.model import Model, swap_head
-from warmstart.stack import files as stack_files
-from warmstart.stack.files import save_stack
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.readout import LinearReadout
-from warmstart.stack.rows import WordRows
-from warmstart.stack.stack import Member, Stack
+from warmstart.model.readout import LinearReadout
+from warmstart.model.rows import WordRows
+from warmstart.model.stack import Member, Stack
+from warmstart.model.stack_files import save_stack
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions

@@ -36,7 +36,7 @@ from warmstart.finetuning.finetune import FineTuning
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.formatting import file_size, list_sizes
 from warmstart.tasks.load import load_task, save_task

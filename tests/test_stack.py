@@ -25,19 +25,19 @@ from warmstart.data.pool import task_pool
 from warmstart.errors import BundleError, ModelError
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop.load import load, load_model
+from warmstart.model import stack_files
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.checks import faults
 from warmstart.model.files import bundle_contents, load_bundle, saved_as, write_files
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
+from warmstart.model.readout import LinearReadout
+from warmstart.model.rows import BackboneVectors, VectorRows, WordRows
 from warmstart.model.selftest import SELFTEST_TEXTS
-from warmstart.stack import files as stack_files
-from warmstart.stack.checks import BASELINE_CHECK, run_stack_checks
-from warmstart.stack.files import load_stack, save_stack
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.readout import LinearReadout
-from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
-from warmstart.stack.stack import Member, Stack
+from warmstart.model.stack import Member, Stack
+from warmstart.model.stack_checks import BASELINE_CHECK, run_stack_checks
+from warmstart.model.stack_files import load_stack, save_stack
 from warmstart.system.processes import run_python
 from warmstart.system.storage import sealed, sha256
 from warmstart.tasks import TASK_TYPES
@@ -363,7 +363,7 @@ def test_commands_use_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_the_card_says_what_it_is(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    from warmstart.stack.card import stack_card
+    from warmstart.model.stack_card import stack_card
 
     page = stack_card(make_stack(1.0, 3.0))
     assert "| 2 | model 2 | 3 words | 2 |" in page

@@ -63,17 +63,17 @@ from warmstart.inspection.explanations import (
 )
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.history import PretrainRecord
 from warmstart.model.inference import embed
 from warmstart.model.model import Model, fresh_head
+from warmstart.model.readout import LinearReadout
+from warmstart.model.rows import WordRows
+from warmstart.model.stack import Member, Stack
+from warmstart.model.stack_files import save_stack
 from warmstart.report.parts import Section
 from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.report.study_charts import heat_chart
-from warmstart.stack.files import save_stack
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.readout import LinearReadout
-from warmstart.stack.rows import WordRows
-from warmstart.stack.stack import Member, Stack
 from warmstart.studies.explain import explain_result, explainer, heat_text, printed
 from warmstart.studies.lab import finding, lab_result
 from warmstart.tasks.load import load_task

@@ -118,8 +118,8 @@ if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle as Bundle
     from warmstart.model.files import save as save
     from warmstart.model.inference import embed as embed
+    from warmstart.model.stack_files import save_model as save_model
     from warmstart.objectives.config import ObjectiveConfig as ObjectiveConfig
-    from warmstart.stack.files import save_model as save_model
     from warmstart.studies.ablate import StudyAblateConfig as StudyAblateConfig
     from warmstart.studies.ablate import study_ablate as study_ablate
     from warmstart.studies.attention import StudyAttentionConfig as StudyAttentionConfig

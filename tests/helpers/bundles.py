@@ -110,5 +110,5 @@ def checked_here() -> Iterator[None]:
     """A fresh process for each save costs seconds: models are checked in this one, and stacks where they are loaded."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._fresh_reader", read_here)
-        patch.setattr("warmstart.stack.files._fresh_reader", unread_model)
+        patch.setattr("warmstart.model.stack_files._fresh_reader", unread_model)
         yield

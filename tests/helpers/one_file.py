@@ -20,7 +20,7 @@ from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import HeadConfig
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.model import Model, fresh_head
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 _RUN = """async ({ script, facts, weights, work, given }) => {

@@ -25,7 +25,7 @@ from warmstart.heads.settings import HeadConfig
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.history import AnswersRecord, TaskRecord
 from warmstart.model.model import Model, fresh_head
-from warmstart.stack.stack import Member, Stack
+from warmstart.model.stack import Member, Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 httpx = pytest.importorskip("httpx", reason="the server needs the extra 'app', and its tests httpx")

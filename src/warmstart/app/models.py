@@ -30,15 +30,15 @@ from warmstart.inspection.explanations import check_explainable
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.history import AdaptRecord
 from warmstart.model.inference import reordered_copy
+from warmstart.model.rows import BackboneVectors, VectorRows
 from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.model.stack import Stack
+from warmstart.model.stack_card import stack_card
+from warmstart.model.stack_checks import examine
 from warmstart.runs.verdict import ACCURACY, Verdict, read_verdict
-from warmstart.stack.card import stack_card
-from warmstart.stack.checks import examine
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.rows import BackboneVectors, VectorRows
-from warmstart.stack.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.calibration import expected_calibration_error, perfect_calibration_error
 from warmstart.stats.formatting import model_name, of_100

@@ -207,7 +207,7 @@ def _kept_vectors(texts: Sequence[str], model: str, folder: Path, loaded: Bundle
 def _latent_semantic_vectors(texts: Sequence[str]) -> np.ndarray:
     from sklearn.decomposition import TruncatedSVD
 
-    from warmstart.stack.rows import word_vectorizer
+    from warmstart.model.rows import word_vectorizer
 
     try:
         words = word_vectorizer(word_pairs=False, weighted=True).fit_transform(texts)

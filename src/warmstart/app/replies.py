@@ -27,7 +27,7 @@ from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import most_probable, step_of
 from warmstart.inspection.explanations import explain_text, prepare_text
 from warmstart.model.inference import embed
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
 from warmstart.stats.abstention import Threshold
 from warmstart.tasks.answers import answer_questions
 from warmstart.tasks.predict import Unread, confidences_of, predict, raw_predictions, unread

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.task import Task
-from warmstart.stack.rows import plain_texts
+from warmstart.model.rows import plain_texts
 
 NO_WORDS = "the training texts have no words in common"
 Vectors = Callable[[Sequence[Any]], np.ndarray]

@@ -20,10 +20,10 @@ from warmstart.baselines.span import span_of
 from warmstart.data.budget import LabelBudget
 from warmstart.errors import ModelError
 from warmstart.model.bundle import Bundle
+from warmstart.model.fitted import FittedBaseline
+from warmstart.model.readout import ConstantReadout, LinearReadout, PerLabelReadout
+from warmstart.model.rows import BackboneVectors, VectorRows, WordRows
 from warmstart.seeding import rng
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelReadout
-from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
 from warmstart.tasks import task_type_of
 from warmstart.tasks.thresholds import scores_left_out
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.baselines.baseline import Sample
-from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelReadout, Readout
+from warmstart.model.readout import ConstantReadout, LinearReadout, PerLabelReadout, Readout
 
 
 @dataclass(frozen=True)

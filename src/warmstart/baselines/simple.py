@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 
 from warmstart.baselines.baseline import Baseline, Predict, Sample, inputs_themselves
 from warmstart.data.task import Split, Task
-from warmstart.stack.readout import ConstantReadout
+from warmstart.model.readout import ConstantReadout
 from warmstart.stats.scores import Scores
 from warmstart.tasks import task_type_of
 from warmstart.tasks.tagging import certain_tags

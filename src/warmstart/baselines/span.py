@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelReadout
+from warmstart.model.readout import ConstantReadout, LinearReadout, PerLabelReadout
 
 MOST_ROWS = 1000
 """number of rows above which turning takes longer than it saves"""

@@ -13,8 +13,8 @@ from scipy.special import softmax
 from warmstart.baselines.baseline import Readable, Reading, Sample
 from warmstart.baselines.classifiers import fitted_logistic
 from warmstart.baselines.span import span_of
-from warmstart.stack.readout import ConstantReadout, LinearReadout, Readout, of_unit_length
-from warmstart.stack.rows import VectorRows
+from warmstart.model.readout import ConstantReadout, LinearReadout, Readout, of_unit_length
+from warmstart.model.rows import VectorRows
 from warmstart.stats.calibration import fit_temperature
 
 # One classifier for each backbone: the geometric mean of two that err on other texts, ahead of either in the mean over the sets of

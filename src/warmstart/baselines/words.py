@@ -1,4 +1,4 @@
-"""Texts as bags of words, or of character n-grams (``stack/rows.py``), fitted by scikit-learn.
+"""Texts as bags of words, or of character n-grams (``model/rows.py``), fitted by scikit-learn.
 
 Words that only one text has, or only copies of one or texts by one hand, are left out; where none is left, nothing is read. A
 text that is left out would count words that no new text is known by, so that it would be predicted with less confidence than new
@@ -19,8 +19,8 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from warmstart.baselines.baseline import NoWordsError, Readable, Reading
+from warmstart.model.rows import WordRows, plain_texts, word_vectorizer
 from warmstart.seeding import derive
-from warmstart.stack.rows import WordRows, plain_texts, word_vectorizer
 
 DIMENSIONS = 100
 """most dimensions of latent semantic analysis"""

@@ -10,7 +10,7 @@ from warmstart.errors import BundleError, ConfigError
 from warmstart.interop.encoders import ENCODER_PREFIX, converted, is_encoder
 from warmstart.interop.load import load
 from warmstart.model.checks import CheckResult, CheckResults, faults
-from warmstart.stack.checks import examine
+from warmstart.model.stack_checks import examine
 from warmstart.stats.scores import NamedFigures
 from warmstart.system.console import console, print_table
 

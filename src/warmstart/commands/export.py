@@ -24,7 +24,7 @@ from warmstart.interop.onnx import GRAPH, INT8_GRAPH, OnnxModel, relative_differ
 from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
 from warmstart.stats.formatting import file_size, model_name, percent
 from warmstart.system.console import console, print_table
 from warmstart.system.outputs import free_output

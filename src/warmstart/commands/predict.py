@@ -23,8 +23,8 @@ from warmstart.finetuning.calibration import threshold_for
 from warmstart.interop.load import load_predictor
 from warmstart.json_output import for_standard_output
 from warmstart.model.bundle import Bundle
+from warmstart.model.stack import Stack
 from warmstart.runs.made_of import input_paths
-from warmstart.stack.stack import Stack
 from warmstart.system.console import console
 from warmstart.system.outputs import free_output, write_output
 from warmstart.system.storage import STANDARD_OUTPUT

@@ -43,8 +43,8 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
 from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord
 from warmstart.model.model import Model, swap_head
+from warmstart.model.stack import Stack
 from warmstart.runs.run import Run, provenance
-from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import merged_notes, percent
 from warmstart.system.console import console

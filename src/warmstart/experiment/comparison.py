@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from warmstart.experiment.ranking import RankedMethod, Ranking
     from warmstart.experiment.refit import FinishedTrials, Refit
     from warmstart.model.bundle import Bundle
-    from warmstart.stack.stack import Stack
+    from warmstart.model.stack import Stack
     from warmstart.types import SelectionName
 
 

@@ -40,8 +40,8 @@ from warmstart.finetuning.features import FeatureCache
 from warmstart.finetuning.finetune import FineTuneResult
 from warmstart.finetuning.selection import fine_tune_within
 from warmstart.model.bundle import Bundle
+from warmstart.model.rows import plain_texts, word_vectorizer
 from warmstart.seeding import rng
-from warmstart.stack.rows import plain_texts, word_vectorizer
 from warmstart.stats.calibration import loss_gain
 from warmstart.stats.formatting import percent
 from warmstart.stats.permutation import p_of_no_signal

@@ -37,9 +37,9 @@ from warmstart.experiment.trial import Limits, Method, SweepRuns, Trial
 from warmstart.finetuning.calibration import confidence_and_correct, fitted_calibration, threshold_from
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.stack import Stack
 from warmstart.runs.verdict import ACCURACY, score_words
 from warmstart.seeding import rng
-from warmstart.stack.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.extrapolation import extrapolate

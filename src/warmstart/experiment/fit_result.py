@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.task import Split, Task
     from warmstart.model.bundle import Bundle
-    from warmstart.stack.stack import Stack
+    from warmstart.model.stack import Stack
     from warmstart.stats.abstention import Threshold
 
 FROZEN_FOLDS = 20
@@ -127,7 +127,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     def save(self, folder: str | Path) -> Path:
         """Write the model, which ``ws.load`` and commands that take a model read; returns the folder."""
-        from warmstart.stack.files import save_model
+        from warmstart.model.stack_files import save_model
 
         return save_model(self._usable, Path(folder))
 

@@ -30,14 +30,14 @@ from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.model.bundle import Bundle
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.history import AdaptRecord, ScoresRecord, TaskRecord
+from warmstart.model.known import KnownTexts
 from warmstart.model.model import swap_head
+from warmstart.model.rows import VectorRows
+from warmstart.model.stack import Member, Stack
+from warmstart.model.stack_files import save_model
 from warmstart.runs.run import provenance
-from warmstart.stack.files import save_model
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.known import KnownTexts
-from warmstart.stack.rows import VectorRows
-from warmstart.stack.stack import Member, Stack
 from warmstart.tasks import task_type_of
 from warmstart.tasks.predict import uncalibrated_predictions
 from warmstart.tasks.thresholds import has_thresholds

@@ -19,7 +19,7 @@ from warmstart.data.splits import calibration_split
 from warmstart.data.task import Split, Task
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.bundle import Bundle, Calibration
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
 from warmstart.stats.abstention import Threshold, find_threshold
 from warmstart.stats.calibration import apply_temperature, fit_temperature, temperature_interval, towards_one
 from warmstart.tasks import task_type_of

@@ -17,7 +17,7 @@ from warmstart.errors import ConfigError
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.selection import BudgetedRun
 from warmstart.model.bundle import Bundle
-from warmstart.stack.stack import Member, Stack
+from warmstart.model.stack import Member, Stack
 from warmstart.stats.formatting import percent
 from warmstart.tasks.thresholds import scores_left_out
 

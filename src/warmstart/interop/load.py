@@ -11,7 +11,7 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.files import STACK_MANIFEST, load_bundle, saved_as
 
 if TYPE_CHECKING:
-    from warmstart.stack.stack import Stack
+    from warmstart.model.stack import Stack
 
 
 def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:
@@ -26,7 +26,7 @@ def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:
 
         return from_huggingface(find_folder(str(folder)))
     if is_stack(place := find_model(folder)):
-        from warmstart.stack.files import load_stack
+        from warmstart.model.stack_files import load_stack
 
         return load_stack(place, selftest=selftest)
     return load_bundle(place, selftest=selftest)
@@ -42,7 +42,7 @@ def load_predictor(path: str | Path) -> Bundle | Stack:
     place = find_model(path)
     if not is_stack(place):
         return load_model(path)
-    from warmstart.stack.files import load_stack
+    from warmstart.model.stack_files import load_stack
     from warmstart.system.console import console
 
     stack = load_stack(place)
@@ -59,7 +59,7 @@ def load_model(path: str | Path) -> Bundle:
     from warmstart.system.console import console
 
     if is_stack(place := find_model(path)):
-        from warmstart.stack.files import load_stack
+        from warmstart.model.stack_files import load_stack
 
         raise ModelError(
             f"one network is needed, but {place} holds {load_stack(place).names} without one of its own; `predict`, `evaluate`, "

@@ -22,9 +22,9 @@ from warmstart.interop.onnx import PORTABLE_TEXTS, TOLERANCE, largest_gap, to_on
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import write_files
 from warmstart.model.selftest import SELFTEST_TEXTS
-from warmstart.stack.files import member_contents, member_entry
-from warmstart.stack.selftest import member_columns
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
+from warmstart.model.stack_files import member_contents, member_entry
+from warmstart.model.stack_selftest import member_columns
 from warmstart.system.outputs import free_folder
 from warmstart.system.processes import run_python
 from warmstart.system.storage import atomic_folder

@@ -16,6 +16,7 @@ from warmstart.data.audit import Audit
 from warmstart.data.task import Task
 from warmstart.generation.trace import Trace
 from warmstart.model.bundle import Bundle
+from warmstart.model.stack import Stack
 from warmstart.report.charts import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, svg
 from warmstart.report.drawings import confusions
@@ -24,7 +25,6 @@ from warmstart.report.parts import Report, Section, Table, headline, paragraphs_
 from warmstart.report.result import StudyResult
 from warmstart.report.sections import as_sentence, scores_section, size_section
 from warmstart.report.templates import page_template
-from warmstart.stack.stack import Stack
 from warmstart.stats.comparison import MethodTable
 from warmstart.stats.formatting import percent, sentence_case
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from warmstart.inspection.explanations import Explanation, TextToExplain
     from warmstart.model.bundle import Bundle
+    from warmstart.model.stack import Stack
     from warmstart.report.parts import Section
-    from warmstart.stack.stack import Stack
 
 _NEGLIGIBLE = 1e-3
 """nats below which a word does not matter"""

@@ -16,7 +16,7 @@ from warmstart.tasks.tagging import TaggingTask
 from warmstart.tasks.task_type import TaskType
 
 if TYPE_CHECKING:
-    from warmstart.stack.stack import Stack
+    from warmstart.model.stack import Stack
 
 TASK_TYPES: Registry[TaskType] = Registry(
     "task type",

@@ -21,8 +21,8 @@ from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
 
 if TYPE_CHECKING:
-    from warmstart.stack.fitted import FittedBaseline
-    from warmstart.stack.stack import Stack
+    from warmstart.model.fitted import FittedBaseline
+    from warmstart.model.stack import Stack
 
 Cut = Callable[[], str]
 """says how many inputs were cut, as a sentence; empty if none"""
@@ -180,7 +180,7 @@ def _read(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Read
 
 
 def _read_stack(model: Stack | FittedBaseline, inputs: Sequence[Any]) -> Read:
-    from warmstart.stack.fitted import FittedBaseline
+    from warmstart.model.fitted import FittedBaseline
 
     if isinstance(model, FittedBaseline):
         return _read_member(model, inputs, {})
@@ -212,7 +212,7 @@ class Unread(NamedTuple):
 
 def unread(model: Bundle | Stack | FittedBaseline, inputs: Sequence[Any]) -> Unread:
     """Tokens that a model cuts off, without predicting the inputs; see ``read``."""
-    from warmstart.stack.stack import Stack
+    from warmstart.model.stack import Stack
 
     if isinstance(model, Stack):
         members = [unread(member.model, inputs) for member in model.members]

@@ -16,7 +16,7 @@ from warmstart.stats.scores import SHARED_FOR_ALL, SHARED_TEXTS, Scores, label_t
 from warmstart.tasks import task_type_of
 
 if TYPE_CHECKING:
-    from warmstart.stack.stack import Stack
+    from warmstart.model.stack import Stack
 
 CHOOSING_PARTS = 5
 """parts of the texts that choose thresholds where they are scored too: the thresholds of each part are chosen by the others"""

@@ -16,7 +16,7 @@ from warmstart.data.task import Split
 from warmstart.data.text_key import Overlap, TextHashes, joint_overlap, key_of, plain_text
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import TaskRecord, recorded_tasks
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
 
 EXAMPLE = 60
 """characters of a text that is quoted"""

@@ -16,7 +16,7 @@ from warmstart.data.task import Task
 from warmstart.errors import DataError, ModelError
 from warmstart.heads.settings import TaskHeadConfig
 from warmstart.model.bundle import Bundle
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.proportions import ProportionDifference, paired_proportions

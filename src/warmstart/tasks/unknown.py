@@ -12,8 +12,8 @@ from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import is_blank
 from warmstart.model.bundle import Bundle
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.stack import Stack
+from warmstart.model.fitted import FittedBaseline
+from warmstart.model.stack import Stack
 from warmstart.stats.formatting import first_of, of_100, percent, percent_interval
 from warmstart.stats.proportions import wilson_interval
 from warmstart.tasks.predict import Read, read

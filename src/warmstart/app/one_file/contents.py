@@ -28,12 +28,12 @@ from warmstart.heads.per_text import ClassificationHead, MultilabelHead
 from warmstart.heads.per_token import TaggingHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.model import Model
 from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.model.stack import Stack
 from warmstart.runs.steps import NextStep
 from warmstart.runs.verdict import read_verdict
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.stack import Stack
 from warmstart.system.storage import FORMAT, sha256
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.thresholds import thresholds_of

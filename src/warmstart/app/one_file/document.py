@@ -25,9 +25,9 @@ from warmstart.app.one_file.parts import with_page_weights
 from warmstart.app.one_file.weights import unpack_tensors
 from warmstart.errors import BundleError
 from warmstart.model.bundle import Bundle
+from warmstart.model.stack import Stack
 from warmstart.report.templates import COMMON_STYLE, VERDICT_STYLE, page_template
 from warmstart.runs.verdict import verdict_of
-from warmstart.stack.stack import Stack
 from warmstart.system.limits import refused_if_malformed
 from warmstart.system.outputs import remember_output
 from warmstart.system.storage import atomic_file, require_format, sealed, sha256, unsealed

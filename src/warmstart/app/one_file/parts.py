@@ -20,10 +20,10 @@ from torch import Tensor
 from warmstart.adapters.insertion import inserted_adapters, merge_adapters
 from warmstart.adapters.settings import LoraConfig
 from warmstart.model.bundle import Bundle
+from warmstart.model.fitted import BaselineSettings, FittedBaseline, packed, unpacked
 from warmstart.model.model import Model
-from warmstart.stack.files import member_entry
-from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unpacked
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
+from warmstart.model.stack_files import member_entry
 
 KNOWN_TEXTS = ("means", "left_out")
 """arrays that tell texts of no class, which pages do not"""

@@ -27,11 +27,11 @@ from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.inspection.confidence import ConfidenceResult
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
+from warmstart.model.stack_files import save_model
 from warmstart.report.sections import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
 from warmstart.runs.verdict import verdict_lines
-from warmstart.stack.files import save_model
 from warmstart.system.console import console, print_table, progress_line
 from warmstart.tasks import task_type_of
 from warmstart.tasks.load import ANSWERS_TYPE, load_task, read_spec

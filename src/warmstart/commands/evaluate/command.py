@@ -29,10 +29,10 @@ from warmstart.interop.load import load_model, load_predictor
 from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
+from warmstart.model.stack import Stack
 from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import attention_step
-from warmstart.stack.stack import Stack
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.formatting import model_name, percent, percent_range
 from warmstart.stats.intervals import percentiles

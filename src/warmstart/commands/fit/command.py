@@ -22,10 +22,10 @@ from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.inputs import bundle_at
 from warmstart.interop.encoders import encoders_at_hand
 from warmstart.model.files import remove_model
+from warmstart.model.stack_files import save_model
 from warmstart.report.sections import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.steps import TaskPlace
-from warmstart.stack.files import save_model
 from warmstart.system.console import called, console, quietly
 from warmstart.system.storage import atomic_write
 from warmstart.tasks.load import labelled_task, with_descriptions, with_metric

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import code, escaped, markdown_table
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.history import AdaptRecord
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.rows import VectorRows, WordRows
-from warmstart.stack.stack import Member, Stack
+from warmstart.model.rows import VectorRows, WordRows
+from warmstart.model.stack import Member, Stack
 from warmstart.stats.formatting import percent
 
 WORDS_KEPT = (

@@ -10,9 +10,9 @@ from typing import Any
 
 from warmstart.errors import ModelError
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.history import Record
 from warmstart.notebook import Shown
-from warmstart.stack.fitted import FittedBaseline
 
 
 @dataclass(frozen=True, eq=False)

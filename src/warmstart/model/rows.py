@@ -18,7 +18,7 @@ import numpy as np
 from warmstart.data.text_key import plain_text
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
-from warmstart.stack.readout import of_unit_length
+from warmstart.model.readout import of_unit_length
 
 TOKENS = r"(?u)\w+|[^\w\s]"
 """the words of a text"""

@@ -10,11 +10,11 @@ import numpy as np
 from warmstart.model.bundle import Bundle
 from warmstart.model.checks import EDITED, OUTPUT_TOLERANCE, CheckResult, ModelCheck, run_checks
 from warmstart.model.files import find_bundle, read_selftest
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.selftest import SELFTEST_TEXTS
-from warmstart.stack.files import backbone_places, stored_baseline_outputs, stored_stack_predictions
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.selftest import ByName, outputs_gap, predictions_gap, stack_predictions
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
+from warmstart.model.stack_files import backbone_places, stored_baseline_outputs, stored_stack_predictions
+from warmstart.model.stack_selftest import ByName, outputs_gap, predictions_gap, stack_predictions
 
 STACK_CHECK: ModelCheck[tuple[Stack, ByName]] = ModelCheck(
     lambda pair: predictions_gap(stack_predictions(pair[0]), pair[1]),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from warmstart.stack.readout import of_unit_length
+from warmstart.model.readout import of_unit_length
 from warmstart.stats.abstention import conformal_p_values
 
 

@@ -17,9 +17,9 @@ from pydantic import Field
 from warmstart.config import Config
 from warmstart.errors import BundleError
 from warmstart.model.bundle import Bundle
-from warmstart.stack.known import KnownTexts
-from warmstart.stack.readout import ConstantReadout, LinearReadout, PerLabelReadout, Readout
-from warmstart.stack.rows import BackboneVectors, VectorRows, WordRows
+from warmstart.model.known import KnownTexts
+from warmstart.model.readout import ConstantReadout, LinearReadout, PerLabelReadout, Readout
+from warmstart.model.rows import BackboneVectors, VectorRows, WordRows
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -42,11 +42,11 @@ from warmstart.model.files import (
     unchanged_contents,
     written_card,
 )
+from warmstart.model.fitted import BaselineSettings, FittedBaseline, packed, unpacked
 from warmstart.model.history import read_record
-from warmstart.stack.card import stack_card
-from warmstart.stack.fitted import BaselineSettings, FittedBaseline, packed, unpacked
-from warmstart.stack.selftest import ByName, member_columns, outputs_gap, predictions_gap, stack_predictions
-from warmstart.stack.stack import Member, Stack
+from warmstart.model.stack import Member, Stack
+from warmstart.model.stack_card import stack_card
+from warmstart.model.stack_selftest import ByName, member_columns, outputs_gap, predictions_gap, stack_predictions
 from warmstart.system.limits import MANIFEST_BYTES, TOKENIZER_VALUES, check_tensor_header, parse_json, refused_if_malformed
 from warmstart.system.storage import FORMAT, sha256
 from warmstart.version import __version__
@@ -157,7 +157,7 @@ def _require_reproduced(stack: Stack, outputs: Sequence[np.ndarray | None], pred
 
 
 def _fresh_reader() -> AbstractContextManager[Callable[[Path], str | None]]:
-    return fresh_reader("warmstart.stack.files", "load_stack")
+    return fresh_reader("warmstart.model.stack_files", "load_stack")
 
 
 def member_entry(member: Member) -> dict[str, Any]:

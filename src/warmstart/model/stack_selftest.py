@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from warmstart.model.bundle import Bundle
+from warmstart.model.fitted import FittedBaseline
+from warmstart.model.rows import BackboneVectors
 from warmstart.model.selftest import SELFTEST_TEXTS, named_predictions
-from warmstart.stack.fitted import FittedBaseline
-from warmstart.stack.rows import BackboneVectors
-from warmstart.stack.stack import Stack
+from warmstart.model.stack import Stack
 from warmstart.stats.calibration import apply_temperature
 
 ByName = Mapping[str, Sequence[float]]

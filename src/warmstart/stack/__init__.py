@@ -1,1 +1,0 @@
-"""Classifiers without a network and stacks of classifiers, in memory and as saved folders."""
