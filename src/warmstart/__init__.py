@@ -27,7 +27,7 @@ _HOMES = {
     "ObjectiveConfig": "objectives.config",
     "SchemeOptions": "finetuning.schemes.registry",
     "Source": "data.source",
-    "Stack": "stack.stack",
+    "Stack": "model.stack",
     "Task": "data.task",
     "TextClassifier": "estimators",
     "TextEncoder": "estimators",
@@ -51,6 +51,7 @@ _HOMES = {
     "remove_adapters": "adapters.insertion",
     "save": "model.files",
     "save_model": "stack.files",
+    "shares": "tasks.shares",
     "to_huggingface": "interop.export",
     "trace": "generation.trace",
     "train_tokenizer": "tokenizer.train",
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
     from warmstart.tasks.load import load_task as load_task
     from warmstart.tasks.load import make_task as make_task
     from warmstart.tasks.predict import predict as predict
+    from warmstart.tasks.shares import shares as shares
     from warmstart.tokenizer.load import load_tokenizer as load_tokenizer
     from warmstart.tokenizer.settings import TokenizerConfig as TokenizerConfig
     from warmstart.tokenizer.train import train_tokenizer as train_tokenizer

@@ -32,6 +32,7 @@ from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.answers import answer_questions, answer_threshold
 from warmstart.tasks.predict import confidences_of
 from warmstart.tasks.predict import predict as predictions_of
+from warmstart.tasks.shares import share_lines, shares
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
 from warmstart.tasks.unknown import NONE_OF_THESE, drift_sentence, texts_compared, unknown_sentence
 
@@ -56,11 +57,13 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     bundle = load_predictor(config.model)
     source = _source_of(bundle, config, tables := Tables())
     texts = _inputs_of(bundle, config, source, tables)
-    if not texts:
-        raise DataError("there is no text; give texts, or a file of texts with --file")
+    if config.shares:
+        return _shares(bundle, texts, config, out, _kept(source, tables))
     if out and out.suffix.lower() == _WORKBOOK:  # before hours of predictions
         require_room(_kept(source, tables) or [{"text": text} for text in texts], out)
-    if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
+    if not config.shares and (
+        known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones")
+    ):
         console.print(known)
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
     if source:  # what a table of results is joined on
@@ -79,6 +82,34 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     else:
         sys.stdout.write(for_standard_output(data.decode()))
     return rows
+
+
+def _shares(
+    model: Bundle | Stack, texts: Sequence[Any], config: PredictConfig, out: Path | None, table: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The shares of the labels: printed as a table with a bar for each, and written if ``out`` is a file."""
+    if config.by and (not table or config.by not in table[0]):
+        names = f"its columns are {', '.join(map(repr, table[0]))}" if table else "the texts are no table"
+        raise DataError(f"--by must name a column of the table, but there is no column '{config.by}': {names}")
+    counted = shares(model, texts, [row[config.by] for row in table] if config.by else None)
+    data = _file_of(counted.rows, out) if out else b""
+    for line in (f"{counted.sentence}.", *(f"{note}." for note in counted.notes)):
+        console.print(line)
+    if out:
+        write_output(out, data)
+        console.print(f"shares written to {out}")
+    else:
+        sys.stdout.write(for_standard_output("".join(f"{line}\n" for line in share_lines(counted))))
+    return counted.rows
+
+
+def _file_of(rows: Sequence[dict[str, Any]], out: Path) -> bytes:
+    """Rows of plain values as the ending promises."""
+    if (ending := out.suffix.lower()) == _WORKBOOK:
+        return workbook(rows, out)
+    if ending in _DELIMITERS:
+        return delimited(rows, _DELIMITERS[ending]).encode()
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def _written(
@@ -218,4 +249,7 @@ def _inputs_of(bundle: Bundle | Stack, config: PredictConfig, source: Source | N
     task_type = TASK_TYPES["classification"] if _answers_questions(bundle) else task_type_for(bundle)
     if config.texts and config.second:
         raise DataError("pairs of texts must come from a table: give --file, and name its columns")
-    return [*map(task_type.parse, config.texts), *(task_type.read_inputs(source, tables) if source else [])]
+    inputs = [*map(task_type.parse, config.texts), *(task_type.read_inputs(source, tables) if source else [])]
+    if not inputs:
+        raise DataError("there is no text; give texts, or a file of texts with --file")
+    return inputs

@@ -177,6 +177,10 @@ class PredictConfig(TableFlags):
     """give 'none of these' to texts that are unlike those of every label; else 'unknown' marks them"""
     unknown_share: Advanced[float] = Field(0.05, gt=0, lt=1)
     """share of the texts of known labels that may be marked so, at most"""
+    shares: bool = False
+    """count: the share of each label among these texts, with its interval; the labelled texts of the fit correct the predictions"""
+    by: str | None = None
+    """with --shares: a column of the table, whose values are groups with shares of their own (dates: months)"""
     corpus: FileInput[Advanced[tuple[str, ...]]] = ()
     """for answers: text that the model was trained on; questions with names that do not occur in it are flagged and not answered"""
 

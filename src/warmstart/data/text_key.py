@@ -148,7 +148,7 @@ class TextHashes(Config):
     @classmethod
     def of(cls, keys: Sequence[Key], targets: Sequence[Any] = ()) -> TextHashes:
         """The texts with these keys, and their targets as plain values, if they have any."""
-        found = sorted(set(map(_hash, keys)))
+        found = sorted(set(map(key_hash, keys)))
         part = 1.0
         if len(found) > MOST:
             part = int.from_bytes(found[MOST], "big") / 256**BYTES
@@ -177,7 +177,7 @@ def joint_overlap(known: Sequence[TextHashes], keys: Sequence[Key]) -> Overlap:
 
     Where one keeps a sample only, this is the largest of the estimates and of what was found: a lower bound in the mean.
     """
-    hashes = [_hash(key) for key in keys]
+    hashes = [key_hash(key) for key in keys]
     found = [{number for number, one in enumerate(hashes) if one in texts.kept} for texts in known]
     together = sorted(set[int]().union(*found))
     estimates = (round(len(own) / texts.part) for own, texts in zip(found, known, strict=True))
@@ -190,7 +190,8 @@ def text_hashes_wanted() -> bool:
     return not os.environ.get(NO_HASHES)
 
 
-def _hash(key: Key) -> bytes:
+def key_hash(key: Key) -> bytes:
+    """The hash of a key by which a model knows a text: ``BYTES`` bytes."""
     return hashlib.sha256(json.dumps(key).encode()).digest()[:BYTES]
 
 

@@ -23,6 +23,7 @@ from warmstart.data.pool import task_pool
 from warmstart.data.scorings import ScoringRun
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
+from warmstart.data.text_key import key_hash, key_of, text_hashes_wanted
 from warmstart.errors import DataError
 from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
 from warmstart.experiment.execution import baseline_within
@@ -36,7 +37,7 @@ from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Limits, Method, SweepRuns, Trial
 from warmstart.finetuning.calibration import confidence_and_correct, fitted_calibration, threshold_from
 from warmstart.finetuning.schemes.registry import make_scheme
-from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.bundle import MOST_LEFT_OUT, Bundle, Calibration, LeftOutAnswers
 from warmstart.model.stack import Stack
 from warmstart.runs.verdict import ACCURACY, score_words
 from warmstart.seeding import rng
@@ -114,7 +115,7 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
         more, late = None, True
     console.print(f"fitting {method.name} to all labels")
     done = refit(method, runs, sweep.context)
-    held_out = done.model.calibration or Calibration() if several else _held_out(done, sweep, runs)
+    held_out = _held_out(done, sweep, runs, random_sample)
     model = replace(done.model, calibration=held_out)
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
     sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
@@ -153,15 +154,34 @@ def _cheapest_like(result: FitResult, sweep: Sweep) -> Method:
     return next(method for method in sweep.methods if method.name == best)
 
 
-def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns) -> Calibration:
-    """The calibration of the model by what its folds predicted, with the confidence and correctness of each, of copies one."""
+def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns, random_sample: bool) -> Calibration:
+    """The calibration of the model by what its folds predicted, and their answers, of copies one.
+
+    Where texts have one label each, also the confidence and correctness of each answer.
+    """
     budget = trial_budget(done.trial, sweep.context)
     split, predicted = budget.choosing, _predicted(done.trial, sweep, runs, budget.choosing)
-    calibration = fitted_calibration(budget, predicted)
-    confidence, right = confidence_and_correct(apply_temperature(predicted, calibration.temperature), split.labels)
-    single = np.unique(split.units, return_index=True)[1]
+    single, several = np.unique(split.units, return_index=True)[1], has_thresholds(sweep.task)
+    calibration = (done.model.calibration or Calibration()) if several else fitted_calibration(budget, predicted)
+    probabilities = apply_temperature(predicted, calibration.temperature, several)
+    kept = {"left_out": _left_out_answers(split.take(single), probabilities[single], random_sample)}
+    if several:
+        return calibration.model_copy(update=kept)
+    confidence, right = confidence_and_correct(probabilities, split.labels)
     pairs = zip(confidence[single].tolist(), right[single].tolist(), strict=True)
-    return calibration.model_copy(update={"held_out": tuple(pairs)})
+    return calibration.model_copy(update=kept | {"held_out": tuple(pairs)})
+
+
+def _left_out_answers(split: Split, probabilities: np.ndarray, random_sample: bool) -> LeftOutAnswers:
+    """What a model keeps of its answers (N, C) to the labelled texts: of many, a random sample."""
+    rows = np.sort(rng(0, "answers that are kept").permutation(len(split))[:MOST_LEFT_OUT])
+    labels = [np.flatnonzero(row) if np.ndim(row) else [row] for row in split.labels[rows]]
+    return LeftOutAnswers(
+        labels=tuple(tuple(map(int, numbers)) for numbers in labels),
+        probabilities=tuple(map(tuple, probabilities[rows].round(4).tolist())),
+        hashes=tuple(key_hash(key_of(split.texts[row])).hex() for row in rows) if text_hashes_wanted() else (),
+        random_sample=random_sample,
+    )
 
 
 def check_labels(task: Task) -> None:

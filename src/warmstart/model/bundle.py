@@ -18,6 +18,22 @@ from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.tokenizer.tokenizer import Tokenizer
 
+MOST_LEFT_OUT = 2000
+"""labelled texts whose answers a model keeps: a random sample of more; an interval of shares is then at most 2 points wide"""
+
+
+class LeftOutAnswers(Config):
+    """Labelled texts, and the probabilities by models that did not learn from them; of copies one. No text is kept."""
+
+    labels: tuple[tuple[int, ...], ...]
+    """numbers of the labels of each text"""
+    probabilities: tuple[tuple[float, ...], ...]
+    """calibrated probability of each label, in the order of the labels"""
+    hashes: tuple[str, ...] = ()
+    """hash of each text, in hexadecimal, which tells it among other texts; empty: not kept"""
+    random_sample: bool = False
+    """True: the texts are known to be a random sample"""
+
 
 class Calibration(Config):
     """The reliability of a model's confidence, measured after training on texts that were not trained on."""
@@ -30,6 +46,8 @@ class Calibration(Config):
     """several labels per text: the probability from which each is given, in the order of the labels; empty: 0.5"""
     held_out: tuple[tuple[float, bool], ...] = ()
     """confidence and correctness of the prediction for texts that chose nothing; thresholds are found on them"""
+    left_out: LeftOutAnswers | None = None
+    """answers to the labelled texts, which correct the shares of labels among others; at most ``MOST_LEFT_OUT``"""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.stack import Stack
 from warmstart.report.charts import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, svg
-from warmstart.report.drawings import confusions
+from warmstart.report.drawings import comparison_chart, confusions
 from warmstart.report.page import FORBIDDEN, drawable
-from warmstart.report.parts import Report, Section, Table, headline, paragraphs_once
+from warmstart.report.parts import Figure, Report, Section, Table, headline, paragraphs_once
 from warmstart.report.result import StudyResult
 from warmstart.report.sections import as_sentence, scores_section, size_section
 from warmstart.report.templates import page_template
@@ -29,6 +29,7 @@ from warmstart.stats.comparison import MethodTable
 from warmstart.stats.formatting import percent, sentence_case
 from warmstart.stats.scores import ClassificationScores, NamedFigures, Scores
 from warmstart.tasks.predict import Predictions
+from warmstart.tasks.shares import Shares
 from warmstart.tokenizer.pieces import visible
 
 if TYPE_CHECKING:
@@ -73,6 +74,21 @@ def comparison_view(comparison: MethodTable) -> Report:
     best = comparison.ranked()[0]
     section = scores_section(comparison, f"{comparison.metric} on the test split", comparison.metric)
     return Report("Comparison", headline(f"Best mean {comparison.metric}: {best.name}, {best.interval}."), (), (section,))
+
+
+def shares_view(shares: Shares) -> Report:
+    """The chart and the table of the shares among all texts; the shares of groups in tables."""
+    return Report("Shares of labels", as_sentence(shares.sentence), (), (shares_section(shares),))
+
+
+def shares_section(shares: Shares) -> Section:
+    """The chart of the shares among all texts, and a table with those of each group."""
+    group = shares.groups[0]
+    rows = [(label, (), *share) for label, share in zip(shares.labels, group.shares, strict=True)]
+    figure = Figure("shares", "Share of each label, with its 95% interval.", comparison_chart(rows, "share"))
+    header = list(shares.rows[0])
+    table = Table(header, [["" if value is None else f"{value}" for value in row.values()] for row in shares.rows])
+    return Section("Shares of labels", tuple(map(as_sentence, shares.notes)), (figure, table))
 
 
 def bundle_view(bundle: Bundle) -> Report:

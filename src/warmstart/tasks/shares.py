@@ -1,0 +1,211 @@
+"""Shares of labels among texts: how many of 10,000 mails are complaints? Predictions are counted, and the labels correct them.
+
+Letters: M labelled texts of the model, N texts asked about, C labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from warmstart.data.text_key import is_blank, key_hash, key_of
+from warmstart.errors import DataError
+from warmstart.model.bundle import Bundle, LeftOutAnswers
+from warmstart.model.stack import Stack
+from warmstart.notebook import Shown
+from warmstart.stats.formatting import first_of, of_100, percent_range
+from warmstart.stats.intervals import Estimate
+from warmstart.stats.shares import FEWEST_LABELLED, Sample, estimate_shares, sampled_alike, share_difference, with_known
+from warmstart.tasks import task_type_for
+from warmstart.tasks.predict import as_inputs, read
+from warmstart.tasks.unknown import drift_sentence, texts_compared
+
+ALL = "all texts"
+PICKED = 0.01
+"""p-value of the test that labelled texts and others are alike below which no interval is given"""
+MOST_GROUPS = 100
+_DAY = re.compile(r"\d{4}-\d\d-\d\d.*")
+_NAMED, _BAR = 5, 50
+"""labels that a sentence names; characters of a bar of 100 of 100 texts"""
+PICKED_SENTENCE = (
+    "The labelled texts are no random sample of these texts: their predictions differ by more than chance explains. So there is no "
+    "interval, and the shares may be wrong; label {fewest} or more of these texts drawn at random"
+)
+ASSUMED = "The intervals assume that the labelled texts are a random sample of texts like these"
+
+
+@dataclass(frozen=True)
+class GroupShares:
+    """The shares of the labels among the texts of a group."""
+
+    name: str
+    texts: int
+    labelled: int
+    """texts whose labels correct the predictions"""
+    shares: tuple[Estimate, ...]
+    """of each label; without an interval the ends are nan"""
+
+
+@dataclass(frozen=True, repr=False)
+class Shares(Shown, view="report.notebook:shares_view"):
+    """Shares of labels among texts, with their 95% intervals."""
+
+    labels: tuple[str, ...]
+    groups: tuple[GroupShares, ...]
+    """all texts first; then those of each group, if any were asked for"""
+    notes: tuple[str, ...] = ()
+    """assumptions, and reasons for missing intervals, as complete sentences without a full stop"""
+
+    def __repr__(self) -> str:
+        return "\n".join([self.sentence, *self.notes])
+
+    @property
+    def sentence(self) -> str:
+        """The commonest labels: ``Of 100 of the 9,700 texts, 18 are complaint (15 to 22), 9 praise (7 to 12)``."""
+        group = self.groups[0]
+        order = np.argsort([-share.value for share in group.shares], kind="stable")
+        parts = [f"{of_100(group.shares[place].value)} {self.labels[place]}{_ends(group.shares[place])}" for place in order]
+        parts[0] = parts[0].replace(" ", " are ", 1)
+        return f"Of 100 of the {group.texts:,} texts, {first_of(parts, _NAMED, 'labels')}"
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each group and label: group, label, share, low, high (of 1; None without an interval), texts, labelled."""
+        return [
+            ({"group": group.name} if len(self.groups) > 1 else {})
+            | {"label": label, "share": round(share.value, 4)}
+            | {end: None if np.isnan(value) else round(value, 4) for end, value in (("low", share.low), ("high", share.high))}
+            | {"texts": group.texts, "labelled": group.labelled}
+            for group in self.groups
+            for label, share in zip(self.labels, group.shares, strict=True)
+        ]
+
+    def difference(self, one: str, other: str, label: str) -> Estimate:
+        """The share of a label in one group less that in another, with its 95% interval; nan where a group has none."""
+        groups, place = {group.name: group for group in self.groups}, self.labels.index(label)
+        return share_difference(groups[one].shares[place], groups[other].shares[place])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, fit for JSON."""
+        return {"shares": self.rows, "notes": list(self.notes)}
+
+
+def share_lines(counted: Shares) -> list[str]:
+    """A line for each group and label, with a bar of 50 characters for 100 of 100 texts, and a dot where the interval ends."""
+    wide = max(map(len, counted.labels))
+    lines = []
+    for group in counted.groups:
+        labelled = f", {group.labelled:,} of them labelled" if group.name != ALL else ""
+        lines.append(f"{group.name}: {group.texts:,}{labelled}")
+        for label, share in zip(counted.labels, group.shares, strict=True):
+            bar = "█" * round(_BAR * share.value)
+            if not np.isnan(share.high):
+                bar = f"{bar:<{round(_BAR * share.high)}}·"
+            lines.append(f"  {label:<{wide}}  {of_100(share.value):>3}{_ends(share):<13} {bar}")
+    return lines
+
+
+def _ends(share: Estimate) -> str:
+    """The interval behind a share of 100: `` (15 to 22)``; empty if there is none."""
+    return "" if np.isnan(share.low) else f" ({percent_range(share.low, share.high, digits=0)})"
+
+
+def shares(model: Bundle | Stack, texts: Sequence[Any], by: Sequence[Any] | None = None) -> Shares:
+    """The share of each label among N texts, each with a 95% interval; for each group, too, if ``by`` (N,) names their groups.
+
+    Predictions for all texts are corrected by the labelled texts of the fit, which must be a random sample of texts like these
+    (``stats/shares.py``). Labelled texts that are among these count with their labels; a group is corrected by its own, so it must
+    have ``FEWEST_LABELLED`` of them for an interval. Dates in ``by`` are taken by month. Blank texts are left out. Raises
+    ``DataError`` without texts, for a model without such labels, and for more than ``MOST_GROUPS`` groups.
+    """
+    texts, names = as_inputs(texts), None if by is None else group_names(by)
+    if names is not None and len(names) != len(texts):
+        raise DataError(f"there must be a group for each text, but there are {len(names)} for {len(texts)} texts")
+    left_out = left_out_of(model)
+    written = np.array([not is_blank(text) for text in texts], dtype=bool)
+    if not written.any():
+        raise DataError("there is no text of which to count the labels; give texts, or a file of texts with --file")
+    places = {value: place for place, value in enumerate(left_out.hashes)}
+    known = np.array([places.get(key_hash(key_of(text)).hex(), -1) for text in texts])
+    count = _Counted(model, texts, written & (known < 0), known)
+    groups = [count.group(ALL, written, np.arange(len(left_out.labels)))]
+    for name in sorted(set(names or ()) - {""}):
+        inside = written & np.array([value == name for value in names or ()])
+        groups.append(count.group(name, inside, np.unique(known[inside & (known >= 0)])))
+    return Shares(model.labels, tuple(groups), (*count.notes(), *_notes(groups, texts, written, left_out.random_sample)))
+
+
+def left_out_of(model: Bundle | Stack) -> LeftOutAnswers:
+    """The answers to labelled texts that correct a model's predictions. Raises ``DataError`` if it has none, or few."""
+    left_out = model.calibration.left_out if model.calibration else None
+    if left_out is None or len(left_out.labels) < FEWEST_LABELLED:
+        raise DataError(
+            f"shares need a model that `warmstart fit` made of {FEWEST_LABELLED} or more labelled texts, which correct its "
+            f"predictions, but this one has {len(left_out.labels) if left_out else 'none'}; fit one"
+        )
+    return left_out
+
+
+class _Counted:
+    """Predictions for the texts without a label, and the labelled texts."""
+
+    def __init__(self, model: Bundle | Stack, texts: Sequence[Any], others: np.ndarray, known: np.ndarray) -> None:
+        left_out, classes = left_out_of(model), len(model.labels)
+        labels = np.zeros((len(left_out.labels), classes))
+        for row, numbers in zip(labels, left_out.labels, strict=True):
+            row[list(numbers)] = 1
+        self.sample = Sample(labels, np.array(left_out.probabilities), np.ones(len(labels)))
+        self.single, self.others, self.known = task_type_for(model).one_label, others, known
+        asked = [text for text, other in zip(texts, others, strict=True) if other]
+        self.values, self.drift = np.zeros((len(texts), classes)), None
+        if asked:
+            values, _, typicality = read(model, asked)
+            self.values[others] = values
+            if typicality is not None:
+                self.drift = drift_sentence(asked, typicality, texts_compared(model))
+        self.picked = bool(asked) and sampled_alike(self.sample, self.values[others]) < PICKED
+
+    def notes(self) -> list[str]:
+        """Reasons why no interval is given."""
+        return [PICKED_SENTENCE.format(fewest=5 * FEWEST_LABELLED)] * self.picked + ([self.drift] if self.drift else [])
+
+    def group(self, name: str, inside: np.ndarray, rows: np.ndarray) -> GroupShares:
+        """The shares among the texts ``inside`` (N,), corrected by the labelled texts ``rows``, or by all if these are few."""
+        others, known = inside & self.others, self.sample.labels[self.known[inside & (self.known >= 0)]]
+        few, count = len(rows) < FEWEST_LABELLED, int(others.sum())
+        sample = self.sample if few else self.sample.take(rows)
+        if count:
+            found = estimate_shares(sample, self.values[others], single=self.single)
+        else:
+            found = [Estimate(0.0, 0.0, 0.0)] * known.shape[1]
+        whole = [with_known(share, count, column) for share, column in zip(found, known.T, strict=True)]
+        if count and (few or self.picked or self.drift):
+            whole = [Estimate(share.value, np.nan, np.nan) for share in whole]
+        return GroupShares(name, int(inside.sum()), len(rows), tuple(whole))
+
+
+def group_names(values: Sequence[Any]) -> list[str]:
+    """The group of each text; of dates, the month. Raises ``DataError`` for more than ``MOST_GROUPS``."""
+    names = ["" if value is None else str(value).strip() for value in values]
+    if all(_DAY.fullmatch(name) for name in names if name):
+        names = [name[:7] for name in names]
+    if (count := len(set(names))) > MOST_GROUPS:
+        raise DataError(f"the groups must be at most {MOST_GROUPS}, but there are {count:,}; name a column with fewer values")
+    return names
+
+
+def _notes(groups: Sequence[GroupShares], texts: Sequence[Any], written: np.ndarray, random_sample: bool) -> list[str]:
+    """Blank texts, groups with few labelled texts, and the assumption."""
+    few = [group.name for group in groups[1:] if group.labelled < FEWEST_LABELLED]
+    blank = len(texts) - int(written.sum())
+    notes = [f"{blank:,} blank {'text is' if blank == 1 else 'texts are'} not counted"] * (blank > 0)
+    if few:
+        notes.append(
+            f"Without an interval, since fewer than {FEWEST_LABELLED} of their texts have labels that the model learned from: "
+            f"{first_of(few, 5)}; their shares assume that the model errs in them as elsewhere"
+        )
+    return notes + [ASSUMED] * (not random_sample and not np.isnan(groups[0].shares[0].low))
