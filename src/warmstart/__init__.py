@@ -50,7 +50,7 @@ _HOMES = {
     "predict": "tasks.predict",
     "remove_adapters": "adapters.insertion",
     "save": "model.files",
-    "save_model": "stack.files",
+    "save_model": "model.stack_files",
     "shares": "tasks.shares",
     "to_huggingface": "interop.export",
     "trace": "generation.trace",
