@@ -21,15 +21,15 @@ from warmstart.model.rows import WordRows
 from warmstart.model.stack import Member, Stack
 from warmstart.model.stack_files import save_model
 from warmstart.seeding import rng
-from warmstart.stats.shares import Sample, estimate_shares, sampled_alike, share_difference, with_known
+from warmstart.stats.shares import LabelledSample, estimate_shares, sampled_alike, share_difference, with_known
 
 
-def population(generator: np.random.Generator, shares: np.ndarray, count: int, quality: float, bias: np.ndarray) -> Sample:
+def population(generator: np.random.Generator, shares: np.ndarray, count: int, quality: float, bias: np.ndarray) -> LabelledSample:
     """Texts of labels with these ``shares``, and predictions of a model that errs on purpose."""
     labels = np.eye(len(shares))[generator.choice(len(shares), count, p=shares)]
     logits = quality * labels + 1.2 * generator.normal(size=labels.shape) + np.log(shares + 1e-3) + bias
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return Sample(labels, odds / odds.sum(axis=1, keepdims=True), np.ones(count))
+    return LabelledSample(labels, odds / odds.sum(axis=1, keepdims=True), np.ones(count))
 
 
 SETTINGS = [(2, 20), (2, 100), (5, 20), (5, 300), (20, 100), (20, 400)]
@@ -39,7 +39,7 @@ SETTINGS = [(2, 20), (2, 100), (5, 20), (5, 300), (20, 100), (20, 400)]
 @pytest.mark.parametrize(("classes", "labelled"), SETTINGS)
 @pytest.mark.parametrize("quality", [0.0, 2.0, 4.0])
 def test_shares_are_covered(classes: int, labelled: int, quality: float) -> None:
-    """At least 94 of 100 intervals, also of rare labels and of differences of two groups; none is much wider than by labels alone."""
+    """At least 94 of 100 intervals, also of rare labels and of differences of two groups; none is wider than by labels alone."""
     generator, held, rare, differences, width = rng(0, f"{classes} {labelled} {quality}"), [], [], [], np.zeros(2)
     for _ in range(repeats(1000, 150)):
         shares, bias = generator.dirichlet(np.ones(classes)), generator.normal(size=classes)

@@ -28,7 +28,7 @@ _PRIOR = 1.0
 _PERMUTATIONS = 999
 
 
-class Sample(NamedTuple):
+class LabelledSample(NamedTuple):
     """Labelled texts, and predictions for them by models that did not learn from them."""
 
     labels: np.ndarray
@@ -38,12 +38,12 @@ class Sample(NamedTuple):
     weights: np.ndarray
     """(M,) inverse probabilities with which the texts were drawn, up to a factor; ones for a random sample"""
 
-    def take(self, rows: np.ndarray) -> Sample:
+    def take(self, rows: np.ndarray) -> LabelledSample:
         """The texts of these rows (indices, or a mask)."""
-        return Sample(self.labels[rows], self.predictions[rows], self.weights[rows])
+        return LabelledSample(self.labels[rows], self.predictions[rows], self.weights[rows])
 
 
-def estimate_shares(sample: Sample, predictions: np.ndarray, *, single: bool = True) -> list[Estimate]:
+def estimate_shares(sample: LabelledSample, predictions: np.ndarray, *, single: bool = True) -> list[Estimate]:
     """The share of each label among N other texts, with its 95% interval, from ``predictions`` (N, C) for them.
 
     ``single``: each text has one label, so that the shares sum to 1. A share that would be negative becomes 0 (the nearest shares
@@ -52,7 +52,7 @@ def estimate_shares(sample: Sample, predictions: np.ndarray, *, single: bool = T
     ``test_shares_are_covered``.
 
     >>> labels = np.eye(2)[[0] * 30 + [1] * 70]
-    >>> sample = Sample(labels, 0.8 * labels + 0.1, np.ones(100))
+    >>> sample = LabelledSample(labels, 0.8 * labels + 0.1, np.ones(100))
     >>> [[round(value, 2) for value in share] for share in estimate_shares(sample, np.full((1000, 2), [0.4, 0.6]))]
     [[0.36, 0.33, 0.39], [0.64, 0.61, 0.67]]
     """
@@ -99,7 +99,7 @@ def share_difference(one: Estimate, other: Estimate) -> Estimate:
     return Estimate(difference, difference - down, difference + up)
 
 
-def sampled_alike(sample: Sample, predictions: np.ndarray, seed: int = 0) -> float:
+def sampled_alike(sample: LabelledSample, predictions: np.ndarray, seed: int = 0) -> float:
     """The p-value of a permutation test that labelled texts and N others, with ``predictions`` (N, C), are of the same kind.
 
     The statistic is the largest difference of a label's mean predictions, in standard deviations. Labels that were picked, so many

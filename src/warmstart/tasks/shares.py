@@ -19,7 +19,7 @@ from warmstart.model.stack import Stack
 from warmstart.notebook import Shown
 from warmstart.stats.formatting import first_of, of_100, percent_range
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.shares import FEWEST_LABELLED, Sample, estimate_shares, sampled_alike, share_difference, with_known
+from warmstart.stats.shares import FEWEST_LABELLED, LabelledSample, estimate_shares, sampled_alike, share_difference, with_known
 from warmstart.tasks import task_type_for
 from warmstart.tasks.predict import as_inputs, read
 from warmstart.tasks.unknown import drift_sentence, texts_compared
@@ -150,15 +150,20 @@ def left_out_of(model: Bundle | Stack) -> LeftOutAnswers:
     return left_out
 
 
+def sample_of(model: Bundle | Stack) -> LabelledSample:
+    """The labelled texts that correct a model's predictions."""
+    left_out = left_out_of(model)
+    labels = np.zeros((len(left_out.labels), len(model.labels)))
+    for row, numbers in zip(labels, left_out.labels, strict=True):
+        row[list(numbers)] = 1
+    return LabelledSample(labels, np.array(left_out.probabilities), np.ones(len(labels)))
+
+
 class _Counted:
     """Predictions for the texts without a label, and the labelled texts."""
 
     def __init__(self, model: Bundle | Stack, texts: Sequence[Any], others: np.ndarray, known: np.ndarray) -> None:
-        left_out, classes = left_out_of(model), len(model.labels)
-        labels = np.zeros((len(left_out.labels), classes))
-        for row, numbers in zip(labels, left_out.labels, strict=True):
-            row[list(numbers)] = 1
-        self.sample = Sample(labels, np.array(left_out.probabilities), np.ones(len(labels)))
+        self.sample, classes = sample_of(model), len(model.labels)
         self.single, self.others, self.known = task_type_for(model).one_label, others, known
         asked = [text for text, other in zip(texts, others, strict=True) if other]
         self.values, self.drift = np.zeros((len(texts), classes)), None
