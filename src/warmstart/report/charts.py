@@ -2,7 +2,8 @@
 
 A chart function takes plain rows and returns an Altair chart; ``page`` draws it, live and as SVG. The order of the rows is the
 order of what is drawn, and the first method is the one in question. A missing number (the interval of a single seed) is nan in the
-rows and is not drawn. Nothing is computed in a chart beyond means, lowest and highest; intervals come with the rows.
+rows and is not drawn. Nothing is computed in a chart beyond means, lowest and highest; intervals come with the rows. Altair is
+imported where a chart is drawn, so that a command that draws none starts without it.
 
 Names are drawn by number (``number_categories``): Vega keeps categories as keys of JavaScript objects, so a label named
 ``constructor`` or ``toString`` would end in an error. Every channel that shows names reads their numbers instead (field ``label``
@@ -15,14 +16,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
-
-import altair as alt
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from warmstart.report.theme import THEME, colours
 
+if TYPE_CHECKING:
+    import altair as alt
+
+    Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+
 Spec = dict[str, Any]
-Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 _Key = TypeVar("_Key", bound=Hashable)
 
 WIDTH = 780
@@ -40,12 +43,16 @@ MAX_POINTS = 400
 
 def chart_of(values: Iterable[Mapping[str, Any]]) -> alt.Chart:
     """A chart of rows. nan becomes null, which JSON can hold and Vega leaves out."""
+    import altair as alt
+
     clean = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in values]
     return alt.Chart(alt.Data(values=clean))  # type: ignore[no-untyped-call]
 
 
 def finish(chart: Chart, height: int) -> Chart:
     """The common width and theme. The width includes axes and legend, so that a page can make it smaller."""
+    import altair as alt
+
     return chart.properties(width=WIDTH, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")).configure(
         **THEME
     )
@@ -53,6 +60,8 @@ def finish(chart: Chart, height: int) -> Chart:
 
 def coloured(field: str, names: Sequence[str], *, legend: bool = True) -> alt.Color:
     """Each name in the colour it has in every figure."""
+    import altair as alt
+
     scale = alt.Scale(domain=list(names), range=colours(names))
     return alt.Color(f"{field}:N", scale=scale) if legend else alt.Color(f"{field}:N", scale=scale, legend=None)
 

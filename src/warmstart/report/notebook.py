@@ -18,7 +18,6 @@ from warmstart.generation.trace import Trace
 from warmstart.model.bundle import Bundle
 from warmstart.report.charts import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, svg
-from warmstart.report.drawings import confusions
 from warmstart.report.page import FORBIDDEN, drawable
 from warmstart.report.parts import Report, Section, Table, headline, paragraphs_once
 from warmstart.report.result import StudyResult
@@ -145,6 +144,8 @@ def trace_view(trace: Trace) -> Report:
 
 def scores_view(scores: Scores) -> Report:
     """Every metric; of a classifier also each label, and which labels are confused."""
+    from warmstart.report.drawings import confusions
+
     sections = [Section("Scores", tuple(filter(None, [scores.note])), (Table(Scores.header, Scores.table(scores)),))]
     if isinstance(scores, ClassificationScores):
         names = [one.name for one in scores.per_class]

@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from warmstart.report.charts import Chart
 from warmstart.runs.steps import NextStep
 from warmstart.runs.verdict import Verdict
+
+if TYPE_CHECKING:
+    from warmstart.report.charts import Chart
 
 NUMBER = re.compile(
     r"(< )?[-+−]?[\d.,]+( to [-+−]?[\d.,]+)?(\s?(%|s|ms|min|points|bytes|[kKMGT]i?B))?(\s\(.*\))?|-|–|nan|too few seeds|one run"

@@ -15,7 +15,6 @@ from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, curve_rows
 from warmstart.inspection.confidence import THRESHOLD_HEADER, ConfidenceResult
-from warmstart.report.drawings import MOST_CLASSES, class_scores_chart, confusions, reliability_chart, risk_chart, tuning_chart
 from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import (
     audit_section,
@@ -131,6 +130,8 @@ def _labels_section(result: AdaptResult) -> Section:
 
 def comparison_sections(result: AdaptResult) -> Iterator[Section]:
     """The comparison, validation scores during fine-tuning, scores of each label, confusions."""
+    from warmstart.report.drawings import MOST_CLASSES, class_scores_chart, confusions, tuning_chart
+
     metric, task = result.task.metric, result.task
     compared = scores_section(result.comparison, f"{metric} on the test split", metric)
     yield replace(compared, text=(*compared.text, *([result.control.sentence] if result.control else [])))
@@ -164,6 +165,8 @@ def comparison_sections(result: AdaptResult) -> Iterator[Section]:
 
 def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -> Section:
     """Reliability, risk against coverage, and thresholds with a guarantee; then ``cautions``."""
+    from warmstart.report.drawings import reliability_chart, risk_chart
+
     bins = {name: [(one.confidence, one.accuracy, one.count) for one in bins] for name, bins in confidence.bins().items()}
     items: list[Figure | Table] = [
         Figure(
@@ -212,6 +215,8 @@ def answers_view(result: AnswersResult) -> Report:
 
 def _answers_sections(result: AnswersResult) -> tuple[Section, ...]:
     """The comparison, the validation scores by the progress of each run, when to abstain, some answers, and what was looked at."""
+    from warmstart.report.drawings import risk_chart, tuning_chart
+
     training = "Correct answers to the validation questions at each of about ten evaluations; the weights of the best one are kept."
     scores = tuning_chart(curve_rows(result.runs), "correct")
     caption = "Error rate among the answers given to the test questions, from the most confident answer down."

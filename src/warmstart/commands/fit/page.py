@@ -10,7 +10,6 @@ from warmstart.config import Config
 from warmstart.data.budget import FOLDS
 from warmstart.experiment.choose import LEARNABLE
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult
-from warmstart.report.drawings import comparison_chart
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.sections import audit_section, verdict_report, write_run_page
 from warmstart.runs.steps import TaskPlace
@@ -42,6 +41,8 @@ def _labels_section(result: FitResult) -> Section:
 
 def _methods_section(result: FitResult) -> Section:
     """Everything that ran."""
+    from warmstart.report.drawings import comparison_chart
+
     methods = {one.name: one for one in result.candidates}
     counted, found, metric = result.task.metric == ACCURACY, result.selected, metric_words(result.task.metric)
     rows = [

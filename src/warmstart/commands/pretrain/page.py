@@ -13,7 +13,6 @@ from warmstart.commands.pretrain.result import (
     domain_sentences,
 )
 from warmstart.commands.settings import PretrainConfig
-from warmstart.report.drawings import loss_chart
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.sections import size_section, verdict_report, write_run_page
 
@@ -31,6 +30,8 @@ def pretrain_view(result: PretrainResult, config: PretrainConfig | None = None) 
 
 def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
     """The loss during training, the metrics at its end, and the text that was read."""
+    from warmstart.report.drawings import loss_chart
+
     training = result.training
     speed = f"{training.tokens_per_second:,.0f} tokens per second"
     read = f"{training.steps:,} steps, {training.tokens / result.stores[0].total_tokens:.1f} times the text, {speed}."

@@ -12,7 +12,6 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
-from warmstart.report.drawings import comparison_chart, learning_curve, restarts_chart, trade_off_chart
 from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import audit_section, verdict_report, write_run_page
 from warmstart.stats.comparison import USEFUL, detectable_points
@@ -93,6 +92,8 @@ def method_table(result: Comparison) -> Table:
 
 
 def _ranking_section(result: Comparison) -> Section:
+    from warmstart.report.drawings import comparison_chart
+
     metric = result.task.metric
     rows = [(one.name, one.test_scores.scores, *_interval(result, one)) for one in result.ranking.methods]
     caption = f"{sentence_case(metric)} on the test split: each seed, mean and 95% interval over {result.sources}."
@@ -153,6 +154,8 @@ def _differences_section(result: Comparison) -> Section:
 
 
 def _restarts_section(result: Comparison) -> Section:
+    from warmstart.report.drawings import restarts_chart
+
     methods = [one for one in result.ranking.methods if one.name != "majority"]
     rows = [(one.name, one.test_scores.scores, [run.collapsed for run in one.runs]) for one in methods]
     caption = (
@@ -164,6 +167,8 @@ def _restarts_section(result: Comparison) -> Section:
 
 
 def _cost_figures(result: Comparison) -> Iterator[Figure]:
+    from warmstart.report.drawings import trade_off_chart
+
     methods = [one for one in result.ranking.methods if one.name != "majority"]
     for name, (title, cost) in COSTS.items():
         rows = [(one.name, float(cost(one)), *_interval(result, one)) for one in methods if cost(one)]
@@ -211,6 +216,8 @@ def interval_table(result: CurveResult) -> Table:
 
 
 def _scores_section(result: CurveResult) -> Section:
+    from warmstart.report.drawings import learning_curve
+
     rows = [
         (method.name, labels, interval.mean, interval.low, interval.high)
         for method in result.methods
