@@ -16,16 +16,15 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from warmstart.report.theme import THEME, colours
 
 if TYPE_CHECKING:
     import altair as alt
 
-    Chart = alt.Chart | alt.LayerChart | alt.FacetChart
-
 Spec = dict[str, Any]
+Chart: TypeAlias = "alt.Chart | alt.LayerChart | alt.FacetChart"
 _Key = TypeVar("_Key", bound=Hashable)
 
 WIDTH = 780
