@@ -46,12 +46,12 @@ class AttentionMeasured:
     causal: bool
 
 
-def measure_text_and_corpus(bundle: Bundle, text: str, passages: Sequence[str], threshold: float, seed: int) -> AttentionMeasured:
+def measure_text_and_corpus(bundle: Bundle, text: str, passages: Sequence[str], seed: int) -> AttentionMeasured:
     """The weights over ``text``, and the heads' figures over ``passages``, or over the text if there are none."""
     weights, encoded = text_attention(bundle, text)
     of_text = measure_attention(bundle, [text])
     tokens = [bundle.tokenizer.token(int(token_id)) for token_id in encoded.rows[0]]
-    tests = check_heads(measure_attention(bundle, passages) if passages else of_text, threshold, seed)
+    tests = check_heads(measure_attention(bundle, passages) if passages else of_text, seed)
     return AttentionMeasured(weights, encoded.rows[0], tokens, int(encoded.cut[0]), of_text, tests, bundle.model.causal)
 
 

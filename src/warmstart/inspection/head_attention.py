@@ -23,6 +23,8 @@ RELATIONS = ("itself", "previous", "next", "first", "last", "same", "punctuation
 or the last of the row (these frame the text), one with the same id that is no special token, punctuation"""
 MEASURES = ("entropy", "normalized entropy", "distance", *RELATIONS)
 """entropy in bits; entropy over that of uniform attention, 0 to 1; mean distance in tokens; the weight on each relation"""
+THRESHOLD = 0.2
+"""a head attends to a relation if it puts at least this much more weight there than uniform attention"""
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,6 @@ class HeadTests:
     """(L, H, M) upper ends"""
     p: np.ndarray
     """(L, H, M) Holm's correction over all heads and relations; nan for other measures, and where the interval is"""
-    threshold: float
-    """a head attends to a relation if it puts at least this much more weight there than uniform attention"""
 
     @property
     def is_corpus(self) -> bool:
@@ -105,7 +105,7 @@ class HeadTests:
         """Heads (layer, head; from 0) whose interval, or in a single text difference, is above the threshold; highest first."""
         m = MEASURES.index(relation)
         values = self.low[:, :, m] if self.is_corpus else self.attention.difference[:, :, m]
-        heads = np.argwhere(np.nan_to_num(values) >= self.threshold)
+        heads = np.argwhere(np.nan_to_num(values) >= THRESHOLD)
         return [(int(i), int(j)) for i, j in sorted(heads, key=lambda head: -values[head[0], head[1]])]
 
     def strongest(self, relation: str) -> tuple[int, int] | None:
@@ -122,10 +122,10 @@ class HeadTests:
         return float(self.attention.means[layer, head, m]), float(self.attention.uniform[layer, m])
 
 
-def check_heads(attention: HeadAttention, threshold: float, seed: int) -> HeadTests:
+def check_heads(attention: HeadAttention, seed: int) -> HeadTests:
     """Intervals over passages, and p-values corrected for the number of heads and relations."""
     low, high = attention.interval(seed)
     p, uncorrected = np.full_like(attention.means, np.nan), attention.p_values()
     tested = ~np.isnan(uncorrected) & np.isin(MEASURES, RELATIONS)
     p[tested] = holm(uncorrected[tested].tolist())
-    return HeadTests(attention, low, high, p, threshold)
+    return HeadTests(attention, low, high, p)

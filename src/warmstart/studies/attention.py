@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
+from warmstart.config import Effectless, FileInput, ThreadsConfig
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError
-from warmstart.inspection.head_attention import MEASURES, RELATIONS, HeadTests
+from warmstart.inspection.head_attention import MEASURES, RELATIONS, THRESHOLD, HeadTests
 from warmstart.inspection.tokens import sample_passages
 from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.runs.steps import NextStep, own_text, study_step
@@ -51,8 +51,6 @@ class StudyAttentionConfig(ThreadsConfig):
     """files or folders of text: the corpus over which heads are compared; default: the one text"""
     passages: int = Field(200, gt=1)
     """passages of the corpus, drawn at random"""
-    threshold: Advanced[float] = Field(0.2, gt=0, lt=1)
-    """a head attends to something if it puts at least this much more weight there than uniform attention"""
     out: Effectless[str] = "runs/attention"
     """folder of the run"""
     seed: int = Field(0, ge=0)
@@ -75,7 +73,7 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
     bundle = load_model(config.model)
     documents = documents_of([Source(path=path) for path in config.text])
     passages = sample_passages(documents, config.passages, config.seed) if config.text else []
-    measured = measure_text_and_corpus(bundle, config.sentence, passages, config.threshold, config.seed)
+    measured = measure_text_and_corpus(bundle, config.sentence, passages, config.seed)
     folder, tests = Run.open(config.out, config).folder, measured.tests
     _write_weights(measured, folder)
     table = pl.DataFrame(head_rows(tests)).fill_nan(None)
@@ -142,7 +140,7 @@ def attention_findings(tests: HeadTests) -> list[str]:
     )
     size = (
         "Heads with random weights differ a little too, so the size of the difference counts: a head attends to something if it "
-        f"puts at least {tests.threshold:.2f} more weight there than uniform attention."
+        f"puts at least {THRESHOLD:.2f} more weight there than uniform attention."
     )
     return [first, differ, size, *relations, focus]
 
@@ -169,7 +167,7 @@ def _detection_limit(tests: HeadTests, relation: str) -> str:
         return ""
     m = MEASURES.index(relation)
     widest = float(np.nanmax(tests.high[:, :, m] - tests.low[:, :, m]))
-    size = detectable_above(tests.threshold + widest / 2, 0.0, widest)
+    size = detectable_above(THRESHOLD + widest / 2, 0.0, widest)
     return f"; of any head, {detection_text([size], '{:.2f}'.format, ' more weight than uniform attention')}"
 
 
@@ -242,7 +240,7 @@ def all_heads_section(tests: HeadTests) -> Section:
     by = "the lower end of its 95% interval over passages" if tests.is_corpus else "the difference"
     text = (
         "A weight is the mean over tokens that can attend to at least two tokens, one of them of the kind in question. A head is "
-        f"above the threshold if {by} is at least {tests.threshold:.2f} more than uniform attention; a dash means that fewer than "
+        f"above the threshold if {by} is at least {THRESHOLD:.2f} more than uniform attention; a dash means that fewer than "
         "two passages have such tokens. Layers and heads count from 1."
     )
     return Section("What heads attend to", (text,), (*figures, Table(HEADS_HEADER, relation_rows(tests))))

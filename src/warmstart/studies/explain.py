@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
+from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.source import Source, TableFlags
 from warmstart.errors import ConfigError, ModelError
 from warmstart.report.result import StudyResult, finish_study
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from warmstart.report.parts import Section
     from warmstart.stack.stack import Stack
 
+MAX_PHRASE = 3
+"""words of the longest phrase that is erased"""
 _NEGLIGIBLE = 1e-3
 """nats below which a word does not matter"""
 _COMPLETE, _SHOWN_PHRASES = 0.05, 8
@@ -53,8 +55,6 @@ class StudyExplainConfig(ThreadsConfig, TableFlags):
     """number of texts of the file, drawn at random"""
     removal: Literal["delete", "mask"] = "delete"
     """how a word is removed: delete its tokens, or mask them (for models trained with mask tokens)"""
-    max_phrase: InFile[int] = Field(3, gt=0, le=10)
-    """number of words of the longest phrase that is erased"""
     random_orders: Advanced[int] = Field(20, gt=1)
     """number of random word orders that the methods are compared with"""
     seed: int = Field(0, ge=0)
@@ -89,7 +89,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
     prepared = prepare(config.text, config.target) if config.text is not None else None
     folder, explanation = Run.open(config.out, config).folder, None
     if prepared:
-        explanation = explain_text(prepared, config.random_orders, config.seed, config.max_phrase, show=True)
+        explanation = explain_text(prepared, config.random_orders, config.seed, MAX_PHRASE, show=True)
         console.print(f"{explanation.target!r}, probability {explanation.probability:.3f}")
         for method, values in explanation.values.items():
             console.print(heat_text(explanation.words, values).append(f"  {method}", style="dim"))

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
+from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.probing import BAG, MIX, RANDOM, read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
 from warmstart.report.result import StudyResult, Summary, finish_study
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 PROBES_HEADER = ("task", "model", "best layer", "linear (95% over sentences)", "MLP", BAG, RANDOM, "selectivity", "compression")
 _SHORT_HEADER, _FEW_SENTENCES = ("task", "model", "layer", "linear", "MLP", "bag", "random", "selectivity", "compression"), 30
 """the same for the terminal, without intervals; test sentences below which a finding names their number"""
+WORDS = 4000
+"""words of a CoNLL-U file that train a probe; validation and test have a quarter as many each"""
 _BEST_LAYERS = (
     "Best layers are chosen on validation. Selectivity: points above a control task with a random label for every word (for "
     "sentences: for their longest word). Compression: how many times shorter the labels are in the online code than in a "
@@ -55,8 +57,6 @@ class StudyProbeConfig(ThreadsConfig):
     """files or folders of sentence tasks in SentEval's format"""
     words: FileInput[str | None] = None
     """a CoNLL-U file: each word's part of speech, position and previous word are probed"""
-    word_count: Advanced[int] = Field(4000, gt=99)
-    """words to train on; validation and test have a quarter as many each"""
     out: Effectless[str] = "runs/probe"
     """folder of the run"""
     seed: int = Field(0, ge=0)
@@ -65,8 +65,6 @@ class StudyProbeConfig(ThreadsConfig):
     """fits of each probe"""
     mlp: Advanced[bool] = True
     """fit probes with a hidden layer too"""
-    random: InFile[bool] = True
-    """probe the same architecture with random weights too"""
 
 
 def study_probe(config: StudyProbeConfig) -> StudyResult:
@@ -79,13 +77,13 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
 
     tasks = read_probing_tasks(config.tasks)
     if config.words:
-        tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
+        tasks += word_tasks(read_conllu(config.words), WORDS, config.seed)
     if not tasks or not config.models:
         raise ConfigError("name at least one model, and --tasks (files in SentEval's format) or --words (a CoNLL-U file)")
     bundles = {name: load_model(path) for name, path in zip(distinct_names(config.models), config.models, strict=True)}
     folder = Run.open(config.out, config).folder
     probes = list["TaskProbes"]()
-    for one in probe_models(bundles, tasks, range(config.seed, config.seed + config.seeds), mlp=config.mlp, random=config.random):
+    for one in probe_models(bundles, tasks, range(config.seed, config.seed + config.seeds), mlp=config.mlp):
         probes.append(one)
         console.print(f"{one.task.name}, {one.model}: probed")
     layers = [*max(map(layer_names, bundles.values()), key=len), MIX]
@@ -117,27 +115,26 @@ def probe_result(probes: Sequence[TaskProbes], step: Any = None) -> StudyResult:
 
 
 def learned_finding(probes: Sequence[TaskProbes]) -> str:
-    """Which properties a model tells significantly better than its control: random weights, or the words alone."""
+    """Properties that a model tells significantly better than its control, random weights."""
     from warmstart.inspection.probing import learned_by
 
-    control = "an untrained network" if probes[0].random else "the words alone"
     tasks, learned = len({one.task.name for one in probes}), learned_by(probes)
     if len(learned) > 1:
         counts = ", ".join(f"{model} {len(names)}" for model, names in learned.items())
-        return f"Learned, of {tasks} {'property' if tasks == 1 else 'properties'}: {counts} ({control} would tell them less well)."
+        properties = "property" if tasks == 1 else "properties"
+        return f"Learned, of {tasks} {properties}: {counts} (an untrained network would tell them less well)."
     ((model, names),) = learned.items()
     if not names:
-        return f"Nothing shows that {model} has learned more than {control} would tell."
-    return f"What {model} has learned: {first_of(names, 3)}; {control} would tell {'it' if len(names) == 1 else 'them'} less well."
+        return f"Nothing shows that {model} has learned more than an untrained network would tell."
+    them = "it" if len(names) == 1 else "them"
+    return f"What {model} has learned: {first_of(names, 3)}; an untrained network would tell {them} less well."
 
 
 def probe_finding(probes: TaskProbes) -> str:
     """The accuracy of the best layer, and its difference to a bag of embeddings and to random weights."""
-    best = probes.best
-    comparisons = [_comparison(best, probes.bag, f"a {BAG}")]
-    if random := probes.best_random:
-        alone = ", for this draw alone" if len(random.correct) == 1 else ""
-        comparisons.append(_comparison(best, random, draws_of(random), alone))
+    best, random = probes.best, probes.best_random
+    alone = ", for this draw alone" if len(random.correct) == 1 else ""
+    comparisons = [_comparison(best, probes.bag, f"a {BAG}"), _comparison(best, random, draws_of(random), alone)]
     items, sentences = len(best.sentences), len(np.unique(best.sentences))
     few = f" on {items} test items of only {sentences} sentences" if sentences < _FEW_SENTENCES else ""
     return (
@@ -182,7 +179,7 @@ def probe_row(probes: TaskProbes) -> tuple[str, ...]:
     return (
         probes.task.name, probes.model, best.layer, percent_interval(*best.accuracy),
         percent(mlp.accuracy.value) if mlp else "-", percent(probes.bag.accuracy.value),
-        percent(random.accuracy.value) if random else "-", percent_value(best.selectivity),
+        percent(random.accuracy.value), percent_value(best.selectivity),
         f"{np.mean(best.compression):.2f} ({frequency:.2f})" if best.compression else "-",
     )  # fmt: skip
 
@@ -210,8 +207,7 @@ def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[
     from warmstart.report.study_charts import probe_chart, probe_points
 
     caption = "Accuracy of linear probes on the test items, by layer: mean over seeds, with 95% intervals over sentences."
-    if random := probes[0].best_random:
-        caption += f" {RANDOM.capitalize()}: {draws_of(random)}; their intervals are over sentences, not over draws."
+    caption += f" {RANDOM.capitalize()}: {draws_of(probes[0].best_random)}; their intervals are over sentences, not over draws."
     points = [point for task in dict.fromkeys(one.task.name for one in probes) for point in probe_points(probes, task)]
     baselines = baselines_of(probes, BAG, lambda one: one.bag.accuracy.value)
     baselines += baselines_of(probes, "most frequent label", lambda one: one.items.majority)

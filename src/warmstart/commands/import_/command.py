@@ -77,7 +77,7 @@ def _fetch(config: ImportConfig, url: str, out: str) -> Path:
     """A public data set, whose checksum is verified."""
     if config.checksum is None:
         raise ConfigError(f"--checksum must say what {url} is, as sha256:… or md5:…, but is not given")
-    folder = fetch(url, config.checksum, Path(out), unpack=config.unpack)
+    folder = fetch(url, config.checksum, Path(out))
     console.print(f"{folder}: {sum(1 for file in folder.rglob('*') if file.is_file())} files")
     return folder
 
@@ -108,7 +108,7 @@ def describe(imported: Imported) -> list[str]:
     return lines
 
 
-def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path:
+def fetch(url: str, checksum: str, folder: Path) -> Path:
     """Download the file at ``url`` into ``folder``, unpacked if it is a zip or tar archive; an existing folder stays as it is.
 
     ``checksum`` is ``"sha256:…"`` or ``"md5:…"``. Raises ``DataError`` if network or checksum fail; then nothing is left behind.
@@ -118,7 +118,7 @@ def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path
     import pooch  # here, because in a notebook it asks for widgets
 
     name = url.rsplit("/", 1)[-1]
-    processor = _unpacker(name) if unpack else None
+    processor = _unpacker(name)
     pooch.get_logger().setLevel(logging.WARNING)
     with atomic_folder(folder) as aside:
         try:
