@@ -119,13 +119,13 @@ class ConfidenceResult:
         if self.calibration.interval is None:
             return []
         calibrated = apply_temperature(self.probabilities, self.calibration.temperature)
-        before, after = (log_losses(one, self.labels) for one in (self.probabilities, calibrated))
+        before, after = (log_losses(values, self.labels) for values in (self.probabilities, calibrated))
         _, low, high = cluster_bootstrap(after - before, self.units)
         loss = Change(float(before.mean()), float(after.mean()), low, high, "the test texts")
         confidence, calibrated_confidence = self.confidences().values()
         both = (confidence, calibrated_confidence)
-        errors = [percent_value(expected_calibration_error(one, self.correct)) for one in both]
-        by_chance = [percent_value(perfect_calibration_error(one)) for one in both]
+        errors = [percent_value(expected_calibration_error(values, self.correct)) for values in both]
+        by_chance = [percent_value(perfect_calibration_error(values)) for values in both]
         sign = calibration_error_change(confidence, calibrated_confidence, self.correct, self.units)
         verb = ("did not change significantly", "rose", "fell")[sign]
         return [

@@ -162,8 +162,8 @@ class PredictedText:
         with counting(_BAR, len(texts), show=show) as done:
             for start in range(0, len(texts), _TEXTS):
                 part = texts[start : start + _TEXTS]
-                found = np.maximum(self.predict(part)[:, self.target], np.finfo(float).tiny)
-                known |= dict(zip(part, np.log(found).tolist(), strict=True))
+                probabilities = np.maximum(self.predict(part)[:, self.target], np.finfo(float).tiny)
+                known |= dict(zip(part, np.log(probabilities).tolist(), strict=True))
                 done(len(part))
         return np.array([known[row] for row in rows])
 
@@ -271,7 +271,7 @@ def prepare_text(bundle: Bundle, text: str, target: str | None = None, removal: 
 def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
     """A word's text without the space around it; white space as it is, and tokens that stand for no text by their names."""
     text = tokenizer.decode(ids.tolist())
-    return text.strip() or text or "".join(tokenizer.token(int(one)) for one in ids)
+    return text.strip() or text or "".join(tokenizer.token(int(token_id)) for token_id in ids)
 
 
 def _target(bundle: Bundle, name: str) -> int:
@@ -310,7 +310,7 @@ def explain_text(text: TextToExplain, random_orders: int, seed: int, max_phrase:
         values = {"gradient x input": gradient_times_input(text), "integrated gradients": integrated}
     values = {"erasure": erase_words(text)} | values
     draw = rng(seed, "orders by chance")
-    orders = [np.argsort(-one, kind="stable") for one in values.values()]
+    orders = [np.argsort(-nats, kind="stable") for nats in values.values()]
     orders += [draw.permutation(len(text.words)) for _ in range(random_orders)]
     deletion, insertion = perturbation_curves(text, orders, show=show)
     phrases = erase_phrases(text, max_phrase) if max_phrase else ()
@@ -333,8 +333,9 @@ def explain_texts(
             except ModelError:
                 continue  # their number is reported
             if len(prepared.words) > 1:
-                one = explain_text(prepared, random_orders, seed)
-                rows.append({method: value - one.random_faithfulness.mean() for method, value in one.faithfulness.items()})
+                explanation = explain_text(prepared, random_orders, seed)
+                chance = explanation.random_faithfulness.mean()
+                rows.append({method: value - chance for method, value in explanation.faithfulness.items()})
             done(1)
     if len(rows) < 2:
         raise ModelError(

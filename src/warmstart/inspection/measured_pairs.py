@@ -32,5 +32,5 @@ def measure_pairs(bundle: Bundle, pairs: Sequence[MinimalPair], others: Mapping[
     scored = score_sentences(bundle, sentences)
     scores = scored.normalized(per_token=per_token)
     rivals = {name: score_sentences(other, sentences).normalized(per_token=per_token) for name, other in others.items()}
-    judged = {name: judge_pairs(pairs, found) for name, found in rivals.items()}
+    judged = {name: judge_pairs(pairs, rival) for name, rival in rivals.items()}
     return PairsMeasured(pairs, scores, judge_pairs(pairs, scores), judged, scored.kind)

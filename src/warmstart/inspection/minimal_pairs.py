@@ -84,9 +84,9 @@ def mean_accuracy(groups: Sequence[PairGroup]) -> Estimate:
     return mean_proportion([group.right for group in groups])
 
 
-def compare_groups(one: Sequence[PairGroup], other: Sequence[PairGroup]) -> ProportionDifference:
+def compare_groups(first: Sequence[PairGroup], second: Sequence[PairGroup]) -> ProportionDifference:
     """The mean accuracy of ``one`` less that of ``other`` on the same pairs."""
-    return paired_proportions([group.right for group in one], [group.right for group in other])
+    return paired_proportions([group.right for group in first], [group.right for group in second])
 
 
 def read_minimal_pairs(path: str | Path, limit: int | None = None) -> list[MinimalPair]:

@@ -80,7 +80,7 @@ def fit_linear_probe(train: tuple[Tensor, Tensor], validation: tuple[Tensor, Ten
         fitted.append((float(probe.losses(*validation).mean()), probe))
         if fitted[-1][0] > min(loss for loss, _ in fitted) + margin:
             break
-    return min(fitted, key=lambda one: one[0])[1]
+    return min(fitted, key=lambda fit: fit[0])[1]
 
 
 class _Problem:

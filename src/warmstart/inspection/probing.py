@@ -88,7 +88,7 @@ class ProbeScores:
 
 def best_layer(scores: Mapping[str, ProbeScores]) -> ProbeScores:
     """The layer that is best on validation; the mix and the bag of embeddings are no layers."""
-    return max((one for one in scores.values() if one.layer not in (BAG, MIX)), key=lambda one: one.validation)
+    return max((layer for layer in scores.values() if layer.layer not in (BAG, MIX)), key=lambda layer: layer.validation)
 
 
 def pool_scores(scores: Sequence[ProbeScores]) -> ProbeScores:
@@ -96,10 +96,10 @@ def pool_scores(scores: Sequence[ProbeScores]) -> ProbeScores:
     first = scores[0]
     return replace(
         first,
-        correct=np.concatenate([one.correct for one in scores]),
-        control=np.concatenate([one.control for one in scores]),
-        validations=tuple(value for one in scores for value in one.validations),
-        compression=tuple(value for one in scores for value in one.compression),
+        correct=np.concatenate([fit.correct for fit in scores]),
+        control=np.concatenate([fit.control for fit in scores]),
+        validations=tuple(value for fit in scores for value in fit.validations),
+        compression=tuple(value for fit in scores for value in fit.compression),
     )
 
 
@@ -267,10 +267,10 @@ def learned_by(probes: Sequence[TaskProbes]) -> dict[str, list[str]]:
 
     Significantly so over sentences, corrected for all tasks and models (Holm 1979).
     """
-    learned = {one.model: list[str]() for one in probes}
-    better = above_zero([one.best.difference(one.best_random) for one in probes])
-    for one in (one for one, above in zip(probes, better, strict=True) if above):
-        learned[one.model].append(one.task.name)
+    learned = {probe.model: list[str]() for probe in probes}
+    better = above_zero([probe.best.difference(probe.best_random) for probe in probes])
+    for probe in (probe for probe, above in zip(probes, better, strict=True) if above):
+        learned[probe.model].append(probe.task.name)
     return learned
 
 
@@ -302,5 +302,5 @@ def probe_models(
                     fitted(len(seeds))
                 linear = probe_layers(bundle, task, "linear", seeds, with_compression=True, splits=splits)
                 fitted(len(seeds))
-                by_layer, mlp_by_layer = ({one.layer: one for one in scores} for scores in (linear, of_mlp))
+                by_layer, mlp_by_layer = ({layer.layer: layer for layer in scores} for scores in (linear, of_mlp))
                 yield TaskProbes(task, name, by_layer, mlp_by_layer, drawn[shapes[name]])

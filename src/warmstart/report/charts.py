@@ -114,9 +114,9 @@ def _number_field(field: str, names: Sequence[str], channels: Sequence[tuple[str
     for name, channel in channels:
         channel["field"] = f"{field}_number"
         if isinstance(channel.get("sort"), list):
-            channel["sort"] = [number[one] for one in channel["sort"]]
+            channel["sort"] = [number[value] for value in channel["sort"]]
         if isinstance(domain := _domain(channel), list):
-            channel["scale"]["domain"] = [number[one] for one in domain]
+            channel["scale"]["domain"] = [number[value] for value in domain]
         guide = GUIDES.get(name, "legend")
         if name not in WITHOUT_GUIDE and channel.get(guide, {}) is not None:
             hidden = {} if guide == "header" else {"aria": False}  # a screen reader would read the numbers; marks say the names

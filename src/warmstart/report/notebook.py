@@ -100,7 +100,7 @@ def study_view(result: StudyResult) -> Report:
 
 def audit_view(audit: Audit) -> Report:
     """The findings, the most severe first, and the texts per label."""
-    rows = [(one.severity, one.sentence) for one in audit.findings()]
+    rows = [(finding.severity, finding.sentence) for finding in audit.findings()]
     sentence = rows[0][1] if rows else "Nothing is wrong with the data."
     sections = (Section("Findings", (), (Table(("severity", "finding"), rows),)),) if rows else ()
     counts = [(str(row["split"]), str(row["label"]), f"{row['count']:,}") for row in audit.balance()]
@@ -148,7 +148,7 @@ def scores_view(scores: Scores) -> Report:
 
     sections = [Section("Scores", tuple(filter(None, [scores.note])), (Table(Scores.header, Scores.table(scores)),))]
     if isinstance(scores, ClassificationScores):
-        names = [one.name for one in scores.per_class]
+        names = [row.name for row in scores.per_class]
         sections.append(Section("Labels", (), (Table(scores.header, scores.table()), confusions(scores.confusion, names))))
     figures = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in list(scores.values.items())[:3]]
     return Report("Scores on the test split", headline(f"{sentence_case(', '.join(figures))}."), (), sections)
@@ -156,19 +156,23 @@ def scores_view(scores: Scores) -> Report:
 
 def figures_view(figures: NamedFigures) -> Report:
     """One row for each figure."""
-    shown = {name: str(one) if isinstance(one, str | bool | None) else f"{one:.4g}" for name, one in figures.items()}
-    rows = [(name.replace("_", " "), one) for name, one in shown.items()]
+    shown = {name: str(figure) if isinstance(figure, str | bool | None) else f"{figure:.4g}" for name, figure in figures.items()}
+    rows = [(name.replace("_", " "), figure) for name, figure in shown.items()]
     section = Section("Figures", (), (Table(("figure", "value"), rows),))
     return Report("Figures", headline(f"{sentence_case(' '.join(rows[0]))}."), (), (section,))
 
 
 def checks_view(checks: CheckResults) -> Report:
     """One row for each check that says something of the model; the others by name."""
-    told = [one for one in checks if one.status != "not applicable"]
-    failed = [one.title for one in told if one.status == "fail"]
-    rows = [(one.title, one.status, one.number, f"{one.check.limit:g}", one.note) for one in told]
-    others = [one.title for one in checks if one.status == "not applicable"]
-    sentence = f"{len(failed)} of {len(told)} checks fail: {', '.join(failed)}." if failed else f"It passes {len(told)} checks."
+    applicable = [check for check in checks if check.status != "not applicable"]
+    failed = [check.title for check in applicable if check.status == "fail"]
+    rows = [(check.title, check.status, check.number, f"{check.check.limit:g}", check.note) for check in applicable]
+    others = [check.title for check in checks if check.status == "not applicable"]
+    sentence = (
+        f"{len(failed)} of {len(applicable)} checks fail: {', '.join(failed)}."
+        if failed
+        else f"It passes {len(applicable)} checks."
+    )
     text = [f"Not applicable: {', '.join(others)}."] if others else []
     section = Section("Checks", text, (Table(("check", "result", "found", "limit", "note"), rows),))
     return Report("Is this model sound?", headline(sentence), (), (section,))
@@ -179,7 +183,7 @@ def shards_view(index: ShardIndex) -> Report:
     names, rows = ("documents", "words", "tokens", "unknown"), []
     for name, held_out in (("training", False), ("held out", True)):
         counts = index.counts(held_out=held_out)
-        rows.append((name, str(len(index.side(held_out=held_out))), *(f"{getattr(counts, one):,}" for one in names)))
+        rows.append((name, str(len(index.side(held_out=held_out))), *(f"{getattr(counts, field):,}" for field in names)))
     left_out = [f"Left out: {count:,} ({name.replace('_', ' ')})." for name, count in index.left_out.to_dict().items() if count]
     training = index.counts(held_out=False)
     sentence = f"{training.tokens:,} tokens of {training.documents:,} documents."

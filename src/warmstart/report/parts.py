@@ -137,8 +137,8 @@ def paragraphs_once(report: Report) -> Report:
     seen = {report.sentence, "", *(report.verdict.for_terminals.sentences if report.verdict else ())}
     sections = []
     for section in report.sections:
-        told = (text.removeprefix(report.sentence).strip() for text in section.text)
-        kept = [text for text in dict.fromkeys(told) if text not in seen]
+        paragraphs = (text.removeprefix(report.sentence).strip() for text in section.text)
+        kept = [text for text in dict.fromkeys(paragraphs) if text not in seen]
         seen.update(kept)
         sections.append(replace(section, text=kept))
     return replace(report, sections=sections)

@@ -22,9 +22,9 @@ from warmstart.stats.comparison import MethodTable
 from warmstart.stats.formatting import sentence_case, sources_of_interval
 
 
-def verdict_report(title: str, found: Verdict, sections: Sequence[Section]) -> Report:
+def verdict_report(title: str, verdict: Verdict, sections: Sequence[Section]) -> Report:
     """A report whose first screen is a verdict, with everything else folded below it."""
-    return Report(title, found.headline, (), sections, verdict=found)
+    return Report(title, verdict.headline, (), sections, verdict=verdict)
 
 
 def as_sentence(text: str) -> str:

@@ -95,7 +95,7 @@ def free_name(name: str) -> str:
     """A name that nothing in the current folder has: ``labels``, or ``labels-2``; an ending stays."""
     path = Path(name)
     names = chain([path], (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2)))
-    return next(str(one) for one in names if not one.exists())
+    return next(str(candidate) for candidate in names if not candidate.exists())
 
 
 def out_words(usual: str) -> list[str]:
@@ -194,7 +194,7 @@ def learning_step(task_type: str, manifest: str | Path) -> NextStep:
         return NextStep("fit", "Make the best model of your labels", command("fit", manifest))
     from warmstart.interop.encoders import ENCODERS, installed
 
-    backbones = () if any(installed(one) and not one.slow for one in ENCODERS.values()) else ("--backbones", "pool")
+    backbones = () if any(installed(encoder) and not encoder.slow for encoder in ENCODERS.values()) else ("--backbones", "pool")
     return NextStep(
         "race", "Compare ways to learn them", command("race", manifest, *backbones, "--budget", "30m", *out_words(RACE_FOLDER))
     )

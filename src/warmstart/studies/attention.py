@@ -125,7 +125,7 @@ def attention_findings(tests: HeadTests) -> list[str]:
         f"with {entropy[layer, head]:.2f}."
     )
     heads = {relation: tests.above_threshold(relation) for relation in RELATIONS}
-    most, some = max(RELATIONS, key=lambda relation: len(heads[relation])), len({one for found in heads.values() for one in found})
+    most, some = max(RELATIONS, key=lambda relation: len(heads[relation])), len({head for many in heads.values() for head in many})
     first = f"No head seeks one kind of token; the most focused is head {name}."
     if some:
         seek = "head seeks" if tests.count == 1 else "heads seeks" if some == 1 else "heads seek"
@@ -189,10 +189,11 @@ def relation_rows(tests: HeadTests) -> list[tuple[str, ...]]:
 
 def head_rows(tests: HeadTests) -> list[dict[str, Any]]:
     """One row per head and measure; layers and heads count from 1."""
-    found, rows = tests.attention, list[dict[str, Any]]()
+    attention, rows = tests.attention, list[dict[str, Any]]()
     for i, j, m in np.ndindex(*tests.p.shape):
-        numbers = (found.means[i, j, m], found.uniform[i, m], found.difference[i, j, m], tests.low[i, j, m], tests.high[i, j, m])
-        named = zip(("value", "uniform", "difference", "low", "high", "p_holm"), (*numbers, tests.p[i, j, m]), strict=True)
+        of_head = (attention.difference, tests.low, tests.high, tests.p)
+        numbers = (attention.means[i, j, m], attention.uniform[i, m], *(figures[i, j, m] for figures in of_head))
+        named = zip(("value", "uniform", "difference", "low", "high", "p_holm"), numbers, strict=True)
         rows.append({"layer": i + 1, "head": j + 1, "measure": MEASURES[m]} | {name: float(value) for name, value in named})
     return rows
 

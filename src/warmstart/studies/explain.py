@@ -160,19 +160,18 @@ def printed(word: str) -> str:
     return word if word.strip() else repr(word)
 
 
-def _text_findings(one: Explanation) -> list[str]:
-    findings = [f"{one.target!r} has a probability of {percent(one.probability)}{_most_important(one)}."]
-    if one.phrases:
-        start, end, nats = one.phrases[0]
+def _text_findings(explanation: Explanation) -> list[str]:
+    findings = [f"{explanation.target!r} has a probability of {percent(explanation.probability)}{_most_important(explanation)}."]
+    if explanation.phrases:
+        start, end, nats = explanation.phrases[0]
         if end - start > 1 and abs(nats) >= _NEGLIGIBLE:
-            findings.append(f"The most important phrase is {' '.join(one.words[start:end])!r}: {nats:+.2f} nats.")
-    if one.points:
-        complete = "complete" if one.missing <= _COMPLETE else "not complete, so do not rely on them here"
-        findings.append(
-            f"Integrated gradients are {complete}: {percent(one.missing)} of the difference is missing after {one.points} points."
-        )
-    random = one.random_faithfulness
-    for method, value in one.faithfulness.items() if len(one.words) > 1 else ():  # one word has one order
+            findings.append(f"The most important phrase is {' '.join(explanation.words[start:end])!r}: {nats:+.2f} nats.")
+    if explanation.points:
+        complete = "complete" if explanation.missing <= _COMPLETE else "not complete, so do not rely on them here"
+        missing = f"{percent(explanation.missing)} of the difference is missing after {explanation.points} points"
+        findings.append(f"Integrated gradients are {complete}: {missing}.")
+    random = explanation.random_faithfulness
+    for method, value in explanation.faithfulness.items() if len(explanation.words) > 1 else ():  # one word has one order
         findings.append(
             f"{sentence_case(method)}: faithfulness {value:+.2f}, higher than {percent((value > random).mean(), 0)} of "
             f"{len(random)} random orders (mean {random.mean():+.2f})."
@@ -180,14 +179,14 @@ def _text_findings(one: Explanation) -> list[str]:
     return findings
 
 
-def _most_important(one: Explanation) -> str:
+def _most_important(explanation: Explanation) -> str:
     """The single word that contributes most, for or against the target, if any does: the end of a sentence."""
-    nats = one.values["erasure"]
+    nats = explanation.values["erasure"]
     most = int(np.abs(nats).argmax())
     if abs(nats[most]) < _NEGLIGIBLE:
         return f"; no single word matters (removing any one changes the log-probability by less than {_NEGLIGIBLE} nats)"
-    why, without = "because" if nats[most] > 0 else "in spite", percent(one.probability * np.exp(-nats[most]))
-    return f", mostly {why} of {printed(one.words[most])!r}: without this word it would be {without}"
+    why, without = "because" if nats[most] > 0 else "in spite", percent(explanation.probability * np.exp(-nats[most]))
+    return f", mostly {why} of {printed(explanation.words[most])!r}: without this word it would be {without}"
 
 
 def _faithfulness_findings(faithfulness: Mapping[str, Interval], text_count: int) -> list[str]:
@@ -199,10 +198,14 @@ def _faithfulness_findings(faithfulness: Mapping[str, Interval], text_count: int
     what = "the words that matter better than chance does"
     named = f"{' and '.join(good)} {finds} {what}" if good else f"no method is shown to find {what}"
     findings = [f"Over {texts} texts, {named}."]
-    for method, one in faithfulness.items():
-        verb = f"{'are' if method.endswith('s') else 'is'} {'' if one.low > 0 or one.high < 0 else 'not significantly '}"
-        compared = f"{'less' if one.high < 0 else 'more'} faithful than random orders: {signed_interval(one)} over {texts} texts"
-        findings.append(f"{sentence_case(method)} {verb}{compared}{limit_clause(one.low, one.high, write='{:.3f}'.format)}.")
+    for method, interval in faithfulness.items():
+        verb = f"{'are' if method.endswith('s') else 'is'} {'' if interval.low > 0 or interval.high < 0 else 'not significantly '}"
+        compared = (
+            f"{'less' if interval.high < 0 else 'more'} faithful than random orders: {signed_interval(interval)} over {texts} texts"
+        )
+        findings.append(
+            f"{sentence_case(method)} {verb}{compared}{limit_clause(interval.low, interval.high, write='{:.3f}'.format)}."
+        )
     if count < text_count:
         left = "they are empty, of a single word, or too long for the model"
         findings.append(f"{text_count - count} of {text_count} texts are left out: {left}.")
@@ -232,15 +235,17 @@ def explain_sections(details: ExplainDetails) -> list[Section]:
     from warmstart.report.study_charts import curve_chart, heat_chart
 
     sections = list[Section]()
-    if one := details.explanation:
-        words, items = [printed(word) for word in one.words], list[Any]()
-        for method, values in one.values.items():
-            caption = f"{sentence_case(method)}: blue words support {one.target!r}, orange words oppose it."
+    if explanation := details.explanation:
+        words, items = [printed(word) for word in explanation.words], list[Any]()
+        for method, values in explanation.values.items():
+            caption = f"{sentence_case(method)}: blue words support {explanation.target!r}, orange words oppose it."
             items.append(Figure(f"heat-{method.replace(' ', '-')}", caption, heat_chart(words, values)))
         caption = "Faithful orders fall fast and rise fast; grey: the middle 90% of random orders."
-        items.append(Figure("faithfulness", caption, curve_chart(list(one.values), one.deletion, one.insertion)))
-        rows = [(" ".join(words[start:end]), f"{nats:+.3f}") for start, end, nats in one.phrases[:_SHOWN_PHRASES]]
-        sections.append(Section(f"Why {one.target!r}", (), (*items, Table(("phrase", "nats lost without it"), rows))))
+        items.append(
+            Figure("faithfulness", caption, curve_chart(list(explanation.values), explanation.deletion, explanation.insertion))
+        )
+        rows = [(" ".join(words[start:end]), f"{nats:+.3f}") for start, end, nats in explanation.phrases[:_SHOWN_PHRASES]]
+        sections.append(Section(f"Why {explanation.target!r}", (), (*items, Table(("phrase", "nats lost without it"), rows))))
     if details.faithfulness:
         rows = [(method, signed_interval(interval)) for method, interval in details.faithfulness.items()]
         table = Table(("method", "above random orders"), rows)

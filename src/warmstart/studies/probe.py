@@ -83,9 +83,9 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
     bundles = {name: load_model(path) for name, path in zip(distinct_names(config.models), config.models, strict=True)}
     folder = Run.open(config.out, config).folder
     probes = list["TaskProbes"]()
-    for one in probe_models(bundles, tasks, range(config.seed, config.seed + config.seeds), mlp=config.mlp):
-        probes.append(one)
-        console.print(f"{one.task.name}, {one.model}: probed")
+    for probed in probe_models(bundles, tasks, range(config.seed, config.seed + config.seeds), mlp=config.mlp):
+        probes.append(probed)
+        console.print(f"{probed.task.name}, {probed.model}: probed")
     layers = [*max(map(layer_names, bundles.values()), key=len), MIX]
     result = probe_result(probes, attention_step(config.models[0], [" ".join(words) for words in tasks[0].test.texts]))
     tiles = [(name, percent(accuracy)) for name, accuracy in result.figures.items()]
@@ -107,7 +107,7 @@ def probe_result(probes: Sequence[TaskProbes], step: Any = None) -> StudyResult:
         "What each layer encodes",
         [learned_finding(probes), *map(probe_finding, probes), *coverage_findings(probes)],
         {"probes": pl.DataFrame(score_rows(probes), infer_schema_length=None)},
-        {f"{one.task.name}, {one.model}": one.best.accuracy.value for one in probes},
+        {f"{probed.task.name}, {probed.model}": probed.best.accuracy.value for probed in probes},
         Summary(_SHORT_HEADER, [(*row[:3], row[3].split(" (")[0], *row[4:]) for row in rows]),
         list(probes),
         step,
@@ -118,7 +118,7 @@ def learned_finding(probes: Sequence[TaskProbes]) -> str:
     """Properties that a model tells significantly better than its control, random weights."""
     from warmstart.inspection.probing import learned_by
 
-    tasks, learned = len({one.task.name for one in probes}), learned_by(probes)
+    tasks, learned = len({probed.task.name for probed in probes}), learned_by(probes)
     if len(learned) > 1:
         counts = ", ".join(f"{model} {len(names)}" for model, names in learned.items())
         properties = "property" if tasks == 1 else "properties"
@@ -157,15 +157,15 @@ def draws_of(random: ProbeScores) -> str:
 def coverage_findings(probes: Sequence[TaskProbes]) -> list[str]:
     """What did not fit into the models, and for which tasks they therefore have different items: one sentence each."""
     findings = list[str]()
-    for one in probes:
-        if one.items.dropped:
-            what = f"{sentence_case(one.task.name)}: {one.items.dropped:,} of {one.items.total:,}"
-            end = f"words do not fit into {one.model} and are left out" if one.task.words else ""
-            findings.append(f"{what} {end or f'sentences are cut to what fits into {one.model}'}.")
-    for task in dict.fromkeys(one.task.name for one in probes if one.task.words):
-        same = [one for one in probes if one.task.name == task]
-        if len({(one.items.dropped, one.best.sentences.tobytes()) for one in same}) > 1:
-            counts = ", ".join(f"{one.model}: {len(one.best.sentences):,}" for one in same)
+    for probed in probes:
+        if probed.items.dropped:
+            what = f"{sentence_case(probed.task.name)}: {probed.items.dropped:,} of {probed.items.total:,}"
+            end = f"words do not fit into {probed.model} and are left out" if probed.task.words else ""
+            findings.append(f"{what} {end or f'sentences are cut to what fits into {probed.model}'}.")
+    for task in dict.fromkeys(probed.task.name for probed in probes if probed.task.words):
+        same = [probed for probed in probes if probed.task.name == task]
+        if len({(probed.items.dropped, probed.best.sentences.tobytes()) for probed in same}) > 1:
+            counts = ", ".join(f"{probed.model}: {len(probed.best.sentences):,}" for probed in same)
             findings.append(
                 f"{sentence_case(task)}: the models have different test items, as not all words fit ({counts}), so their "
                 "accuracies cannot be compared."
@@ -187,7 +187,7 @@ def probe_row(probes: TaskProbes) -> tuple[str, ...]:
 def score_rows(probes: Sequence[TaskProbes]) -> list[dict[str, Any]]:
     """The scores of every probe of every model, one row each."""
     return [
-        {"task": one.task.name, "model": one.model, "probe": probe, "layer": scores.layer}
+        {"task": probed.task.name, "model": probed.model, "probe": probe, "layer": scores.layer}
         | dict(zip(("accuracy", "low", "high"), scores.accuracy, strict=True))
         | {
             "control_accuracy": float(scores.control.mean()), "selectivity": scores.selectivity,
@@ -195,8 +195,8 @@ def score_rows(probes: Sequence[TaskProbes]) -> list[dict[str, Any]]:
             "compression": float(np.mean(scores.compression)) if scores.compression else None,
             "frequency_compression": scores.items.frequency_compression, "items": len(scores.sentences),
         }
-        for one in probes
-        for probe, by_layer in (("linear", one.linear), ("mlp", one.mlp), (f"linear, {RANDOM}", one.random))
+        for probed in probes
+        for probe, by_layer in (("linear", probed.linear), ("mlp", probed.mlp), (f"linear, {RANDOM}", probed.random))
         for scores in by_layer.values()
     ]  # fmt: skip
 
@@ -208,18 +208,25 @@ def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[
 
     caption = "Accuracy of linear probes on the test items, by layer: mean over seeds, with 95% intervals over sentences."
     caption += f" {RANDOM.capitalize()}: {draws_of(probes[0].best_random)}; their intervals are over sentences, not over draws."
-    points = [point for task in dict.fromkeys(one.task.name for one in probes) for point in probe_points(probes, task)]
-    baselines = baselines_of(probes, BAG, lambda one: one.bag.accuracy.value)
-    baselines += baselines_of(probes, "most frequent label", lambda one: one.items.majority)
+    points = [point for task in dict.fromkeys(probed.task.name for probed in probes) for point in probe_points(probes, task)]
+    baselines = baselines_of(probes, BAG, lambda probed: probed.bag.accuracy.value)
+    baselines += baselines_of(probes, "most frequent label", lambda probed: probed.items.majority)
     figure = Figure("probes", caption, probe_chart(points, layers, baselines))
     codes = [
-        (one.task.name, one.model, layer, float(np.mean(found.compression)), min(found.compression), max(found.compression))
-        for one in probes
-        for layer, found in one.linear.items()
+        (
+            probed.task.name,
+            probed.model,
+            layer,
+            float(np.mean(scores.compression)),
+            min(scores.compression),
+            max(scores.compression),
+        )
+        for probed in probes
+        for layer, scores in probed.linear.items()
         if layer != BAG
     ]
-    lengths = baselines_of(probes, BAG, lambda one: float(np.mean(one.bag.compression)))
-    lengths += baselines_of(probes, "label frequencies", lambda one: one.items.frequency_compression)
+    lengths = baselines_of(probes, BAG, lambda probed: float(np.mean(probed.bag.compression)))
+    lengths += baselines_of(probes, "label frequencies", lambda probed: probed.items.frequency_compression)
     header = ("task", "model", "probe", "layer", "accuracy (95% over sentences)", "control", "selectivity")
     rows = [
         (*(row[name] for name in header[:4]), percent_interval(row["accuracy"], row["low"], row["high"]),
@@ -228,7 +235,7 @@ def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[
     ]  # fmt: skip
     coded = Figure("codes", _CODES, probe_chart(codes, layers, lengths, form=".1f"))
     return [
-        Section("By layer", (_BEST_LAYERS,), (figure, Table(PROBES_HEADER, [probe_row(one) for one in probes]))),
+        Section("By layer", (_BEST_LAYERS,), (figure, Table(PROBES_HEADER, [probe_row(probed) for probed in probes]))),
         Section("Description length", ("Bars span the lowest to the highest seed.",), (coded,)),
         Section("All probes", (), (Table(header, rows),), folded=True),
     ]
@@ -236,7 +243,7 @@ def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[
 
 def baselines_of(probes: Sequence[TaskProbes], name: str, value: Callable[[TaskProbes], float]) -> list[tuple[str, str, float]]:
     """The baseline ``value`` of every task: one if all models have the same, else one per model, named after it."""
-    each = [(one.task.name, one.model, value(one)) for one in probes]
+    each = [(probed.task.name, probed.model, value(probed)) for probed in probes]
     first = {task: figure for task, _, figure in reversed(each)}
     if all(figure == first[task] for task, _, figure in each):
         return [(task, name, figure) for task, figure in first.items()]

@@ -118,8 +118,8 @@ def _steps(result: AdaptResult, folder: Path | None, config: Config | None, *, l
 
 def _score(row: MethodResult, metric: str, texts: int) -> Estimate:
     """A method's score; its interval is over test texts alone where seeds are too few to say anything of others."""
-    found = Estimate(row.interval.mean, row.interval.low, row.interval.high)
-    return found if found.tells or metric != ACCURACY else wilson_interval(found.value, texts)
+    score = Estimate(row.interval.mean, row.interval.low, row.interval.high)
+    return score if score.tells or metric != ACCURACY else wilson_interval(score.value, texts)
 
 
 def _labels_section(result: AdaptResult) -> Section:
@@ -167,7 +167,7 @@ def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -
     """Reliability, risk against coverage, and thresholds with a guarantee; then ``cautions``."""
     from warmstart.report.drawings import reliability_chart, risk_chart
 
-    bins = {name: [(one.confidence, one.accuracy, one.count) for one in bins] for name, bins in confidence.bins().items()}
+    bins = {name: [(part.confidence, part.accuracy, part.count) for part in bins] for name, bins in confidence.bins().items()}
     items: list[Figure | Table] = [
         Figure(
             "reliability",
@@ -188,7 +188,10 @@ def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -
 def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:
     """What continued pretraining changed."""
     text = f"{record.texts:,} texts of {record.task}; {record.left_out} that are in validation or test were left out."
-    rows = [(one.stage, f"{one.loss:.3f}", percent(one.probe_accuracy), f"{one.seconds:.1f}") for one in record.evaluations]
+    rows = [
+        (evaluation.stage, f"{evaluation.loss:.3f}", percent(evaluation.probe_accuracy), f"{evaluation.seconds:.1f}")
+        for evaluation in record.evaluations
+    ]
     header = ("stage", "held-out loss, nats", "probe on frozen features", "seconds of training")
     return Section("Continued pretraining", (text, record.decision), (Table(header, rows),))
 

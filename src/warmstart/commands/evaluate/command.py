@@ -75,23 +75,25 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     """Which of two models is better on texts like those of a task; the details are a ``ModelsCompared``."""
     models = {place: load_predictor(place) for place in (config.model, against)}
     check_rivals(models)
-    one, other = models[config.model], models[against]
+    first, second = models[config.model], models[against]
     names = _names(config.model, against)
-    answering = isinstance(one, Bundle) and one.answers_record is not None
-    task, left_out = (load_answer_task(path), "") if answering else _test_task(config, path, (one, other))
+    answering = isinstance(first, Bundle) and first.answers_record is not None
+    task, left_out = (load_answer_task(path), "") if answering else _test_task(config, path, (first, second))
     methods = _methods(config)
     folder = Run.open(config.out or AGAINST_FOLDER, config).folder
-    found = measure_models(names, (one, other), task, methods)
-    notes = [f"{name}: {said}" for name, model in zip(names, (one, other), strict=True) for said in _model_knows(model, task)]
+    compared = measure_models(names, (first, second), task, methods)
+    notes = [
+        f"{name}: {sentence}" for name, model in zip(names, (first, second), strict=True) for sentence in _model_knows(model, task)
+    ]
     notes += [left_out] if left_out else []
-    result = against_result(task.name, found, [*notes, *read_ledger(task).findings])
+    result = against_result(task.name, compared, [*notes, *read_ledger(task).findings])
     return finish_study(result, [], config, folder)
 
 
-def _names(one: str, other: str) -> tuple[str, str]:
+def _names(first: str, second: str) -> tuple[str, str]:
     """The names of two models: by their folders' names, or by their paths if these are the same."""
-    names = (model_name(one), model_name(other))
-    return (one, other) if names[0] == names[1] else names
+    names = (model_name(first), model_name(second))
+    return (first, second) if names[0] == names[1] else names
 
 
 def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
@@ -175,8 +177,8 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
     alone, strange = split_off_unknown(bundle, task)
     known, (method,) = as_model_numbers(bundle, alone), _methods(config)
     test = known.test
-    found = read(bundle, test.texts)
-    scored = score_test(known, at_thresholds(found.values, thresholds_of(bundle)), method, None)
+    reading = read(bundle, test.texts)
+    scored = score_test(known, at_thresholds(reading.values, thresholds_of(bundle)), method, None)
     scores = scored.scores
     print_table(f"{task.name}, {len(test)} test texts", scores.table(), scores.header)
     if isinstance(scores, ClassificationScores):
@@ -187,11 +189,11 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
         low, high = percentiles(scored.resampled)
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
     if has_thresholds(task):
-        given = np.asarray(scored.predictions) >= HALF
-        none = float(np.mean(~given.any(axis=1))) if len(given) else 0.0
-        for sentence in filter(None, [given_and_found(test.labels, given), without_label(none)]):
+        reached = np.asarray(scored.predictions) >= HALF
+        none = float(np.mean(~reached.any(axis=1))) if len(reached) else 0.0
+        for sentence in filter(None, [given_and_found(test.labels, reached), without_label(none)]):
             console.print(sentence)
-    notes = [found.cut(), recognised_sentence(bundle, found, strange, task.labels) if len(strange) else "", left_out]
+    notes = [reading.cut(), recognised_sentence(bundle, reading, strange, task.labels) if len(strange) else "", left_out]
     empty = test.take(NO_TEXTS)
     notes += audit(replace(known, train=empty, validation=empty)).dependent
     for sentence in (*filter(None, notes), *_model_knows(bundle, task), *read_ledger(task).findings):

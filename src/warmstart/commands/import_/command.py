@@ -49,10 +49,10 @@ def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
 
 def _list_encoders(*, measure: bool) -> EncodersResult:
     """The settings of each by name."""
-    found, speeds = EncodersResult(), encoder_speeds(measure=measure)
+    encoders, speeds = EncodersResult(), encoder_speeds(measure=measure)
     for name, encoder in ENCODERS.items():
         package, read = installed(encoder), read_by(encoder.model)
-        found[name] = {
+        encoders[name] = {
             "model": encoder.model,
             "parameters": encoder.parameters,
             "languages": encoder.languages,
@@ -63,14 +63,14 @@ def _list_encoders(*, measure: bool) -> EncodersResult:
             "read": read.to_dict() if read else None,
             "texts_per_second": speeds.get(name),
         }
-    print_table("encoders", found.rows(), ENCODERS_HEADER)
+    print_table("encoders", encoders.rows(), ENCODERS_HEADER)
     console.print(speeds_sentence(speeds) if speeds else "--speed measures how many texts each reads in a second on this machine")
-    for name, one in found.items():
-        if one["installed"] != ENCODERS[name].version:
-            console.print(f"{name}: {one['install']}")
-        read = read_by(one["model"])
+    for name, facts in encoders.items():
+        if facts["installed"] != ENCODERS[name].version:
+            console.print(f"{name}: {facts['install']}")
+        read = read_by(facts["model"])
         console.print(f"{name} has read {', '.join(read.names)} ({read.source})" if read else f"{name} has read: unknown")
-    return found
+    return encoders
 
 
 def _fetch(config: ImportConfig, url: str, out: str) -> Path:
