@@ -35,7 +35,7 @@ def doctor(config: DoctorConfig) -> CheckResults | NamedFigures:
 
 
 def _place(model: str) -> str:
-    """Where its files are: an encoder has a name, but no folder of that name."""
+    """Folder of the model's files: an encoder has a name, but no folder of that name."""
     return str(converted(model.removeprefix(ENCODER_PREFIX))) if is_encoder(model) else model
 
 

@@ -191,7 +191,7 @@ def _recorded_masks(backbone: Backbone) -> Iterator[list[Tensor | None]]:
 
 @dataclass(frozen=True)
 class AblationMetric:
-    """What a model is evaluated by."""
+    """A metric, with the texts that it is measured on."""
 
     name: str
     unit: str
@@ -211,7 +211,7 @@ class AblationMetric:
         return MethodScores(self.name, (value,), resampled[None])
 
     def effect(self, scores: MethodScores, full: MethodScores) -> Difference:
-        """How much worse ``scores`` are than those of the full model, in the metric's unit."""
+        """The loss of quality of ``scores`` against those of the full model, in the metric's unit."""
         return paired_difference(scores, full) if self.lower_is_better else paired_difference(full, scores)
 
     def written(self, value: float) -> str:
@@ -245,7 +245,7 @@ class ComponentEffect:
     scores: MethodScores
     """without the component"""
     difference: Difference
-    """how much worse than the full model"""
+    """loss of quality against the full model"""
     p: float
     """corrected for the number of components (Holm 1979)"""
 
@@ -280,7 +280,7 @@ class AblationMeasurement:
 
 @dataclass(frozen=True)
 class Ablating:
-    """How components are ablated."""
+    """Settings of an ablation."""
 
     ablation: Ablation = "mean"
     repeats: int = 3

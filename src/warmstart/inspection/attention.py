@@ -40,7 +40,7 @@ class AttentionMeasured:
     cut: int
     """tokens at the end of the text that do not fit into the model"""
     text: HeadAttention
-    """what the heads do over the text alone"""
+    """figures of the heads over the text alone"""
     tests: HeadTests
     """over the corpus, or over the text if there is none"""
     causal: bool
@@ -56,7 +56,7 @@ def measure_text_and_corpus(bundle: Bundle, text: str, passages: Sequence[str], 
 
 
 def measure_attention(bundle: Bundle, texts: Sequence[str]) -> HeadAttention:
-    """What every head does over N texts, each cut to what fits into the model.
+    """The figures of every head over N texts, each cut to the model's context.
 
     Only the weights of one batch are in memory at a time. Raises ``ModelError`` for a backbone without blocks.
     """

@@ -195,7 +195,7 @@ def measure_projections(beta: float = 3.0, width: int = 8, seed: int = 0) -> Exp
 
 
 def measure_module(beta: float = 3.0, width: int = 8, seed: int = 0) -> Experiment:
-    """The same with ``backbone.attention``: copying, equivariance without positions, and a synthesizer's fixed weights."""
+    """Experiments with ``backbone.attention``: copying, equivariance without positions, and a synthesizer's fixed weights."""
     keys = torch.from_numpy(orthonormal_vectors(width, width, seed)).float()
     seed_torch(seed, "lab")
     config = BackboneConfig(width=width, heads=1, depth=1, max_length=width, positions="rotary")

@@ -1,4 +1,4 @@
-"""How much each word of a text contributes to a prediction, by three methods, and how faithful each method is.
+"""Contributions of words to a prediction, by three methods, and the faithfulness of each method.
 
 What is explained is the log-probability of one target: a label of a classifier, as ``predict`` gives it (calibrated), or the next
 token of a language model, as ``generate`` would choose it (left to right, and no special token but end-of-text).
@@ -63,7 +63,7 @@ class ExplainedText:
     target: int
     """the number of the label, or the id of the next token"""
     removal: Removal = "delete"
-    """how a word is removed: its tokens are deleted, or replaced by mask tokens"""
+    """fate of a removed word: its tokens are deleted, or replaced by mask tokens"""
 
     @property
     def causal(self) -> bool:
@@ -131,7 +131,7 @@ class ExplainedText:
 
 @dataclass(frozen=True)
 class PredictedText:
-    """The same for a model that is known by its predictions alone; words stand between white space, and are deleted."""
+    """A text and target of a model that is known by its predictions alone; words stand between white space, and are deleted."""
 
     predict: Callable[[Sequence[str]], np.ndarray]
     """(N, C) the probabilities of the labels for N texts"""
@@ -201,12 +201,12 @@ class Explanation:
 
     @property
     def probability(self) -> float:
-        """Of the target, for the whole text."""
+        """Probability of the target, for the whole text."""
         return float(self.deletion[0, 0])
 
     @property
     def faithfulness(self) -> dict[str, float]:
-        """By method, -1 to 1."""
+        """Faithfulness by method, -1 to 1."""
         areas = area_between(self.deletion, self.insertion)
         return {method: float(area) for method, area in zip(self.values, areas, strict=False)}
 
@@ -217,7 +217,7 @@ class Explanation:
 
 
 def is_explainable(bundle: Bundle) -> bool:
-    """Whether a model labels texts, or was trained to generate text from left to right."""
+    """True for a model that labels texts, or was trained to generate text from left to right."""
     head = bundle.model.head
     untrained = isinstance(head, LMHead) and bundle.model.causal and not bundle.history
     return isinstance(head, ClassificationHead) or bundle.generates or untrained

@@ -1,4 +1,4 @@
-"""What each attention head does over a corpus, compared with uniform attention: the figures, without the model.
+"""Figures of each attention head over a corpus, compared with uniform attention; needs no model.
 
 A weight says little by itself: over four visible tokens, a head that has learned nothing puts a quarter on each. So every figure
 is compared with uniform attention over the same visible tokens. Uncertainty is that of the passages that have such tokens, however
@@ -19,7 +19,7 @@ from warmstart.stats.multiple_testing import holm
 from warmstart.stats.ratios import ClusteredRatio, ratio
 
 RELATIONS = ("itself", "previous", "next", "first", "last", "same", "punctuation")
-"""what the attended token is to the attending one: the token itself, or another one: the one before it, the one after it, the first
+"""relations of the attended token to the attending one: the token itself, or the one before it, the one after it, the first
 or the last of the row (these frame the text), one with the same id that is no special token, punctuation"""
 MEASURES = ("entropy", "normalized entropy", "distance", *RELATIONS)
 """entropy in bits; entropy over that of uniform attention, 0 to 1; mean distance in tokens; the weight on each relation"""
@@ -29,7 +29,7 @@ THRESHOLD = 0.2
 
 @dataclass(frozen=True)
 class HeadAttention:
-    """What L x H heads do over N passages: sums over the attending tokens that count.
+    """The figures of L x H heads over N passages: sums over the attending tokens that count.
 
     A token counts if it can attend to at least two tokens, of which one (for a relation) has that relation to it.
     """
@@ -77,7 +77,7 @@ class HeadAttention:
 
 @dataclass(frozen=True)
 class HeadTests:
-    """What every head does more than uniform attention, with intervals and p-values over passages."""
+    """Differences of every head from uniform attention, with intervals and p-values over passages."""
 
     attention: HeadAttention
     low: np.ndarray
@@ -98,7 +98,7 @@ class HeadTests:
         return int(np.prod(self.p.shape[:2]))
 
     def is_tested(self, relation: str) -> bool:
-        """Whether at least two passages have a token with this relation to another."""
+        """True if at least two passages have a token with this relation to another."""
         return bool((self.attention.passages[:, MEASURES.index(relation)] > 1).any())
 
     def above_threshold(self, relation: str) -> list[tuple[int, int]]:

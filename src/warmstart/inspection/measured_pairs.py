@@ -21,9 +21,9 @@ class PairsMeasured:
     """(2 P,) the model's scores of all good sentences, then of all bad ones"""
     groups: list[PairGroup]
     rivals: Mapping[str, list[PairGroup]]
-    """the same groups judged by other models, by name"""
+    """groups as other models judge them, by name of the model"""
     kind: ScoreKind
-    """how the model scores sentences"""
+    """the model's score of a sentence"""
 
 
 def measure_pairs(bundle: Bundle, pairs: Sequence[MinimalPair], others: Mapping[str, Bundle], *, per_token: bool) -> PairsMeasured:

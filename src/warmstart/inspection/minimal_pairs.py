@@ -33,9 +33,9 @@ class MinimalPair:
     good: str
     bad: str
     group: str = "all"
-    """what is tested: a paradigm, a construction"""
+    """subject of the test: a paradigm, a construction"""
     phenomenon: str = ""
-    """what the group belongs to: in BLiMP its ``linguistics_term``"""
+    """phenomenon of the group: in BLiMP its ``linguistics_term``"""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PairGroup:
 
     name: str
     phenomenon: str
-    """what the group belongs to"""
+    """phenomenon of the group"""
     right: np.ndarray
     """(P,) 1 if the right sentence scores higher, 0.5 for a tie, else 0"""
 

@@ -176,7 +176,7 @@ def text_properties(bundle: Bundle, texts: Sequence[str]) -> TokenProperties:
 
 
 def tagged_properties(bundle: Bundle, sentences: Sequence[Sequence[tuple[str, str]]]) -> TokenProperties:
-    """The same for sentences of (word, tag), and whether a token's word has each tag of at least 50 tokens."""
+    """Properties of the tokens of sentences of (word, tag), the tags of at least 50 tokens among them."""
     words = encode_words(bundle, [[form for form, _ in sentence] for sentence in sentences])
     tags = [[sentence[owner][1] for owner in owners[1:-1]] for sentence, owners in zip(sentences, words.word_ids, strict=True)]
     counts = Counter(tag for row in tags for tag in row)
@@ -313,13 +313,13 @@ class UntrainedControl:
     largest: Sequence[float]
     """(K,) absolute r"""
     best: NeuronCorrelation
-    """of the first backbone"""
+    """correlation of the first backbone"""
     properties: int
     """compared at the same time"""
 
     @property
     def threshold(self) -> float:
-        """What one more such backbone stays below, or the end of the first one's interval over passages if that is more.
+        """Bound for one more such backbone, or the end of the first one's interval over passages if that is more.
 
         The former is a prediction bound with an error rate of 2.5% for all properties together (Student's t, Bonferroni).
         """
@@ -337,13 +337,13 @@ class PropertyResult:
     name: str
     best: NeuronCorrelation
     threshold: float
-    """of the permutations"""
+    """threshold of the permutations"""
     control: UntrainedControl | None
     """None if no untrained backbone was read"""
 
     @property
     def gain(self) -> float:
-        """How far the absolute r is above the threshold of untrained backbones, or that of the permutations."""
+        """Excess of the absolute r over the threshold of untrained backbones, or that of the permutations."""
         return abs(self.best.r) - (self.threshold if self.control is None else self.control.threshold)
 
     @property
@@ -412,7 +412,7 @@ class NeuronMeasurement:
 
 @dataclass(frozen=True)
 class NeuronOptions:
-    """How neurons are studied."""
+    """Settings of a study of neurons."""
 
     units: Units
     shifts: int

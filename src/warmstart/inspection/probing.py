@@ -45,7 +45,7 @@ class ProbedItems:
     total: int
     """words or sentences of all splits, including these"""
     frequency_compression: float = math.nan
-    """how many times shorter the frequencies of the training labels alone make their code"""
+    """compression of the training labels by their frequencies alone"""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What all charts share: their size and theme, the data they hold, and a colour for every name.
+"""Common parts of charts: their size and theme, the data they hold, and a colour for every name.
 
 A chart function takes plain rows and returns an Altair chart; ``page`` draws it, live and as SVG. The order of the rows is the
 order of what is drawn, and the first method is the one in question. A missing number (the interval of a single seed) is nan in the
@@ -30,7 +30,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 WIDTH = 780
 """pixels of a whole figure, axes and legend included; narrower screens get a narrower figure"""
 GUIDES = {"x": "axis", "y": "axis", "facet": "header", "row": "header", "column": "header"}
-"""where a channel shows its names; the channels not listed here have a legend"""
+"""guide in which a channel shows its names; the channels not listed here have a legend"""
 WITHOUT_GUIDE = ("xOffset", "yOffset", "detail")
 UNSCALED = ("tooltip", "text", "url", "href", "key", "order", "description")
 """channels that show each value as it is"""

@@ -182,7 +182,7 @@ def restarts_chart(rows: Sequence[tuple[str, Sequence[float], Sequence[bool]]], 
 
 
 class LineOptions(TypedDict, total=False):
-    """What lines may have besides."""
+    """Optional parts of a chart of lines."""
 
     dotted: str
     """the expression of rows that have a dot; empty: none"""

@@ -179,7 +179,7 @@ def checks_view(checks: CheckResults) -> Report:
 
 
 def shards_view(index: ShardIndex) -> Report:
-    """What the text for training and the held-out text hold, and what was left out."""
+    """Sizes of the text for training and of the held-out text, and the documents left out."""
     names, rows = ("documents", "words", "tokens", "unknown"), []
     for name, held_out in (("training", False), ("held out", True)):
         counts = index.counts(held_out=held_out)

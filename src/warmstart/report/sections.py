@@ -72,7 +72,7 @@ def write_run_page(report: Report, config: Config, folder: Path, *more: Section,
 
 
 def footer() -> str:
-    """Where the figures come from."""
+    """Origin of the figures: machine, date and version."""
     origin = provenance()
     return f"Measured on {origin.machine}, {origin.date}, with warmstart {origin.warmstart}."
 

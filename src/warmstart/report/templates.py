@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 VERDICT_STYLE = _HERE / "verdict.css"
-"""that of the first screen (``verdict_html``), which goes after the common one"""
+"""style sheet of the first screen (``verdict_html``), which goes after the common one"""
 COMMON_STYLE = _HERE / "common.css"
 """the style sheet of what all pages share: colours, light and dark, and rows of tables that become cards on a phone"""
 
@@ -47,7 +47,7 @@ def verdict_html(verdict: Verdict, *, box: str = "", actions: Mapping[str, str |
 
 
 def _shown(value: object) -> object:
-    """What is not markup with visible signs for characters that a page would obey, such as those that turn the direction."""
+    """Text with visible signs for characters that a page would obey, such as those that turn the direction; markup stays."""
     return harmless(value) if type(value) is str else value
 
 

@@ -76,7 +76,7 @@ class RunState(Shown, view="commands.runs.result:run_view"):
 
     @cached_property
     def state(self) -> State:
-        """Whether it is done, being written, stopped before its end, damaged, or not a run at all."""
+        """State of the run: done, being written, stopped before its end, damaged, or not a run at all."""
         if not is_run(self.path):
             return "foreign"
         if self.holder:
@@ -150,7 +150,7 @@ class RunState(Shown, view="commands.runs.result:run_view"):
 
     @property
     def seconds(self) -> float | None:
-        """Of training or of all trials; where neither is recorded, from its begin to its end."""
+        """Seconds of training or of all trials; where neither is recorded, from its begin to its end."""
         logged = max((row["seconds"] for row in self.log if isinstance(row.get("seconds"), int | float)), default=None)
         if logged is not None or self._trials_done:
             return logged if logged is not None else sum(seconds for _, _, seconds in self._trials_done)
@@ -180,7 +180,7 @@ class RunState(Shown, view="commands.runs.result:run_view"):
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder has the settings or the record of a run."""
+    """True for a folder with the settings or the record of a run."""
     return any((path / name).is_file() for name in (SETTINGS, RUN_FILE))
 
 

@@ -46,7 +46,7 @@ class NextStep(NamedTuple):
 
 
 class TaskPlace(NamedTuple):
-    """Where the labelled texts of a command lie, as its user named them."""
+    """The place of a command's labelled texts, as its user named it."""
 
     path: str
     """a table, a folder or a manifest"""
@@ -55,13 +55,13 @@ class TaskPlace(NamedTuple):
 
     @classmethod
     def of(cls, config: Any) -> TaskPlace | None:
-        """That of the settings of a command; None if they name none."""
+        """The place that the settings of a command name; None without one."""
         path = getattr(config, "data", None) or getattr(config, "task", None)
         return cls(str(path), table_flags(config)) if path else None
 
     @property
     def is_manifest(self) -> bool:
-        """Whether it says itself how its files are read."""
+        """True for a manifest, which says itself how its files are read."""
         return Path(self.path).suffix in _MANIFESTS or (Path(self.path) / "task.yaml").is_file()
 
 
@@ -166,7 +166,7 @@ def _save_step(folder: Path) -> NextStep:
 
 
 def _fits_a_page(bundle: Path) -> bool:
-    """Whether a page can hold what is saved there, by its task and its tokenizers."""
+    """True for a saved model that a page can hold, by its task and its tokenizers."""
     stack, network = (json_or_none(bundle / name) or {} for name in ("stack.json", "bundle.json"))
     if (stack.get("type") or network.get("head", {}).get("kind")) in NO_PAGE:
         return False

@@ -218,7 +218,7 @@ def rows_of(
 
 
 def failures_on_test(task: Task, predicted: Any) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
-    """Where predictions for the test texts of a task fail; nothing where they are no probabilities of labels."""
+    """Failures of predictions for the test texts of a task; none where they are no probabilities of labels."""
     test = task.test
     if not task.single_label or np.shape(predicted) != (len(test), len(task.labels)):
         return (), ()
@@ -226,7 +226,7 @@ def failures_on_test(task: Task, predicted: Any) -> tuple[tuple[Mistake, ...], t
 
 
 def failures(split: Split, probabilities: np.ndarray, names: Sequence[str]) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
-    """Where a classifier fails, by ``probabilities`` (N, C) for the N texts of a split and C ``names``.
+    """Failures of a classifier, by ``probabilities`` (N, C) for the N texts of a split and C ``names``.
 
     The surest mistakes, and sentences about the label it predicts worst and the two labels it confuses most.
     """

@@ -49,9 +49,9 @@ class StudyAblateConfig(ThreadsConfig):
     limit: int = Field(300, ge=2)
     """number of texts: the first passages of the text, or test texts drawn evenly over the labels"""
     ablation: Literal["mean", "zero", "resample"] = "mean"
-    """what replaces a component's states: their mean over the texts, zero, or those of other random tokens"""
+    """replacement of a component's states: their mean over the texts, zero, or the states of other random tokens"""
     repeats: Advanced[int] = Field(3, gt=1)
-    """with resample: number of draws for each component"""
+    """number of draws for each component, with resample"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
 
@@ -164,7 +164,7 @@ def effect_cells(measured: AblationMeasurement) -> Summary:
 
 
 def ablation_findings(measured: AblationMeasurement) -> list[str]:
-    """Which components matter, and how certain that is."""
+    """Sentences about the components that matter, and their certainty."""
     metric, texts = measured.metric, len(measured.metric.encoded)
     findings = _largest_effect(measured)
     if measured.heads:
@@ -213,7 +213,7 @@ def _head_findings(measured: AblationMeasurement) -> list[str]:
 
 
 def _detected(measured: AblationMeasurement, effects: Sequence[ComponentEffect]) -> str:
-    """Which effects would have been detected, corrected for the number of all components; those without any noise are left out.
+    """Detectable effects, corrected for the number of all components; those without any noise are left out.
 
     Over draws and texts if the ablation was repeated, else over texts.
     """

@@ -89,7 +89,7 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
 
 
 def _next_step(bundle: Bundle, config: StudyAttentionConfig) -> NextStep | None:
-    """How much a language model needs each head, or which words a prediction depends on."""
+    """The ablation of a language model's heads, or the explanation of a prediction."""
     from warmstart.heads.language_modeling import LMHead
     from warmstart.inspection.explanations import is_explainable
 
@@ -115,7 +115,7 @@ def head_name(layer: int, head: int) -> str:
 
 
 def attention_findings(tests: HeadTests) -> list[str]:
-    """How many heads differ from uniform attention, what they attend to, and how focused they are."""
+    """Sentences about the heads that differ from uniform attention, their targets, and their focus."""
     relations = [sentence for relation in RELATIONS if (sentence := _relation_finding(tests, relation))]
     entropy = tests.attention.means[:, :, _ENTROPY]
     layer, head = np.unravel_index(np.nanargmin(entropy), entropy.shape)
@@ -162,7 +162,7 @@ def _relation_finding(tests: HeadTests, relation: str) -> str:
 
 
 def _detection_limit(tests: HeadTests, relation: str) -> str:
-    """How much more weight a head had to put on a relation, so that its whole interval is above the threshold: a clause."""
+    """A clause about the additional weight on a relation that would put a head's whole interval above the threshold."""
     if not tests.is_corpus:
         return ""
     m = MEASURES.index(relation)
@@ -223,7 +223,7 @@ def one_text_section(measured: AttentionMeasured) -> Section:
 
 
 def all_heads_section(tests: HeadTests) -> Section:
-    """What each head does more than uniform attention, over the corpus."""
+    """Differences of each head from uniform attention, over the corpus."""
     from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import differences_chart, entropy_chart
 

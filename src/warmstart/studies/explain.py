@@ -54,7 +54,7 @@ class StudyExplainConfig(ThreadsConfig, TableFlags):
     limit: int = Field(50, gt=1)
     """number of texts of the file, drawn at random"""
     removal: Literal["delete", "mask"] = "delete"
-    """how a word is removed: delete its tokens, or mask them (for models trained with mask tokens)"""
+    """removal of a word: delete its tokens, or mask them (for models trained with mask tokens)"""
     random_orders: Advanced[int] = Field(20, gt=1)
     """number of random word orders that the methods are compared with"""
     seed: int = Field(0, ge=0)
@@ -109,7 +109,7 @@ def _texts(config: StudyExplainConfig) -> list[str]:
 
 
 def explainer(model: Bundle | Stack, removal: Literal["delete", "mask"]) -> Callable[..., TextToExplain]:
-    """What makes a text, and its target, ready to be explained. Raises ``ModelError`` for a model that gives no probabilities.
+    """A function that makes a text and its target ready. Raises ``ModelError`` for a model that gives no probabilities.
 
     A network with one label a text, or that generates, is explained from the inside; any other model by its predictions.
     """
@@ -190,7 +190,7 @@ def _most_important(explanation: Explanation) -> str:
 
 
 def _faithfulness_findings(faithfulness: Mapping[str, Interval], text_count: int) -> list[str]:
-    """Which methods beat random orders, and how many texts are left out."""
+    """Sentences about the methods that beat random orders, and the texts left out."""
     count = next(iter(faithfulness.values())).count
     texts = f"{count}" if count == text_count else f"{count} of {text_count}"
     good = [method for method, interval in faithfulness.items() if interval.low > 0]

@@ -40,7 +40,7 @@ FINDINGS = {
         "which those of a synthesizer do not."
     ),
 }
-"""what each experiment shows, with its further numbers"""
+"""finding of each experiment, with its further numbers"""
 AXES = {
     "copying": ("beta", "weight"),
     "averaging": ("beta", "weight of each"),
@@ -111,7 +111,7 @@ def check_rows(experiment: Experiment) -> list[tuple[str, str, str, str]]:
 
 
 def finding(experiment: Experiment) -> str:
-    """What an experiment shows."""
+    """The finding of an experiment."""
     numbers = {name.replace(" ", "_"): value for name, value in experiment.figures.items()}
     extra = {"rest": 1 - numbers.get("weight", 0.0), "share": percent(numbers.get("steady", 0.0), 0)}
     return FINDINGS[experiment.name].format(**numbers, **extra)

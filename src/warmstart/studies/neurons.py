@@ -42,7 +42,7 @@ class StudyNeuronsConfig(ThreadsConfig):
     text: FileInput[tuple[str, ...]] = Field(min_length=1)
     """files or folders of text; .conllu files (.gz too) add parts of speech"""
     units: Literal["neurons", "states"] = "neurons"
-    """what is studied: the inner layers of the blocks, or the dimensions of the hidden states between them"""
+    """units of the study: the inner layers of the blocks, or the dimensions of the hidden states between them"""
     neuron: tuple[str, ...] = ()
     """neurons to show, each as LAYER.INDEX, both from 1 (2.113); default: the best one of each property"""
     show: str | None = None
@@ -128,7 +128,7 @@ def _own_text(bundle: Bundle, config: StudyNeuronsConfig) -> Encoded | None:
 
 
 def neuron_findings(measured: NeuronMeasurement) -> list[str]:
-    """Which properties have a neuron, how strong the correlation is, and how certain."""
+    """Sentences about the properties that have a neuron, the correlations, and their certainty."""
     results, properties = measured.results, measured.properties
     above, learned = [result for result in results if result.above_chance], [result for result in results if result.learned]
     first, beyond, control = results[0], "", results[0].control

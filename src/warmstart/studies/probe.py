@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PROBES_HEADER = ("task", "model", "best layer", "linear (95% over sentences)", "MLP", BAG, RANDOM, "selectivity", "compression")
 _SHORT_HEADER, _FEW_SENTENCES = ("task", "model", "layer", "linear", "MLP", "bag", "random", "selectivity", "compression"), 30
-"""the same for the terminal, without intervals; test sentences below which a finding names their number"""
+"""columns for the terminal, without intervals; test sentences below which a finding names their number"""
 WORDS = 4000
 """words of a CoNLL-U file that train a probe; validation and test have a quarter as many each"""
 _BEST_LAYERS = (
@@ -155,7 +155,7 @@ def draws_of(random: ProbeScores) -> str:
 
 
 def coverage_findings(probes: Sequence[TaskProbes]) -> list[str]:
-    """What did not fit into the models, and for which tasks they therefore have different items: one sentence each."""
+    """Sentences about words that did not fit into the models, and tasks of which they therefore have different items."""
     findings = list[str]()
     for probed in probes:
         if probed.items.dropped:

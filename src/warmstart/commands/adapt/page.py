@@ -64,7 +64,7 @@ def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder
 
 
 def adapt_view(result: AdaptResult, folder: Path | None = None, config: Config | None = None) -> Report:
-    """What a notebook shows: which model to use, the comparison, the scores of each label, and what the labels were for."""
+    """The report in a notebook: which model to use, the comparison, the scores of each label, and the use of the labels."""
     sections = (*comparison_sections(result), _labels_section(result))
     return verdict_report(f"Adaptation: {result.task.name}", adapt_verdict(result, folder, config), sections)
 
@@ -100,7 +100,7 @@ def adapt_verdict(result: AdaptResult, folder: Path | None = None, config: Confi
 
 
 def _of_control(result: AdaptResult, rival: str) -> tuple[str, ...]:
-    """That the control had fewer steps, if it is the strongest rival."""
+    """A sentence about the fewer steps of the control, if it is the strongest rival."""
     return (result.control.sentence,) if result.control and rival == SCRATCH else ()
 
 
@@ -123,7 +123,7 @@ def _score(row: MethodResult, metric: str, texts: int) -> Estimate:
 
 
 def _labels_section(result: AdaptResult) -> Section:
-    """What the labels were for, all seeds as one model, and how often the test split was scored."""
+    """Use of the labels, all seeds as one model, and scorings of the test split."""
     text = (*result.one_split_caution, *result.label_findings, *result.ensemble_findings, *result.ledger.findings)
     return Section("How the labels were used", text)
 
@@ -186,7 +186,7 @@ def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -
 
 
 def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:
-    """What continued pretraining changed."""
+    """Losses and probes before and after continued pretraining."""
     text = f"{record.texts:,} texts of {record.task}; {record.left_out} that are in validation or test were left out."
     rows = [
         (evaluation.stage, f"{evaluation.loss:.3f}", percent(evaluation.probe_accuracy), f"{evaluation.seconds:.1f}")
@@ -211,7 +211,7 @@ def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> P
 
 
 def answers_view(result: AnswersResult) -> Report:
-    """What a notebook shows of generated answers: the comparison, the training, when to abstain, and some answers."""
+    """The report on generated answers in a notebook: the comparison, the training, when to abstain, and some answers."""
     title, first = f"Answers: {result.task.name}", headline(result.comparison.findings()[0])
     return Report(title, first, (), _answers_sections(result))
 

@@ -72,7 +72,7 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
 
 
 def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
-    """Which of two models is better on texts like those of a task; the details are a ``ModelsCompared``."""
+    """Comparison of two models on texts like those of a task; the details are a ``ModelsCompared``."""
     models = {place: load_predictor(place) for place in (config.model, against)}
     check_rivals(models)
     first, second = models[config.model], models[against]
@@ -97,7 +97,7 @@ def _names(first: str, second: str) -> tuple[str, str]:
 
 
 def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
-    """By what the model predicts."""
+    """Scores by the kind of the model's predictions."""
     bundle = load_predictor(config.model)
     if isinstance(bundle, Bundle) and bundle.answers_record:
         return _score_answers(bundle, config, load_answer_task(task))
@@ -131,7 +131,7 @@ def _test_task(config: EvaluateConfig, path: str, models: Sequence[Bundle | Stac
 
 
 def _judge(config: EvaluateConfig, path: str) -> StudyResult:
-    """How often the right sentence of a pair scores higher, group by group; the details are a ``PairsMeasured``."""
+    """Accuracy on minimal pairs, group by group; the details are a ``PairsMeasured``."""
     models = [config.model, *filter(None, [config.against])]
     (bundle, *rest), pairs = [load_model(model) for model in models], read_minimal_pairs(path, config.limit)
     folder = Run.open(config.out or PAIRS_FOLDER, config).folder
@@ -160,7 +160,7 @@ def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigure
 
 
 def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> NamedFigures:
-    """How many test questions a model answers exactly."""
+    """Share of the test questions that a model answers exactly."""
     (method,) = _methods(config)
     right = score_test_answers(task, answer_questions(bundle, task.test.questions), method, None)
     console.print(
@@ -221,7 +221,7 @@ def _methods(config: EvaluateConfig) -> list[ScoredMethod]:
 
 
 def _model_knows(model: Bundle | Stack, task: Task | AnswerTask) -> list[str]:
-    """How the task has changed since the model was trained on it, and which of the test texts it has seen, as sentences."""
+    """Sentences about changes of the task since the model was trained on it, and about test texts that it has seen."""
     texts = task.test.questions if isinstance(task, AnswerTask) else task.test.texts
     known = known_texts_sentence(model, texts, "test texts", "its score is too high")
     return [*changed_data(model, task.name, task.text_hashes()), *filter(None, [known])]

@@ -74,7 +74,7 @@ def pairs_section(measured: PairsMeasured) -> Section:
 
 
 def count_significant(groups: list[PairGroup]) -> tuple[int, int]:
-    """How many groups are significantly above and below chance, by exact tests with Holm's correction for the number of groups."""
+    """Numbers of groups significantly above and below chance, by exact tests with Holm's correction for their number."""
     above = [group.accuracy.value > 0.5 for group, p in zip(groups, _corrected(groups), strict=True) if p < 0.05]
     return sum(above), len(above) - sum(above)
 
@@ -84,7 +84,7 @@ def _corrected(groups: list[PairGroup]) -> list[float]:
 
 
 def _limit(groups: list[PairGroup]) -> str:
-    """How far from chance a group had to be, to be detected, over the groups that do not differ significantly from it."""
+    """Detectable distance from chance, over the groups that do not differ significantly from it."""
     rest = [group for group, p in zip(groups, _corrected(groups), strict=True) if p >= 0.05]
     if not rest:
         return ""
@@ -198,7 +198,7 @@ def _against_findings(compared: ModelsCompared) -> list[str]:
 
 
 def _more(compared: ModelsCompared) -> str:
-    """How many more texts would tell, in a sentence."""
+    """A sentence about the texts that would suffice to tell."""
     if not compared.differing:
         return " On every one of these texts, both are right or both are wrong."
     lead = max(abs(compared.difference.mean), LEAST_LEAD)

@@ -27,7 +27,7 @@ def write_fit_page(result: FitResult, config: Config, folder: Path, view: Report
 
 
 def fit_view(result: FitResult, folder: Path | None = None, place: TaskPlace | None = None) -> Report:
-    """What a notebook shows: the method, its rival, and where it fails; with commands once the run has a folder."""
+    """The report in a notebook: the method, its rival, and where it fails; with commands once the run has a folder."""
     sections = (*([_labels_section(result)] if result.learned else []), _methods_section(result))
     return verdict_report(f"Fit: {result.task.name}", result.verdict(folder, place), sections)
 

@@ -26,7 +26,7 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def encoders_view(encoders: EncodersResult) -> Report:
-    """What a notebook shows: one row for each."""
+    """The encoders in a notebook, one row each."""
     from warmstart.report.parts import Report, Section, Table, headline
 
     here = [name for name, facts in encoders.items() if facts["installed"]]

@@ -56,7 +56,7 @@ def write_race_page(result: Comparison, config: Config, folder: Path) -> Path:
 
 
 def race_view(result: Comparison, folder: Path | None = None, config: Config | None = None) -> Report:
-    """What a notebook shows: the method to use, the ranking, differences, restarts and costs."""
+    """The report in a notebook: the method to use, the ranking, differences, restarts and costs."""
     sections = (
         *(_curve_sections(result.curve) if result.curve else ()),
         _ranking_section(result),
@@ -68,7 +68,7 @@ def race_view(result: Comparison, folder: Path | None = None, config: Config | N
 
 
 def curve_view(result: CurveResult) -> Report:
-    """What a notebook shows of the methods by number of labels."""
+    """The methods by number of labels, in a notebook."""
     return Report(f"Learning curve: {result.task.name}", headline(result.findings[0]), (), _curve_sections(result))
 
 
@@ -262,7 +262,7 @@ def _costs_section(result: CurveResult) -> Section:
 
 
 def estimate_view(estimate: SweepEstimate) -> Report:
-    """What a sweep will cost."""
+    """The expected cost of a sweep."""
     trials, time = f"{estimate.planned.total():,}", time_span(estimate.seconds)
     row = (estimate.task, trials, str(estimate.jobs), time, f"{estimate.trained:,}", file_size(estimate.saved))
     table = Table(("task", "trials", "jobs", "time", "trained", "saved"), [row])
