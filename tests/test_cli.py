@@ -140,6 +140,7 @@ for name in COMMANDS:
 HEAVY = {
     "import warmstart; from warmstart.cli import main; main(['--help'])": "torch sklearn polars pydantic numpy altair",
     "from warmstart.commands import COMMANDS; COMMANDS['predict'].load()": "sklearn scipy altair vl_convert joblib matplotlib",
+    "from warmstart.commands import COMMANDS; [command.load() for command in COMMANDS.values()]": "altair vl_convert",
     EVERY_HELP: "torch sklearn scipy polars altair",
 }
 """what is run, and the packages that it must not import"""

@@ -82,7 +82,7 @@ WRONG = {
     "fit t --minuts 3": "there is no flag --minuts; did you mean --minutes? --help-all lists all",
     "fit t --minutes": "--minutes needs a value after it",
     "cost --vocab-size 0": "--vocab-size must be greater than 0, but is 0",
-    "study probe m --word-count 9": "--word-count must be greater than 99, but is 9",
+    "study lab --samples 9": "--samples must be greater than 99, but is 9",
 }
 
 

@@ -332,7 +332,7 @@ def test_a_head_that_attends_to_the_previous_token_is_found(tokenizer: Tokenizer
     assert (found["previous"], found["distance"], found["entropy"], found["itself"]) == (1, 1, 0, 0)
     assert found["first"] == pytest.approx(1 / 7)
     assert np.isnan(found["next"]), "no token sees a later one"
-    heads = check_heads(attention, 0.2, 0)
+    heads = check_heads(attention, 0)
     assert heads.above_threshold("previous") == [(0, 0)]
     assert heads.above_threshold("itself") == []
     assert attention_findings(heads)[0] == "1 of 1 head seeks one kind of token, most often the previous token."
@@ -354,7 +354,7 @@ def test_uncertainty_is_that_of_passages() -> None:
     low, high = attention.interval(0)
     assert 0.01 < np.mean((low > 0) | (high < 0)) < 0.12
     assert np.mean(attention.p_values() < 0.05) == pytest.approx(0.05, abs=0.04)
-    heads = check_heads(attention, 0.2, 0)
+    heads = check_heads(attention, 0)
     first, differ, _, *others = attention_findings(heads)
     assert re.fullmatch(r"No head seeks one kind of token; the most focused is head 1\.\d+\.", first)
     assert "0 of 40 heads differ significantly" in differ
@@ -370,8 +370,9 @@ def test_uncertainty_is_that_of_passages() -> None:
     np.testing.assert_array_equal((low > 0) | (high < 0), few.p_values() < 0.05)
 
 
-def test_what_fewer_than_two_passages_contain_is_not_tested(tokenizer: Tokenizer) -> None:
+def test_what_fewer_than_two_passages_contain_is_not_tested(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """With random weights: punctuation in one passage of many, or in none, makes no difference significant."""
+    monkeypatch.setattr("warmstart.inspection.head_attention.THRESHOLD", 0.01)
     bundle, mark = bundle_of(tokenizer, heads=4, width=32), MEASURES.index("punctuation")
     for holding in (0, 1):
         texts = ["She holds the cat, the dog" if place < holding else "the dog and the cat" for place in range(20)]
@@ -380,7 +381,7 @@ def test_what_fewer_than_two_passages_contain_is_not_tested(tokenizer: Tokenizer
         for figure in (*attention.interval(0), attention.p_values()):
             assert np.isnan(figure[:, :, mark]).all()
             assert not np.isnan(figure[:, :, MEASURES.index("itself")]).any()
-        heads = check_heads(attention, 0.01, 0)
+        heads = check_heads(attention, 0)
         assert heads.above_threshold("punctuation") == []
         said = [one for one in attention_findings(heads) if "punctuation cannot be tested, as only one passage" in one]
         assert len(said) == holding

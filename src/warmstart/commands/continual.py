@@ -25,7 +25,6 @@ from warmstart.interop.load import load_model
 from warmstart.model.files import save
 from warmstart.model.history import ContinualRecord, TaskRecord
 from warmstart.notebook import Shown
-from warmstart.report.drawings import stages_chart
 from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import model_is_saved, write_run_page
 from warmstart.runs.run import Run, provenance
@@ -348,6 +347,8 @@ def _sections(result: ContinualResult) -> Iterator[Section]:
 
 def _strategy_section(result: ContinualResult, strategy: str) -> Section:
     """The scores of every task after every stage, and the language-model loss."""
+    from warmstart.report.drawings import stages_chart
+
     learned = [(stage, task) for stage, row in enumerate(result.runs[strategy][0].scores) for task in range(len(row))]
     scores = {(stage, task): result.score(strategy, stage, task) for stage, task in learned}
     rows = [(result.tasks[task], stage, score.mean, score.low, score.high) for (stage, task), score in scores.items()]

@@ -126,18 +126,20 @@ def without_storage(backbone: BackboneConfig, vocab_size: int, head: HeadConfig,
 
 def _saved(config: CostConfig) -> tuple[Model, ObjectiveConfig]:
     """The model of a bundle, under a new head if ``classes`` are given. Raises ``ConfigError`` for settings that contradict it."""
-    given = config.model_fields_set & {"backbone", "head", "vocab_size", "tokenizer_file"}
+    described = config.model_fields_set & {"backbone", "head", "vocab_size", "tokenizer_file"}
     defaults = CostConfig()
-    if wrong := sorted(name for name in given if getattr(config, name) != getattr(defaults, name)):
+    if wrong := sorted(name for name in described if getattr(config, name) != getattr(defaults, name)):
         raise ConfigError(f"a saved model has its own {', '.join(wrong)}; remove these settings, or the model {config.model}")
     assert config.model is not None
     bundle = load_model(config.model)
     known = [record.objective for record in bundle.history if isinstance(record, LanguageRecord) and record.objective]
     objective = known[-1] if known else config.objective
     model = swap_head(bundle.model, ClassificationHeadConfig(classes=config.classes), 0) if config.classes else bundle.model
-    empty = [(one, torch.empty_like(one, device="meta")) for one in model.buffers()]
-    empty += [(one, nn.Parameter(torch.empty_like(one, device="meta"), one.requires_grad)) for one in model.parameters()]
-    return copy.deepcopy(model, {id(one): other for one, other in empty}), objective  # tied weights stay tied
+    empty = [(tensor, torch.empty_like(tensor, device="meta")) for tensor in model.buffers()]
+    empty += [
+        (tensor, nn.Parameter(torch.empty_like(tensor, device="meta"), tensor.requires_grad)) for tensor in model.parameters()
+    ]
+    return copy.deepcopy(model, {id(tensor): other for tensor, other in empty}), objective  # tied weights stay tied
 
 
 def _vocab_size(config: CostConfig) -> int:
@@ -152,7 +154,7 @@ def count_parameters(model: Model) -> tuple[dict[str, int], dict[str, int]]:
     for name, parameter in model.named_parameters():
         parts[_part(name, head) if name in own else _INSERTED] += parameter.numel()
     parts[head] += 0  # a tied weight alone is the embedding's
-    total, trainable = parts.total(), sum(one.numel() for one in model.parameters() if one.requires_grad)
+    total, trainable = parts.total(), sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     totals = {"backbone": total - parts[head], "head": parts[head], "total": total}
     return dict(parts), totals | {"trainable": trainable, "frozen": total - trainable}
 
@@ -173,7 +175,7 @@ def count_step(model: Model, rows: int, tokens: int, target_fraction: float) -> 
     A language head reads the fraction of the tokens that have a target. Look-ups, norms, softmax and the optimiser have no FLOPs.
     """
     kept = dict[int, Tensor]()
-    known = {one.untyped_storage()._cdata for one in (*model.parameters(), *model.buffers())}
+    known = {stored.untyped_storage()._cdata for stored in (*model.parameters(), *model.buffers())}
 
     def keep(tensor: Tensor) -> Tensor:
         if (storage := tensor.untyped_storage()._cdata) not in known:
@@ -196,11 +198,11 @@ def count_step(model: Model, rows: int, tokens: int, target_fraction: float) -> 
 
 def _memory(model: Model, activations: int, *, muon: bool) -> dict[str, int]:
     """``Cost.memory``: AdamW keeps two numbers for each parameter that trains, Muon one for the matrices of the blocks."""
-    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
-    numbers = sum((1 if muon and is_muon_matrix(name, one) else 2) * one.numel() for name, one in trained.items())
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    numbers = sum((1 if muon and is_muon_matrix(name, parameter) else 2) * parameter.numel() for name, parameter in trained.items())
     kept = {
-        "weights": FLOAT32 * sum(one.numel() for one in model.parameters()),
-        "gradients": FLOAT32 * sum(one.numel() for one in trained.values()),
+        "weights": FLOAT32 * sum(parameter.numel() for parameter in model.parameters()),
+        "gradients": FLOAT32 * sum(parameter.numel() for parameter in trained.values()),
         "optimiser state": FLOAT32 * numbers,
         "activations": activations,
     }

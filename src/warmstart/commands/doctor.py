@@ -24,10 +24,10 @@ def doctor(config: DoctorConfig) -> CheckResults | NamedFigures:
     model = load(config.model, selftest=False)  # the checks below say which outputs differ
     results = CheckResults(examine(model, _place(config.model)))
     _print(results, config.model)
-    if found := faults(results):
-        advice = dict.fromkeys(one.check.advice for one in results if one.status == "fail")
+    if failed := faults(results):
+        advice = dict.fromkeys(result.check.advice for result in results if result.status == "fail")
         error = BundleError(
-            f"{config.model} fails {len(found)} of {len(results)} checks: {'; '.join(found)}. What to do: {'; or '.join(advice)}"
+            f"{config.model} fails {len(failed)} of {len(results)} checks: {'; '.join(failed)}. What to do: {'; or '.join(advice)}"
         )
         error.result = results
         raise error
@@ -35,38 +35,38 @@ def doctor(config: DoctorConfig) -> CheckResults | NamedFigures:
 
 
 def _place(model: str) -> str:
-    """Where its files are: an encoder has a name, but no folder of that name."""
+    """Folder of the model's files: an encoder has a name, but no folder of that name."""
     return str(converted(model.removeprefix(ENCODER_PREFIX))) if is_encoder(model) else model
 
 
 def _check_page(config: DoctorConfig) -> NamedFigures:
     from warmstart.app.one_file.check import check_page
 
-    found = NamedFigures(check_page(config.model, config.bundle))
-    if found["script_checked"]:
+    facts = NamedFigures(check_page(config.model, config.bundle))
+    if facts["script_checked"]:
         console.print(f"{config.model} is whole: script, policy and page are those of this version, byte for byte.")
     else:
-        console.print(f"The script of {config.model} is of another version, {found['warmstart']}, and was not checked.")
+        console.print(f"The script of {config.model} is of another version, {facts['warmstart']}, and was not checked.")
     console.print(
-        f"Its facts and {found['tensors']} tensors match their hashes. It was made by warmstart {found['warmstart']} from the "
-        f"bundle '{found['name']}' with the digest {found['digest']}."
+        f"Its facts and {facts['tensors']} tensors match their hashes. It was made by warmstart {facts['warmstart']} from the "
+        f"bundle '{facts['name']}' with the digest {facts['digest']}."
     )
-    if found["bundle"] is None:
+    if facts["bundle"] is None:
         console.print("Its weights were not compared with that bundle; name it with --bundle.")
     else:
         console.print(
-            f"Its weights are those of {found['bundle']}, rounded to 8 bits: they differ by {found['steps']:.2f} steps at most, "
+            f"Its weights are those of {facts['bundle']}, rounded to 8 bits: they differ by {facts['steps']:.2f} steps at most, "
             "and rounding alone by 0.50."
         )
-    return found
+    return facts
 
 
 def _print(results: Sequence[CheckResult], path: str) -> None:
     """The checks that say something of this model, as a table, and the others by name."""
-    applied = [one for one in results if one.status != "not applicable"]
-    rows = [(one.title, one.status, one.number, f"{one.check.limit:g}") for one in applied]
+    applied = [check for check in results if check.status != "not applicable"]
+    rows = [(check.title, check.status, check.number, f"{check.check.limit:g}") for check in applied]
     print_table(path, rows, ("check", "result", "found", "limit"))
-    if others := [f"{one.title} ({one.note})" for one in results if one.status == "not applicable"]:
+    if others := [f"{check.title} ({check.note})" for check in results if check.status == "not applicable"]:
         console.print(f"not applicable: {', '.join(others)}")
     if not faults(results):
         source = "every file and tensor matches its hash, and " if not path.startswith("hf:") else ""

@@ -67,11 +67,11 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
         console.print(known)
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
     if source:  # what a table of results is joined on
-        given, files = len(config.texts), files_as_texts(source)
+        typed, files = len(config.texts), files_as_texts(source)
         root = Path(source.path) if Path(source.path).is_dir() else Path(source.path).parent
-        names = [file.relative_to(root).as_posix() for file in files] or range(1, 1 + len(rows) - given)
+        names = [file.relative_to(root).as_posix() for file in files] or range(1, 1 + len(rows) - typed)
         key = "file" if files else "row"
-        rows[given:] = [{key: name} | row for name, row in zip(names, rows[given:], strict=True)]
+        rows[typed:] = [{key: name} | row for name, row in zip(names, rows[typed:], strict=True)]
     if blank := sum(is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
@@ -128,10 +128,10 @@ def _written(
 
 def _written_sentence(rows: Sequence[dict[str, Any]], out: Path) -> str:
     """``60 rows: sport 16, tech 9, 3 without a label; written to new.csv``: the commonest labels, where texts have one each."""
-    given = Counter(row["label"] for row in rows if "label" in row)
-    none = given.pop(None, 0)
-    named = [f"{label} {count:,}" for label, count in given.most_common(_COUNTED)]
-    named += [f"{len(given) - _COUNTED} more labels"] * (len(given) > _COUNTED) + [f"{none:,} without a label"] * (none > 0)
+    counts = Counter(row["label"] for row in rows if "label" in row)
+    none = counts.pop(None, 0)
+    named = [f"{label} {count:,}" for label, count in counts.most_common(_COUNTED)]
+    named += [f"{len(counts) - _COUNTED} more labels"] * (len(counts) > _COUNTED) + [f"{none:,} without a label"] * (none > 0)
     return f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}{': ' if named else ''}{', '.join(named)}; written to {out}"
 
 
@@ -158,7 +158,7 @@ def _cells(rows: Sequence[dict[str, Any]], source: Source | None, tables: Tables
     cells = [dict(_cell(name, value, single="label" in row) for name, value in row.items()) for row in rows]
     if not (before := _kept(source, tables)):
         return cells
-    kept = [dict(_cell(*one, single=False) for one in row.items()) for row in before]
+    kept = [dict(_cell(*item, single=False) for item in row.items()) for row in before]
     return [_beside(*both, "row", "text") for both in zip(kept, cells, strict=True)]
 
 
@@ -179,7 +179,7 @@ def _cell(name: str, value: Any, *, single: bool) -> tuple[str, Any]:
     """A cell of a table: the largest of the probabilities of one label, words with | between, nothing for None."""
     if single and isinstance(value, dict):
         return "probability", max(value.values())
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return name, "|".join(value)
     return name, json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list) else value
 
@@ -216,8 +216,8 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
         console.print(changed)
     for text, row, confidence, strange in zip(texts, predictions, confidences, unknown.tolist(), strict=True):
         abstains = is_blank(text) or (threshold is not None and confidence < threshold.threshold)
-        given = {next(iter(row)): None} if abstains else {"label": NONE_OF_THESE} if strange and config.refuse_unknown else {}
-        yield row | given | ({} if typicality is None else {"unknown": strange}) | {"text": text}
+        instead = {next(iter(row)): None} if abstains else {"label": NONE_OF_THESE} if strange and config.refuse_unknown else {}
+        yield row | instead | ({} if typicality is None else {"unknown": strange}) | {"text": text}
 
 
 def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
@@ -227,9 +227,9 @@ def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Ite
         console.print(threshold.sentence())
     sources = [Source(path=path) for path in config.corpus]
     unseen = unseen_names(texts, documents_of(sources)) if sources else [[] for _ in texts]
-    for text, one, names in zip(texts, answer_questions(bundle, texts), unseen, strict=True):
-        given = not is_blank(text) and (threshold is None or (one.confidence >= threshold.threshold and not names))
-        row: dict[str, Any] = {"answer": one.text if given else None, "confidence": round(one.confidence, 4), "text": text}
+    for text, answer, names in zip(texts, answer_questions(bundle, texts), unseen, strict=True):
+        answered = not is_blank(text) and (threshold is None or (answer.confidence >= threshold.threshold and not names))
+        row: dict[str, Any] = {"answer": answer.text if answered else None, "confidence": round(answer.confidence, 4), "text": text}
         yield row | ({"unseen_names": names} if names else {})
 
 

@@ -290,8 +290,6 @@ class ImportConfig(Config):
     """folder of the bundle, or of the data set; one that holds the data set is not downloaded again"""
     checksum: str | None = Field(None, pattern="^(sha256|md5):[0-9a-f]+$")
     """digest that the file of a data set at https://… must have: sha256:… or md5:…"""
-    unpack: Advanced[bool] = True
-    """unpack a data set that is a zip or tar archive"""
     max_length: int | None = Field(None, gt=0)
     """maximum length; default: that of the model, with rotary positions at most 8192"""
     list: bool = False

@@ -350,8 +350,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     def flags(self) -> dict[str, str]:
         """Sentence about the time or the metric -> the flag that changes it."""
         flags = dict.fromkeys((self.misleads, self.unrecognised), "--metric macro_f1 chooses by the mean over labels")
-        if not (self.interrupted and self.missing):
-            flags[self.no_time] = "--minutes gives more"
+        flags |= {} if self.interrupted and self.missing else {self.no_time: "--minutes gives more"}
         return {sentence: flag for sentence, flag in flags.items() if sentence}
 
     def verdict(self, folder: Path | None = None, place: TaskPlace | None = None) -> Verdict:

@@ -1,1 +1,1 @@
-"""What several studies share."""
+"""Measures of models, which studies report."""

@@ -191,7 +191,7 @@ def _recorded_masks(backbone: Backbone) -> Iterator[list[Tensor | None]]:
 
 @dataclass(frozen=True)
 class AblationMetric:
-    """What a model is evaluated by."""
+    """A metric, with the texts that it is measured on."""
 
     name: str
     unit: str
@@ -211,7 +211,7 @@ class AblationMetric:
         return MethodScores(self.name, (value,), resampled[None])
 
     def effect(self, scores: MethodScores, full: MethodScores) -> Difference:
-        """How much worse ``scores`` are than those of the full model, in the metric's unit."""
+        """The loss of quality of ``scores`` against those of the full model, in the metric's unit."""
         return paired_difference(scores, full) if self.lower_is_better else paired_difference(full, scores)
 
     def written(self, value: float) -> str:
@@ -245,7 +245,7 @@ class ComponentEffect:
     scores: MethodScores
     """without the component"""
     difference: Difference
-    """how much worse than the full model"""
+    """loss of quality against the full model"""
     p: float
     """corrected for the number of components (Holm 1979)"""
 
@@ -275,12 +275,12 @@ class AblationMeasurement:
     @property
     def heads(self) -> list[ComponentEffect]:
         """The effects of single heads."""
-        return [one for one in self.effects if one.component.type == "head"]
+        return [effect for effect in self.effects if effect.component.type == "head"]
 
 
 @dataclass(frozen=True)
 class Ablating:
-    """How components are ablated."""
+    """Settings of an ablation."""
 
     ablation: Ablation = "mean"
     repeats: int = 3
@@ -300,19 +300,19 @@ def ablate_each(model: Model, components: Sequence[Component], how: Ablating, me
     with recorded_means(model, components if how.ablation == "mean" else ()) as means:
         full = metric.score(model)
     seconds, scores = time.perf_counter() - started, list[MethodScores]()
-    passes = sum(len(how.replacements(one, means)) for one in components)
+    passes = sum(len(how.replacements(component, means)) for component in components)
     what = f"{len(components)} components on {len(metric.encoded):,} texts"
     console.print(f"{what}: at most about {seconds * passes:.0f} s")
     with counting("ablations", passes) as done:
         for component in components:
-            found = list[MethodScores]()
+            trials = list[MethodScores]()
             for replacement in how.replacements(component, means):
                 with ablated(model, component, replacement):
-                    found.append(metric.score(model))
+                    trials.append(metric.score(model))
                 done(1)
-            values = tuple(one.scores[0] for one in found)
-            scores.append(MethodScores(component.name, values, np.concatenate([one.resampled for one in found])))
-    differences = [metric.effect(one, full) for one in scores]
-    rows = zip(components, scores, differences, holm([one.p for one in differences]), strict=True)
-    effects = sorted((ComponentEffect(*row) for row in rows), key=lambda one: -one.difference.mean)
+            values = tuple(trial.scores[0] for trial in trials)
+            scores.append(MethodScores(component.name, values, np.concatenate([trial.resampled for trial in trials])))
+    differences = [metric.effect(ablated_scores, full) for ablated_scores in scores]
+    rows = zip(components, scores, differences, holm([difference.p for difference in differences]), strict=True)
+    effects = sorted((ComponentEffect(*row) for row in rows), key=lambda effect: -effect.difference.mean)
     return AblationMeasurement(metric, full, effects, passes + 1, time.perf_counter() - started)

@@ -43,7 +43,7 @@ def run_backbone(bundle: Bundle, batch: Batch) -> BackboneOutput:
 
 
 def with_random_weights(bundle: Bundle, seed: int) -> Bundle:
-    """The same architecture with new random weights, under a language head that is never read."""
+    """A model of the same architecture with new random weights, under a language head that is never read."""
     seed_torch(seed, "random weights")
     backbone = Backbone(bundle.model.backbone.config, bundle.model.backbone.vocab_size)
     head = fresh_head(LMHeadConfig(), backbone, seed)

@@ -40,23 +40,23 @@ class AttentionMeasured:
     cut: int
     """tokens at the end of the text that do not fit into the model"""
     text: HeadAttention
-    """what the heads do over the text alone"""
+    """figures of the heads over the text alone"""
     tests: HeadTests
     """over the corpus, or over the text if there is none"""
     causal: bool
 
 
-def measure_text_and_corpus(bundle: Bundle, text: str, passages: Sequence[str], threshold: float, seed: int) -> AttentionMeasured:
+def measure_text_and_corpus(bundle: Bundle, text: str, passages: Sequence[str], seed: int) -> AttentionMeasured:
     """The weights over ``text``, and the heads' figures over ``passages``, or over the text if there are none."""
     weights, encoded = text_attention(bundle, text)
     of_text = measure_attention(bundle, [text])
     tokens = [bundle.tokenizer.token(int(token_id)) for token_id in encoded.rows[0]]
-    tests = check_heads(measure_attention(bundle, passages) if passages else of_text, threshold, seed)
+    tests = check_heads(measure_attention(bundle, passages) if passages else of_text, seed)
     return AttentionMeasured(weights, encoded.rows[0], tokens, int(encoded.cut[0]), of_text, tests, bundle.model.causal)
 
 
 def measure_attention(bundle: Bundle, texts: Sequence[str]) -> HeadAttention:
-    """What every head does over N texts, each cut to what fits into the model.
+    """The figures of every head over N texts, each cut to the model's context.
 
     Only the weights of one batch are in memory at a time. Raises ``ModelError`` for a backbone without blocks.
     """

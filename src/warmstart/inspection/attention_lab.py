@@ -155,8 +155,8 @@ def _noisy_moments(beta: float, count: int, second: float) -> tuple[tuple[float,
     nodes, weights = np.polynomial.hermite_e.hermegauss(199)  # means over N(0, 1) as sums
     scores = np.exp(beta * (1 + NOISE * nodes))
     copied = scores / (scores + count - 1)
-    one, two = 1 / (1 + np.exp(-beta * NOISE * nodes)), copied / (copied + second)
-    return _moments(one, weights / weights.sum()), _moments(two, weights / weights.sum())
+    switching, averaging = 1 / (1 + np.exp(-beta * NOISE * nodes)), copied / (copied + second)
+    return _moments(switching, weights / weights.sum()), _moments(averaging, weights / weights.sum())
 
 
 def _moments(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -195,7 +195,7 @@ def measure_projections(beta: float = 3.0, width: int = 8, seed: int = 0) -> Exp
 
 
 def measure_module(beta: float = 3.0, width: int = 8, seed: int = 0) -> Experiment:
-    """The same with ``backbone.attention``: copying, equivariance without positions, and a synthesizer's fixed weights."""
+    """Experiments with ``backbone.attention``: copying, equivariance without positions, and a synthesizer's fixed weights."""
     keys = torch.from_numpy(orthonormal_vectors(width, width, seed)).float()
     seed_torch(seed, "lab")
     config = BackboneConfig(width=width, heads=1, depth=1, max_length=width, positions="rotary")
@@ -238,5 +238,5 @@ def measure_module(beta: float = 3.0, width: int = 8, seed: int = 0) -> Experime
     return Experiment("attention module", checks, figures=figures)
 
 
-def _largest_gap(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float((one - other).abs().max())
+def _largest_gap(first: torch.Tensor, second: torch.Tensor) -> float:
+    return float((first - second).abs().max())

@@ -1,4 +1,4 @@
-"""How far the confidence of a saved model can be trusted, before and after calibration. Needs no torch."""
+"""Trust in the confidence of a saved model, before and after calibration. Needs no torch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ConfidenceResult:
     units: np.ndarray
     """(N,) which texts are resampled together: each alone, or those of one group"""
     selection: SelectionName = "holdout"
-    """what chose the settings; the temperature is fitted on the same predictions"""
+    """texts that chose the settings; the temperature is fitted on the same predictions"""
 
     @property
     def correct(self) -> np.ndarray:
@@ -75,7 +75,7 @@ class ConfidenceResult:
 
     @cached_property
     def findings(self) -> list[str]:
-        """Whether the model is miscalibrated, what calibration changes, and what thresholds can guarantee."""
+        """Sentences about miscalibration, the changes by calibration, and the guarantees of thresholds."""
         findings = [
             " ".join([self._miscalibration(), *self._changes()]),
             f"Averaged over all thresholds, {percent(area_under_risk_coverage(*self.risk_coverage()))} of the predicted labels are "
@@ -91,12 +91,12 @@ class ConfidenceResult:
         return findings
 
     def to_dict(self) -> dict[str, Any]:
-        """What calibration changes and what thresholds do, as plain values, fit for JSON."""
+        """Changes by calibration, and effects of thresholds, as plain values, fit for JSON."""
         thresholds = self.threshold_table() if self.calibration.held_out else []
         return {"findings": self.findings, "header": THRESHOLD_HEADER, "thresholds": thresholds}
 
     def _miscalibration(self) -> str:
-        """What the temperature says, if its interval excludes 1."""
+        """A sentence about the temperature and its interval; miscalibrated if that excludes 1."""
         temperature, interval = self.calibration.temperature, self.calibration.interval
         if interval is None:
             why = {
@@ -115,17 +115,17 @@ class ConfidenceResult:
         return f"The model was {'overconfident' if low > 1 else 'underconfident'}: {fitted}."
 
     def _changes(self) -> list[str]:
-        """What the temperature changes on the test texts."""
+        """Sentences about the changes by the temperature on the test texts."""
         if self.calibration.interval is None:
             return []
         calibrated = apply_temperature(self.probabilities, self.calibration.temperature)
-        before, after = (log_losses(one, self.labels) for one in (self.probabilities, calibrated))
+        before, after = (log_losses(values, self.labels) for values in (self.probabilities, calibrated))
         _, low, high = cluster_bootstrap(after - before, self.units)
         loss = Change(float(before.mean()), float(after.mean()), low, high, "the test texts")
         confidence, calibrated_confidence = self.confidences().values()
         both = (confidence, calibrated_confidence)
-        errors = [percent_value(expected_calibration_error(one, self.correct)) for one in both]
-        by_chance = [percent_value(perfect_calibration_error(one)) for one in both]
+        errors = [percent_value(expected_calibration_error(values, self.correct)) for values in both]
+        by_chance = [percent_value(perfect_calibration_error(values)) for values in both]
         sign = calibration_error_change(confidence, calibrated_confidence, self.correct, self.units)
         verb = ("did not change significantly", "rose", "fell")[sign]
         return [
@@ -135,7 +135,7 @@ class ConfidenceResult:
         ]
 
     def threshold_table(self) -> list[tuple[str, str, str, str]]:
-        """What the threshold for each target does on the test texts, which it never saw; one row per ``TARGET_ERRORS``."""
+        """Effects of each target's threshold on the test texts, which it never saw; one row per ``TARGET_ERRORS``."""
         confidence, correct = (np.array(column) for column in zip(*self.calibration.held_out, strict=True))
         return [self._threshold_row(target, confidence, correct.astype(bool)) for target in TARGET_ERRORS]
 

@@ -1,4 +1,4 @@
-"""How much each word of a text contributes to a prediction, by three methods, and how faithful each method is.
+"""Contributions of words to a prediction, by three methods, and the faithfulness of each method.
 
 What is explained is the log-probability of one target: a label of a classifier, as ``predict`` gives it (calibrated), or the next
 token of a language model, as ``generate`` would choose it (left to right, and no special token but end-of-text).
@@ -63,7 +63,7 @@ class ExplainedText:
     target: int
     """the number of the label, or the id of the next token"""
     removal: Removal = "delete"
-    """how a word is removed: its tokens are deleted, or replaced by mask tokens"""
+    """fate of a removed word: its tokens are deleted, or replaced by mask tokens"""
 
     @property
     def causal(self) -> bool:
@@ -131,7 +131,7 @@ class ExplainedText:
 
 @dataclass(frozen=True)
 class PredictedText:
-    """The same for a model that is known by its predictions alone; words stand between white space, and are deleted."""
+    """A text and target of a model that is known by its predictions alone; words stand between white space, and are deleted."""
 
     predict: Callable[[Sequence[str]], np.ndarray]
     """(N, C) the probabilities of the labels for N texts"""
@@ -162,8 +162,8 @@ class PredictedText:
         with counting(_BAR, len(texts), show=show) as done:
             for start in range(0, len(texts), _TEXTS):
                 part = texts[start : start + _TEXTS]
-                found = np.maximum(self.predict(part)[:, self.target], np.finfo(float).tiny)
-                known |= dict(zip(part, np.log(found).tolist(), strict=True))
+                probabilities = np.maximum(self.predict(part)[:, self.target], np.finfo(float).tiny)
+                known |= dict(zip(part, np.log(probabilities).tolist(), strict=True))
                 done(len(part))
         return np.array([known[row] for row in rows])
 
@@ -201,12 +201,12 @@ class Explanation:
 
     @property
     def probability(self) -> float:
-        """Of the target, for the whole text."""
+        """Probability of the target, for the whole text."""
         return float(self.deletion[0, 0])
 
     @property
     def faithfulness(self) -> dict[str, float]:
-        """By method, -1 to 1."""
+        """Faithfulness by method, -1 to 1."""
         areas = area_between(self.deletion, self.insertion)
         return {method: float(area) for method, area in zip(self.values, areas, strict=False)}
 
@@ -217,7 +217,7 @@ class Explanation:
 
 
 def is_explainable(bundle: Bundle) -> bool:
-    """Whether a model labels texts, or was trained to generate text from left to right."""
+    """True for a model that labels texts, or was trained to generate text from left to right."""
     head = bundle.model.head
     untrained = isinstance(head, LMHead) and bundle.model.causal and not bundle.history
     return isinstance(head, ClassificationHead) or bundle.generates or untrained
@@ -271,7 +271,7 @@ def prepare_text(bundle: Bundle, text: str, target: str | None = None, removal: 
 def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
     """A word's text without the space around it; white space as it is, and tokens that stand for no text by their names."""
     text = tokenizer.decode(ids.tolist())
-    return text.strip() or text or "".join(tokenizer.token(int(one)) for one in ids)
+    return text.strip() or text or "".join(tokenizer.token(int(token_id)) for token_id in ids)
 
 
 def _target(bundle: Bundle, name: str) -> int:
@@ -310,7 +310,7 @@ def explain_text(text: TextToExplain, random_orders: int, seed: int, max_phrase:
         values = {"gradient x input": gradient_times_input(text), "integrated gradients": integrated}
     values = {"erasure": erase_words(text)} | values
     draw = rng(seed, "orders by chance")
-    orders = [np.argsort(-one, kind="stable") for one in values.values()]
+    orders = [np.argsort(-nats, kind="stable") for nats in values.values()]
     orders += [draw.permutation(len(text.words)) for _ in range(random_orders)]
     deletion, insertion = perturbation_curves(text, orders, show=show)
     phrases = erase_phrases(text, max_phrase) if max_phrase else ()
@@ -333,8 +333,9 @@ def explain_texts(
             except ModelError:
                 continue  # their number is reported
             if len(prepared.words) > 1:
-                one = explain_text(prepared, random_orders, seed)
-                rows.append({method: value - one.random_faithfulness.mean() for method, value in one.faithfulness.items()})
+                explanation = explain_text(prepared, random_orders, seed)
+                chance = explanation.random_faithfulness.mean()
+                rows.append({method: value - chance for method, value in explanation.faithfulness.items()})
             done(1)
     if len(rows) < 2:
         raise ModelError(

@@ -1,4 +1,4 @@
-"""What each attention head does over a corpus, compared with uniform attention: the figures, without the model.
+"""Figures of each attention head over a corpus, compared with uniform attention; needs no model.
 
 A weight says little by itself: over four visible tokens, a head that has learned nothing puts a quarter on each. So every figure
 is compared with uniform attention over the same visible tokens. Uncertainty is that of the passages that have such tokens, however
@@ -19,15 +19,17 @@ from warmstart.stats.multiple_testing import holm
 from warmstart.stats.ratios import ClusteredRatio, ratio
 
 RELATIONS = ("itself", "previous", "next", "first", "last", "same", "punctuation")
-"""what the attended token is to the attending one: the token itself, or another one: the one before it, the one after it, the first
+"""relations of the attended token to the attending one: the token itself, or the one before it, the one after it, the first
 or the last of the row (these frame the text), one with the same id that is no special token, punctuation"""
 MEASURES = ("entropy", "normalized entropy", "distance", *RELATIONS)
 """entropy in bits; entropy over that of uniform attention, 0 to 1; mean distance in tokens; the weight on each relation"""
+THRESHOLD = 0.2
+"""a head attends to a relation if it puts at least this much more weight there than uniform attention"""
 
 
 @dataclass(frozen=True)
 class HeadAttention:
-    """What L x H heads do over N passages: sums over the attending tokens that count.
+    """The figures of L x H heads over N passages: sums over the attending tokens that count.
 
     A token counts if it can attend to at least two tokens, of which one (for a relation) has that relation to it.
     """
@@ -75,7 +77,7 @@ class HeadAttention:
 
 @dataclass(frozen=True)
 class HeadTests:
-    """What every head does more than uniform attention, with intervals and p-values over passages."""
+    """Differences of every head from uniform attention, with intervals and p-values over passages."""
 
     attention: HeadAttention
     low: np.ndarray
@@ -84,8 +86,6 @@ class HeadTests:
     """(L, H, M) upper ends"""
     p: np.ndarray
     """(L, H, M) Holm's correction over all heads and relations; nan for other measures, and where the interval is"""
-    threshold: float
-    """a head attends to a relation if it puts at least this much more weight there than uniform attention"""
 
     @property
     def is_corpus(self) -> bool:
@@ -98,14 +98,14 @@ class HeadTests:
         return int(np.prod(self.p.shape[:2]))
 
     def is_tested(self, relation: str) -> bool:
-        """Whether at least two passages have a token with this relation to another."""
+        """True if at least two passages have a token with this relation to another."""
         return bool((self.attention.passages[:, MEASURES.index(relation)] > 1).any())
 
     def above_threshold(self, relation: str) -> list[tuple[int, int]]:
         """Heads (layer, head; from 0) whose interval, or in a single text difference, is above the threshold; highest first."""
         m = MEASURES.index(relation)
         values = self.low[:, :, m] if self.is_corpus else self.attention.difference[:, :, m]
-        heads = np.argwhere(np.nan_to_num(values) >= self.threshold)
+        heads = np.argwhere(np.nan_to_num(values) >= THRESHOLD)
         return [(int(i), int(j)) for i, j in sorted(heads, key=lambda head: -values[head[0], head[1]])]
 
     def strongest(self, relation: str) -> tuple[int, int] | None:
@@ -122,10 +122,10 @@ class HeadTests:
         return float(self.attention.means[layer, head, m]), float(self.attention.uniform[layer, m])
 
 
-def check_heads(attention: HeadAttention, threshold: float, seed: int) -> HeadTests:
+def check_heads(attention: HeadAttention, seed: int) -> HeadTests:
     """Intervals over passages, and p-values corrected for the number of heads and relations."""
     low, high = attention.interval(seed)
     p, uncorrected = np.full_like(attention.means, np.nan), attention.p_values()
     tested = ~np.isnan(uncorrected) & np.isin(MEASURES, RELATIONS)
     p[tested] = holm(uncorrected[tested].tolist())
-    return HeadTests(attention, low, high, p, threshold)
+    return HeadTests(attention, low, high, p)

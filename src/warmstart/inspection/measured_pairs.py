@@ -21,9 +21,9 @@ class PairsMeasured:
     """(2 P,) the model's scores of all good sentences, then of all bad ones"""
     groups: list[PairGroup]
     rivals: Mapping[str, list[PairGroup]]
-    """the same groups judged by other models, by name"""
+    """groups as other models judge them, by name of the model"""
     kind: ScoreKind
-    """how the model scores sentences"""
+    """the model's score of a sentence"""
 
 
 def measure_pairs(bundle: Bundle, pairs: Sequence[MinimalPair], others: Mapping[str, Bundle], *, per_token: bool) -> PairsMeasured:
@@ -32,5 +32,5 @@ def measure_pairs(bundle: Bundle, pairs: Sequence[MinimalPair], others: Mapping[
     scored = score_sentences(bundle, sentences)
     scores = scored.normalized(per_token=per_token)
     rivals = {name: score_sentences(other, sentences).normalized(per_token=per_token) for name, other in others.items()}
-    judged = {name: judge_pairs(pairs, found) for name, found in rivals.items()}
+    judged = {name: judge_pairs(pairs, rival) for name, rival in rivals.items()}
     return PairsMeasured(pairs, scores, judge_pairs(pairs, scores), judged, scored.kind)

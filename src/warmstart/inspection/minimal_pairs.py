@@ -33,9 +33,9 @@ class MinimalPair:
     good: str
     bad: str
     group: str = "all"
-    """what is tested: a paradigm, a construction"""
+    """subject of the test: a paradigm, a construction"""
     phenomenon: str = ""
-    """what the group belongs to: in BLiMP its ``linguistics_term``"""
+    """phenomenon of the group: in BLiMP its ``linguistics_term``"""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PairGroup:
 
     name: str
     phenomenon: str
-    """what the group belongs to"""
+    """phenomenon of the group"""
     right: np.ndarray
     """(P,) 1 if the right sentence scores higher, 0.5 for a tie, else 0"""
 
@@ -84,9 +84,9 @@ def mean_accuracy(groups: Sequence[PairGroup]) -> Estimate:
     return mean_proportion([group.right for group in groups])
 
 
-def compare_groups(one: Sequence[PairGroup], other: Sequence[PairGroup]) -> ProportionDifference:
+def compare_groups(first: Sequence[PairGroup], second: Sequence[PairGroup]) -> ProportionDifference:
     """The mean accuracy of ``one`` less that of ``other`` on the same pairs."""
-    return paired_proportions([group.right for group in one], [group.right for group in other])
+    return paired_proportions([group.right for group in first], [group.right for group in second])
 
 
 def read_minimal_pairs(path: str | Path, limit: int | None = None) -> list[MinimalPair]:

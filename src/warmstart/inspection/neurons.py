@@ -105,8 +105,8 @@ def recorded_feedforward(backbone: Backbone) -> Iterator[list[Tensor]]:
     try:
         yield recorded
     finally:
-        for one in hooks:
-            one.remove()
+        for handle in hooks:
+            handle.remove()
 
 
 Visitor = Callable[[np.ndarray, list[np.ndarray]], None]
@@ -176,13 +176,13 @@ def text_properties(bundle: Bundle, texts: Sequence[str]) -> TokenProperties:
 
 
 def tagged_properties(bundle: Bundle, sentences: Sequence[Sequence[tuple[str, str]]]) -> TokenProperties:
-    """The same for sentences of (word, tag), and whether a token's word has each tag of at least 50 tokens."""
+    """Properties of the tokens of sentences of (word, tag), the tags of at least 50 tokens among them."""
     words = encode_words(bundle, [[form for form, _ in sentence] for sentence in sentences])
     tags = [[sentence[owner][1] for owner in owners[1:-1]] for sentence, owners in zip(sentences, words.word_ids, strict=True)]
     counts = Counter(tag for row in tags for tag in row)
     known = sorted(tag for tag, count in counts.items() if count >= _MIN_TAGS)
     values = [
-        np.hstack([row, np.array([[tag == one for one in known] for tag in of_row], np.float32).reshape(len(row), len(known))])
+        np.hstack([row, np.array([[tag == name for name in known] for tag in of_row], np.float32).reshape(len(row), len(known))])
         for row, of_row in zip(_text_values(bundle, words.encoded), tags, strict=True)
     ]
     return _varying(words.encoded, (*TEXT_PROPERTIES, *known), values)
@@ -196,20 +196,20 @@ def _varying(encoded: Encoded, names: Sequence[str], values: Sequence[np.ndarray
     varies = flat.min(axis=0) != flat.max(axis=0)
     if not varies.any():
         raise DataError("tokens must differ in some property, but all are alike; give more text")
-    kept = tuple(name for name, one in zip(names, varies, strict=True) if one)
-    constant = tuple(name for name, one in zip(names, varies, strict=True) if not one)
+    kept = tuple(name for name, varying in zip(names, varies, strict=True) if varying)
+    constant = tuple(name for name, varying in zip(names, varies, strict=True) if not varying)
     return TokenProperties(encoded, kept, tuple(row[:, varies] for row in values), constant)
 
 
 def _text_values(bundle: Bundle, encoded: Encoded) -> list[np.ndarray]:
     """For each passage (n, P) the text properties, in the order of ``TEXT_PROPERTIES``."""
     pieces = token_texts(bundle.tokenizer, encoded) | dict.fromkeys(bundle.tokenizer.specials.all(), "")  # "[UNK]" opens no bracket
-    forms = {one: [float(form(piece)) for form in _FORMS.values()] for one, piece in pieces.items()}
+    forms = {token_id: [float(form(piece)) for form in _FORMS.values()] for token_id, piece in pieces.items()}
     values = []
     for row in encoded.rows:
         inside = row[1:-1].tolist()
-        depths = quotes_and_brackets([pieces[one] for one in inside])
-        rows = [[position, *forms[one], *depth] for position, (one, depth) in enumerate(zip(inside, depths, strict=True))]
+        depths = quotes_and_brackets([pieces[token_id] for token_id in inside])
+        rows = [[position, *forms[token_id], *depth] for position, (token_id, depth) in enumerate(zip(inside, depths, strict=True))]
         values.append(np.array(rows, dtype=np.float32).reshape(len(inside), len(TEXT_PROPERTIES)))
     return values
 
@@ -313,13 +313,13 @@ class UntrainedControl:
     largest: Sequence[float]
     """(K,) absolute r"""
     best: NeuronCorrelation
-    """of the first backbone"""
+    """correlation of the first backbone"""
     properties: int
     """compared at the same time"""
 
     @property
     def threshold(self) -> float:
-        """What one more such backbone stays below, or the end of the first one's interval over passages if that is more.
+        """Bound for one more such backbone, or the end of the first one's interval over passages if that is more.
 
         The former is a prediction bound with an error rate of 2.5% for all properties together (Student's t, Bonferroni).
         """
@@ -337,13 +337,13 @@ class PropertyResult:
     name: str
     best: NeuronCorrelation
     threshold: float
-    """of the permutations"""
+    """threshold of the permutations"""
     control: UntrainedControl | None
     """None if no untrained backbone was read"""
 
     @property
     def gain(self) -> float:
-        """How far the absolute r is above the threshold of untrained backbones, or that of the permutations."""
+        """Excess of the absolute r over the threshold of untrained backbones, or that of the permutations."""
         return abs(self.best.r) - (self.threshold if self.control is None else self.control.threshold)
 
     @property
@@ -367,7 +367,7 @@ def untrained_controls(bundle: Bundle, properties: TokenProperties, units: Units
             largest.append(np.abs(correlations.r).max(axis=0))
             best = best or best_neurons(fresh, properties, correlations, units, seed, show=False)
             done(1)
-    return [UntrainedControl(row.tolist(), one, len(best)) for row, one in zip(np.stack(largest, axis=1), best, strict=True)]
+    return [UntrainedControl(row.tolist(), neuron, len(best)) for row, neuron in zip(np.stack(largest, axis=1), best, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -412,7 +412,7 @@ class NeuronMeasurement:
 
 @dataclass(frozen=True)
 class NeuronOptions:
-    """How neurons are studied."""
+    """Settings of a study of neurons."""
 
     units: Units
     shifts: int
@@ -435,8 +435,8 @@ def measure_neurons(bundle: Bundle, properties: TokenProperties, options: Neuron
     if options.untrained:
         controls = untrained_controls(bundle, properties, units, seed)
     rows = zip(properties.names, best, correlations.threshold.tolist(), controls, strict=True)
-    results = sorted((PropertyResult(*row) for row in rows), key=lambda one: -abs(one.best.r))
-    columns = list(options.columns) or list(dict.fromkeys(one.best.column for one in results))[:_MAX_SHOWN]
+    results = sorted((PropertyResult(*row) for row in rows), key=lambda result: -abs(result.best.r))
+    columns = list(options.columns) or list(dict.fromkeys(result.best.column for result in results))[:_MAX_SHOWN]
     layout, q = neuron_layout(bundle.model, units), correlation_q_values(correlations.r, correlations.n)
     tokens, texts = _shown(bundle, properties, options, layout, columns)
     return NeuronMeasurement(layout, properties, correlations, q, results, tokens, texts)
@@ -465,11 +465,11 @@ def _shown(
 
 
 def _coloured(bundle: Bundle, name: str, ids: np.ndarray, shares: np.ndarray) -> ColouredText:
-    return ColouredText(name, [running_text(bundle.tokenizer, int(one)) for one in ids], np.clip(shares, -1, 1).tolist())
+    return ColouredText(name, [running_text(bundle.tokenizer, int(token_id)) for token_id in ids], np.clip(shares, -1, 1).tolist())
 
 
 def strongest_tokens(values: Sequence[np.ndarray], column: int, count: int) -> list[tuple[int, int, float]]:
     """Each passage's largest absolute activation, largest first: (passage, token, activation); ``values`` are N of (n, neurons)."""
     largest = [(passage, int(np.abs(rows[:, column]).argmax())) for passage, rows in enumerate(values) if len(rows)]
     rows = [(passage, token, float(values[passage][token, column])) for passage, token in largest]
-    return sorted(rows, key=lambda one: (-abs(one[2]), one[0]))[:count]
+    return sorted(rows, key=lambda row: (-abs(row[2]), row[0]))[:count]

@@ -54,7 +54,7 @@ class LinearProbe:
     bias: Tensor
     """(C,)"""
     converged: bool = True
-    """whether L-BFGS came to its end before it ran out of steps"""
+    """L-BFGS came to its end before it ran out of steps"""
 
     def logits(self, states: Tensor) -> Tensor:
         """(N, C) of states (R, N, D)."""
@@ -80,7 +80,7 @@ def fit_linear_probe(train: tuple[Tensor, Tensor], validation: tuple[Tensor, Ten
         fitted.append((float(probe.losses(*validation).mean()), probe))
         if fitted[-1][0] > min(loss for loss, _ in fitted) + margin:
             break
-    return min(fitted, key=lambda one: one[0])[1]
+    return min(fitted, key=lambda fit: fit[0])[1]
 
 
 class _Problem:
@@ -323,6 +323,6 @@ def online_compression(train: ProbeData, validation: ProbeData, inputs: Tensor, 
 
 
 def frequency_compression(labels: Tensor, classes: int) -> float:
-    """How many times shorter labels (N,) become than in a uniform code by their frequencies alone (``frequency_code_bits``)."""
+    """Compression of labels (N,) by their frequencies alone, against a uniform code (``frequency_code_bits``)."""
     counts = torch.bincount(labels[labels >= 0], minlength=classes).numpy()
     return float(counts.sum() * math.log2(classes) / frequency_code_bits(counts))

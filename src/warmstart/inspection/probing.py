@@ -45,7 +45,7 @@ class ProbedItems:
     total: int
     """words or sentences of all splits, including these"""
     frequency_compression: float = math.nan
-    """how many times shorter the frequencies of the training labels alone make their code"""
+    """compression of the training labels by their frequencies alone"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class ProbeScores:
 
 def best_layer(scores: Mapping[str, ProbeScores]) -> ProbeScores:
     """The layer that is best on validation; the mix and the bag of embeddings are no layers."""
-    return max((one for one in scores.values() if one.layer not in (BAG, MIX)), key=lambda one: one.validation)
+    return max((layer for layer in scores.values() if layer.layer not in (BAG, MIX)), key=lambda layer: layer.validation)
 
 
 def pool_scores(scores: Sequence[ProbeScores]) -> ProbeScores:
@@ -96,10 +96,10 @@ def pool_scores(scores: Sequence[ProbeScores]) -> ProbeScores:
     first = scores[0]
     return replace(
         first,
-        correct=np.concatenate([one.correct for one in scores]),
-        control=np.concatenate([one.control for one in scores]),
-        validations=tuple(value for one in scores for value in one.validations),
-        compression=tuple(value for one in scores for value in one.compression),
+        correct=np.concatenate([fit.correct for fit in scores]),
+        control=np.concatenate([fit.control for fit in scores]),
+        validations=tuple(value for fit in scores for value in fit.validations),
+        compression=tuple(value for fit in scores for value in fit.compression),
     )
 
 
@@ -234,7 +234,7 @@ class TaskProbes:
     mlp: dict[str, ProbeScores]
     """empty without MLP probes"""
     random: dict[str, ProbeScores]
-    """linear probes of the same architecture with random weights, new ones for every fit; empty without them"""
+    """linear probes of the same architecture with random weights, new ones for every fit"""
 
     @property
     def bag(self) -> ProbeScores:
@@ -253,29 +253,29 @@ class TaskProbes:
 
     @property
     def best_mlp(self) -> ProbeScores | None:
-        """The same of MLP probes, if there are any."""
+        """The MLP probe of the layer that is best on validation, if there are MLP probes."""
         return best_layer(self.mlp) if self.mlp else None
 
     @property
-    def best_random(self) -> ProbeScores | None:
-        """The same on random weights, if there are any."""
-        return best_layer(self.random) if self.random else None
+    def best_random(self) -> ProbeScores:
+        """The linear probe of random weights whose layer is best on validation."""
+        return best_layer(self.random)
 
 
 def learned_by(probes: Sequence[TaskProbes]) -> dict[str, list[str]]:
-    """Model -> the tasks that its best layer tells better than random weights (or, without these, than the bag of embeddings).
+    """Model -> the tasks that its best layer tells better than random weights.
 
     Significantly so over sentences, corrected for all tasks and models (Holm 1979).
     """
-    learned = {one.model: list[str]() for one in probes}
-    better = above_zero([one.best.difference(one.best_random or one.bag) for one in probes])
-    for one in (one for one, above in zip(probes, better, strict=True) if above):
-        learned[one.model].append(one.task.name)
+    learned = {probe.model: list[str]() for probe in probes}
+    better = above_zero([probe.best.difference(probe.best_random) for probe in probes])
+    for probe in (probe for probe, above in zip(probes, better, strict=True) if above):
+        learned[probe.model].append(probe.task.name)
     return learned
 
 
 def probe_models(
-    bundles: Mapping[str, Bundle], tasks: Sequence[ProbingTask], seeds: Sequence[int], *, mlp: bool, random: bool
+    bundles: Mapping[str, Bundle], tasks: Sequence[ProbingTask], seeds: Sequence[int], *, mlp: bool
 ) -> Iterator[TaskProbes]:
     """Every model (by its name) on every task, one after the other.
 
@@ -283,15 +283,14 @@ def probe_models(
     probe on newly drawn weights.
     """
     shapes = {
-        name: f"{one.model.backbone.config} {one.model.causal} {one.tokenizer.digest}" if random else ""
-        for name, one in bundles.items()
+        name: f"{bundle.model.backbone.config} {bundle.model.causal} {bundle.tokenizer.digest}" for name, bundle in bundles.items()
     }
-    fits = len(seeds) * len(tasks) * (random * len({*shapes.values()}) + (1 + mlp) * len(bundles))
+    fits = len(seeds) * len(tasks) * (len({*shapes.values()}) + (1 + mlp) * len(bundles))
     with counting("probes", fits) as fitted:
         for task in tasks:
             drawn = dict[str, dict[str, ProbeScores]]()
             for name, bundle in bundles.items():
-                if random and shapes[name] not in drawn:
+                if shapes[name] not in drawn:
                     drawn_fits = list[list[ProbeScores]]()
                     for seed in seeds:
                         drawn_fits.append(probe_layers(with_random_weights(bundle, seed), task, "linear", [seed]))
@@ -303,5 +302,5 @@ def probe_models(
                     fitted(len(seeds))
                 linear = probe_layers(bundle, task, "linear", seeds, with_compression=True, splits=splits)
                 fitted(len(seeds))
-                by_layer, mlp_by_layer = ({one.layer: one for one in scores} for scores in (linear, of_mlp))
-                yield TaskProbes(task, name, by_layer, mlp_by_layer, drawn.get(shapes[name], {}))
+                by_layer, mlp_by_layer = ({layer.layer: layer for layer in scores} for scores in (linear, of_mlp))
+                yield TaskProbes(task, name, by_layer, mlp_by_layer, drawn[shapes[name]])

@@ -1,4 +1,4 @@
-"""How probable a sentence is to a language model.
+"""Log-probabilities of sentences under a language model.
 
 A causal model gives a sentence's log-probability from left to right. A masked model gives the sum of every token's log-probability
 with that token masked (pseudo-log-likelihood, Salazar et al. 2020). The other pieces of its word would give it away, so those that

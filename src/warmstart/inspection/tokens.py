@@ -1,4 +1,4 @@
-"""What studies of tokens share: texts in chunks, a sample of passages, tokens as text, and which of them are punctuation."""
+"""Texts in chunks, samples of passages, tokens as text, and punctuation among them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def running_text(tokenizer: Tokenizer, token_id: int) -> str:
 
 
 def is_punctuation(text: str) -> bool:
-    """Whether a text consists of punctuation and symbols only, apart from white space."""
+    """True for a text of punctuation and symbols only, apart from white space."""
     bare = text.strip()
     return bool(bare) and all(unicodedata.category(character)[0] in "PS" for character in bare)
 

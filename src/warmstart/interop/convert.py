@@ -103,10 +103,10 @@ def import_folder(place: Path, max_length: int | None = None) -> Imported:
         return _assembled(foreign, max_length)
 
 
-def import_foreign(given: Foreign, max_length: int | None = None) -> Imported:
+def import_foreign(foreign: Foreign, max_length: int | None = None) -> Imported:
     """A bundle of a model in memory. Raises what ``from_huggingface`` does."""
-    with refused_if_malformed(ModelError, f"the settings, weights and tokenizer of {given.name} must belong together"):
-        return _assembled(given, max_length)
+    with refused_if_malformed(ModelError, f"the settings, weights and tokenizer of {foreign.name} must belong together"):
+        return _assembled(foreign, max_length)
 
 
 def _assembled(foreign: Foreign, max_length: int | None) -> Imported:

@@ -1,4 +1,4 @@
-"""How many texts each installed encoder reads in a second on this machine: measured when asked, and kept."""
+"""Texts per second of each installed encoder on this machine: measured on request, and kept."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def find_model(path: str | Path) -> Path:
 
 
 def is_encoder(name: str) -> bool:
-    """Whether a name is that of an encoder. Raises ``ConfigError`` if there is also a file or folder of that name."""
+    """True for the name of an encoder. Raises ``ConfigError`` if there is also a file or folder of that name."""
     if name in ENCODERS and Path(name).exists():
         raise ConfigError(
             f"'{name}' must name one model, but is an encoder and also a file or folder here; write {ENCODER_PREFIX}{name} for the "

@@ -92,12 +92,12 @@ def embedding_bundle(bundle: Bundle) -> Bundle:
 
 
 @torch.inference_mode()
-def output_difference(one: Bundle, other: Bundle) -> float:
+def output_difference(bundle: Bundle, other: Bundle) -> float:
     """The largest difference of a bundle's calibrated outputs to another's, on a few rows of random tokens that both have."""
-    size = min(one.tokenizer.vocab_size, other.tokenizer.vocab_size)
-    width = min(64, one.model.backbone.config.max_length)
+    size = min(bundle.tokenizer.vocab_size, other.tokenizer.vocab_size)
+    width = min(64, bundle.model.backbone.config.max_length)
     ids = torch.from_numpy(rng(0, "parity").integers(0, size, (4, width)))
-    first, second = (model(ids) for model in (calibrated_model(one), other.model))
+    first, second = (model(ids) for model in (calibrated_model(bundle), other.model))
     shared = min(first.shape[-1], second.shape[-1])  # rows that were added at import are not written
     return float((first[..., :shared] - second[..., :shared]).abs().max())
 

@@ -33,7 +33,7 @@ def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:
 
 
 def is_stack(folder: str | Path) -> bool:
-    """Whether a stack is saved in a folder."""
+    """True for a folder in which a stack is saved."""
     return saved_as(Path(folder)) == STACK_MANIFEST
 
 

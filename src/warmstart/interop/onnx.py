@@ -140,9 +140,9 @@ def probe_texts(max_length: int) -> list[str]:
     return [*PORTABLE_TEXTS, *[" ".join(SELFTEST_TEXTS * (max_length // 20 + 1))] * (max_length <= LONGEST_PROBE)]
 
 
-def largest_gap(expected: np.ndarray, found: Sequence[Any] | np.ndarray) -> float:
+def largest_gap(expected: np.ndarray, exported: Sequence[Any] | np.ndarray) -> float:
     """The largest difference, as a share of the largest expected value if that is above 1."""
-    other = np.asarray(found, dtype=np.float64).reshape(expected.shape)
+    other = np.asarray(exported, dtype=np.float64).reshape(expected.shape)
     return float(np.abs(other - expected).max() / max(1.0, float(np.abs(expected).max())))
 
 

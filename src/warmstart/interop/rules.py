@@ -1,4 +1,4 @@
-"""What a table cannot express of a family's settings: values that are computed from others, in both directions.
+"""Rules of a family's settings that a table cannot express: values computed from others, in both directions.
 
 ``read`` computes our settings from theirs, ``write`` their keys from ours.
 """

@@ -1,4 +1,4 @@
-"""What becomes of every setting that transformers and sentence-transformers read in a model's folder: one table.
+"""The fate of every setting that transformers and sentence-transformers read in a model's folder: one table.
 
 A setting is applied, or refused unless it says what we do anyway, or named among what was left out, or harmless: it changes no
 output (it concerns training, speed, or what is printed). The readers look every key up here, and name one that nobody has

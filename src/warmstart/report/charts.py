@@ -1,8 +1,9 @@
-"""What all charts share: their size and theme, the data they hold, and a colour for every name.
+"""Common parts of charts: their size and theme, the data they hold, and a colour for every name.
 
 A chart function takes plain rows and returns an Altair chart; ``page`` draws it, live and as SVG. The order of the rows is the
 order of what is drawn, and the first method is the one in question. A missing number (the interval of a single seed) is nan in the
-rows and is not drawn. Nothing is computed in a chart beyond means, lowest and highest; intervals come with the rows.
+rows and is not drawn. Nothing is computed in a chart beyond means, lowest and highest; intervals come with the rows. Altair is
+imported where a chart is drawn, so that a command that draws none starts without it.
 
 Names are drawn by number (``number_categories``): Vega keeps categories as keys of JavaScript objects, so a label named
 ``constructor`` or ``toString`` would end in an error. Every channel that shows names reads their numbers instead (field ``label``
@@ -15,20 +16,21 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
-
-import altair as alt
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from warmstart.report.theme import THEME, colours
 
+if TYPE_CHECKING:
+    import altair as alt
+
 Spec = dict[str, Any]
-Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+Chart: TypeAlias = "alt.Chart | alt.LayerChart | alt.FacetChart"
 _Key = TypeVar("_Key", bound=Hashable)
 
 WIDTH = 780
 """pixels of a whole figure, axes and legend included; narrower screens get a narrower figure"""
 GUIDES = {"x": "axis", "y": "axis", "facet": "header", "row": "header", "column": "header"}
-"""where a channel shows its names; the channels not listed here have a legend"""
+"""guide in which a channel shows its names; the channels not listed here have a legend"""
 WITHOUT_GUIDE = ("xOffset", "yOffset", "detail")
 UNSCALED = ("tooltip", "text", "url", "href", "key", "order", "description")
 """channels that show each value as it is"""
@@ -40,12 +42,16 @@ MAX_POINTS = 400
 
 def chart_of(values: Iterable[Mapping[str, Any]]) -> alt.Chart:
     """A chart of rows. nan becomes null, which JSON can hold and Vega leaves out."""
+    import altair as alt
+
     clean = [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in values]
     return alt.Chart(alt.Data(values=clean))  # type: ignore[no-untyped-call]
 
 
 def finish(chart: Chart, height: int) -> Chart:
     """The common width and theme. The width includes axes and legend, so that a page can make it smaller."""
+    import altair as alt
+
     return chart.properties(width=WIDTH, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")).configure(
         **THEME
     )
@@ -53,6 +59,8 @@ def finish(chart: Chart, height: int) -> Chart:
 
 def coloured(field: str, names: Sequence[str], *, legend: bool = True) -> alt.Color:
     """Each name in the colour it has in every figure."""
+    import altair as alt
+
     scale = alt.Scale(domain=list(names), range=colours(names))
     return alt.Color(f"{field}:N", scale=scale) if legend else alt.Color(f"{field}:N", scale=scale, legend=None)
 
@@ -106,9 +114,9 @@ def _number_field(field: str, names: Sequence[str], channels: Sequence[tuple[str
     for name, channel in channels:
         channel["field"] = f"{field}_number"
         if isinstance(channel.get("sort"), list):
-            channel["sort"] = [number[one] for one in channel["sort"]]
+            channel["sort"] = [number[value] for value in channel["sort"]]
         if isinstance(domain := _domain(channel), list):
-            channel["scale"]["domain"] = [number[one] for one in domain]
+            channel["scale"]["domain"] = [number[value] for value in domain]
         guide = GUIDES.get(name, "legend")
         if name not in WITHOUT_GUIDE and channel.get(guide, {}) is not None:
             hidden = {} if guide == "header" else {"aria": False}  # a screen reader would read the numbers; marks say the names

@@ -21,7 +21,7 @@ NO_PICTURES = (
     "The figures are missing, because the program that draws them ended, as it does where a process may use little memory "
     "(`ulimit -v`); the tables hold what was measured."
 )
-"""what a page says in the place of its figures"""
+"""sentence of a page in the place of its figures"""
 _CODE = """
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -39,7 +39,7 @@ for line in sys.stdin:
         reply = {"refused": str(error)}
     print(json.dumps(reply), file=replies, flush=True)
 """
-"""what the child runs: a line of JSON for each line of JSON, until its standard input ends"""
+"""program of the child: a line of JSON for each line of JSON, until its standard input ends"""
 
 
 class DrawingError(Exception):
@@ -64,7 +64,7 @@ class _Painter:
         self._children: dict[int, subprocess.Popen[str]] = {}
 
     def make(self, request: dict[str, Any]) -> str:
-        """What the child makes of a request. Raises ``DrawingError`` if it ends instead, ``ValueError`` if the spec is wrong."""
+        """The child's answer to a request. Raises ``DrawingError`` if it ends instead, ``ValueError`` if the spec is wrong."""
         with self._lock:
             try:
                 answer = self._answer(json.dumps(request))

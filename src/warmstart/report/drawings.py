@@ -61,8 +61,8 @@ def dots_chart(rows: Sequence[tuple[str, str, float]], x: alt.X, by: str, step: 
 
     ``x`` is the axis of the ``value``; ``order`` is that of the names, if not that of the rows.
     """
-    names, series = order or distinct(name for name, *_ in rows), distinct(one for _, one, _ in rows)
-    values = [{"name": name, by: one, "value": value} for name, one, value in rows]
+    names, series = order or distinct(name for name, *_ in rows), distinct(series_name for _, series_name, _ in rows)
+    values = [{"name": name, by: series_name, "value": value} for name, series_name, value in rows]
     groups = grouped((name, value) for name, _, value in rows).items()
     ends = [{"name": name, "low": min(group), "high": max(group)} for name, group in groups]
     y = alt.Y("name:N", title=None, sort=list(names), axis=alt.Axis(**BARE))
@@ -182,7 +182,7 @@ def restarts_chart(rows: Sequence[tuple[str, Sequence[float], Sequence[bool]]], 
 
 
 class LineOptions(TypedDict, total=False):
-    """What lines may have besides."""
+    """Optional parts of a chart of lines."""
 
     dotted: str
     """the expression of rows that have a dot; empty: none"""

@@ -19,7 +19,6 @@ from warmstart.model.bundle import Bundle
 from warmstart.model.stack import Stack
 from warmstart.report.charts import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, svg
-from warmstart.report.drawings import comparison_chart, confusions
 from warmstart.report.page import FORBIDDEN, drawable
 from warmstart.report.parts import Figure, Report, Section, Table, headline, paragraphs_once
 from warmstart.report.result import StudyResult
@@ -117,7 +116,7 @@ def study_view(result: StudyResult) -> Report:
 
 def audit_view(audit: Audit) -> Report:
     """The findings, the most severe first, and the texts per label."""
-    rows = [(one.severity, one.sentence) for one in audit.findings()]
+    rows = [(finding.severity, finding.sentence) for finding in audit.findings()]
     sentence = rows[0][1] if rows else "Nothing is wrong with the data."
     sections = (Section("Findings", (), (Table(("severity", "finding"), rows),)),) if rows else ()
     counts = [(str(row["split"]), str(row["label"]), f"{row['count']:,}") for row in audit.balance()]
@@ -161,9 +160,11 @@ def trace_view(trace: Trace) -> Report:
 
 def scores_view(scores: Scores) -> Report:
     """Every metric; of a classifier also each label, and which labels are confused."""
+    from warmstart.report.drawings import confusions
+
     sections = [Section("Scores", tuple(filter(None, [scores.note])), (Table(Scores.header, Scores.table(scores)),))]
     if isinstance(scores, ClassificationScores):
-        names = [one.name for one in scores.per_class]
+        names = [row.name for row in scores.per_class]
         sections.append(Section("Labels", (), (Table(scores.header, scores.table()), confusions(scores.confusion, names))))
     figures = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in list(scores.values.items())[:3]]
     return Report("Scores on the test split", headline(f"{sentence_case(', '.join(figures))}."), (), sections)
@@ -171,30 +172,34 @@ def scores_view(scores: Scores) -> Report:
 
 def figures_view(figures: NamedFigures) -> Report:
     """One row for each figure."""
-    shown = {name: str(one) if isinstance(one, str | bool | None) else f"{one:.4g}" for name, one in figures.items()}
-    rows = [(name.replace("_", " "), one) for name, one in shown.items()]
+    shown = {name: str(figure) if isinstance(figure, str | bool | None) else f"{figure:.4g}" for name, figure in figures.items()}
+    rows = [(name.replace("_", " "), figure) for name, figure in shown.items()]
     section = Section("Figures", (), (Table(("figure", "value"), rows),))
     return Report("Figures", headline(f"{sentence_case(' '.join(rows[0]))}."), (), (section,))
 
 
 def checks_view(checks: CheckResults) -> Report:
     """One row for each check that says something of the model; the others by name."""
-    told = [one for one in checks if one.status != "not applicable"]
-    failed = [one.title for one in told if one.status == "fail"]
-    rows = [(one.title, one.status, one.number, f"{one.check.limit:g}", one.note) for one in told]
-    others = [one.title for one in checks if one.status == "not applicable"]
-    sentence = f"{len(failed)} of {len(told)} checks fail: {', '.join(failed)}." if failed else f"It passes {len(told)} checks."
+    applicable = [check for check in checks if check.status != "not applicable"]
+    failed = [check.title for check in applicable if check.status == "fail"]
+    rows = [(check.title, check.status, check.number, f"{check.check.limit:g}", check.note) for check in applicable]
+    others = [check.title for check in checks if check.status == "not applicable"]
+    sentence = (
+        f"{len(failed)} of {len(applicable)} checks fail: {', '.join(failed)}."
+        if failed
+        else f"It passes {len(applicable)} checks."
+    )
     text = [f"Not applicable: {', '.join(others)}."] if others else []
     section = Section("Checks", text, (Table(("check", "result", "found", "limit", "note"), rows),))
     return Report("Is this model sound?", headline(sentence), (), (section,))
 
 
 def shards_view(index: ShardIndex) -> Report:
-    """What the text for training and the held-out text hold, and what was left out."""
+    """Sizes of the text for training and of the held-out text, and the documents left out."""
     names, rows = ("documents", "words", "tokens", "unknown"), []
     for name, held_out in (("training", False), ("held out", True)):
         counts = index.counts(held_out=held_out)
-        rows.append((name, str(len(index.side(held_out=held_out))), *(f"{getattr(counts, one):,}" for one in names)))
+        rows.append((name, str(len(index.side(held_out=held_out))), *(f"{getattr(counts, field):,}" for field in names)))
     left_out = [f"Left out: {count:,} ({name.replace('_', ' ')})." for name, count in index.left_out.to_dict().items() if count]
     training = index.counts(held_out=False)
     sentence = f"{training.tokens:,} tokens of {training.documents:,} documents."

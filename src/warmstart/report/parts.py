@@ -1,4 +1,4 @@
-"""What a report is made of: sentences, tables and charts in sections. It knows neither what is reported nor how it is shown.
+"""Parts of a report: sentences, tables and charts in sections, of any subject and for any display.
 
 The headline of a page is a finding in fewer than twenty words; the complete sentence stands below it.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from warmstart.report.charts import Chart
 from warmstart.runs.steps import NextStep
 from warmstart.runs.verdict import Verdict
+
+if TYPE_CHECKING:
+    from warmstart.report.charts import Chart
 
 NUMBER = re.compile(
     r"(< )?[-+−]?[\d.,]+( to [-+−]?[\d.,]+)?(\s?(%|s|ms|min|points|bytes|[kKMGT]i?B))?(\s\(.*\))?|-|–|nan|too few seeds|one run"
@@ -49,7 +52,7 @@ class Table:
         return Table([self.header[place] for place in places], [[row[place] for place in places] for row in self.rows])
 
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers only. Empty cells are ignored; a column of empty cells is text."""
+        """True for each column of numbers only. Empty cells are ignored; a column of empty cells is text."""
         columns = [[row[i] for row in self.rows if row[i]] for i in range(len(self.header))]
         return [bool(cells) and all(NUMBER.fullmatch(cell) for cell in cells) for cells in columns]
 
@@ -93,9 +96,9 @@ class Report:
     """key figures: name and formatted value"""
     sections: Sequence[Section]
     footer: str = ""
-    """where the figures come from"""
+    """origin of the figures"""
     next_step: NextStep | None = None
-    """what to do next"""
+    """next command"""
     verdict: Verdict | None = None
     """the first screen, in the place of sentence, tiles and next step; the sections are folded below it"""
 
@@ -130,12 +133,12 @@ def _shortened(sentence: str, ends: str) -> str:
 
 
 def paragraphs_once(report: Report) -> Report:
-    """The same report, each of whose paragraphs stands where it comes first, without the sentence that is the headline."""
+    """A report whose paragraphs stand only where they come first, without the sentence that is the headline."""
     seen = {report.sentence, "", *(report.verdict.for_terminals.sentences if report.verdict else ())}
     sections = []
     for section in report.sections:
-        told = (text.removeprefix(report.sentence).strip() for text in section.text)
-        kept = [text for text in dict.fromkeys(told) if text not in seen]
+        paragraphs = (text.removeprefix(report.sentence).strip() for text in section.text)
+        kept = [text for text in dict.fromkeys(paragraphs) if text not in seen]
         seen.update(kept)
         sections.append(replace(section, text=kept))
     return replace(report, sections=sections)

@@ -1,4 +1,4 @@
-"""What every study returns, and how it ends: findings in the terminal, tables as CSV files, figures on a page, and a next step.
+"""Results of studies, and their output: findings in the terminal, tables as CSV files, figures on a page, and a next step.
 
 This file needs neither torch nor charts, but to write the page.
 """
@@ -45,9 +45,9 @@ class StudyResult(Shown, view="report.notebook:study_view"):
     details: Any = None
     """the study's own typed result, for programs that need more than tables"""
     next_step: NextStep | None = None
-    """what to do next"""
+    """next command"""
     sections: Sequence[Section] = ()
-    """what the page shows below the findings, once it has been written; a notebook shows the same"""
+    """sections of the page below the findings, once it has been written; a notebook shows them too"""
 
     def __post_init__(self) -> None:
         assert self.findings, "a study needs at least one finding"

@@ -14,7 +14,6 @@ from warmstart.data.audit import Audit
 from warmstart.errors import ReportError
 from warmstart.model.bundle import Bundle
 from warmstart.model.model import parameter_counts
-from warmstart.report.drawings import class_balance_chart, comparison_chart, text_lengths_chart
 from warmstart.report.page import write_report
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.runs.run import provenance
@@ -23,9 +22,9 @@ from warmstart.stats.comparison import MethodTable
 from warmstart.stats.formatting import sentence_case, sources_of_interval
 
 
-def verdict_report(title: str, found: Verdict, sections: Sequence[Section]) -> Report:
+def verdict_report(title: str, verdict: Verdict, sections: Sequence[Section]) -> Report:
     """A report whose first screen is a verdict, with everything else folded below it."""
-    return Report(title, found.headline, (), sections, verdict=found)
+    return Report(title, verdict.headline, (), sections, verdict=verdict)
 
 
 def as_sentence(text: str) -> str:
@@ -35,6 +34,8 @@ def as_sentence(text: str) -> str:
 
 def scores_section(comparison: MethodTable, title: str, metric: str) -> Section:
     """The scores of all methods: every seed, mean and interval, and the differences between methods."""
+    from warmstart.report.drawings import comparison_chart
+
     rows = [(row.name, row.scores, row.interval.mean, row.interval.low, row.interval.high) for row in comparison.ranked()]
     sources = sources_of_interval(max(len(row.scores) for row in comparison.rows), "test texts")
     caption = f"{sentence_case(title)}: each seed, mean and 95% interval over {sources}."
@@ -44,6 +45,8 @@ def scores_section(comparison: MethodTable, title: str, metric: str) -> Section:
 
 def audit_section(audit: Audit) -> Section:
     """The findings of the audit before training, the balance of labels and the lengths of texts."""
+    from warmstart.report.drawings import class_balance_chart, text_lengths_chart
+
     lines = tuple(f"{finding.severity}: {finding.sentence}" for finding in audit.findings())
     rows = [(str(row["split"]), str(row["label"]), int(row["count"])) for row in audit.balance()]
     lengths = [(split.name, split.words["median"], split.words["p95"], split.words["longest"]) for split in audit.splits]
@@ -69,7 +72,7 @@ def write_run_page(report: Report, config: Config, folder: Path, *more: Section,
 
 
 def footer() -> str:
-    """Where the figures come from."""
+    """Origin of the figures: machine, date and version."""
     origin = provenance()
     return f"Measured on {origin.machine}, {origin.date}, with warmstart {origin.warmstart}."
 

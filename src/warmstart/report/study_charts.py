@@ -52,20 +52,22 @@ def pairs_chart(rows: Sequence[tuple[str, str, float, float, float]]) -> Chart:
     ordered = sorted(rows, key=lambda row: groups.index(row[1]))
     values = [dict(zip(("series", "name", "value", "low", "high"), row, strict=True)) for row in ordered]
     x = {"scale": alt.Scale(domain=[0, 1]), "axis": alt.Axis(format="%", title="accuracy")}
-    found = _intervals(values, methods, x, ".1%")
-    found = found.encode(yOffset=alt.YOffset("series:N", sort=methods)) if len(methods) > 1 else found
+    drawn = _intervals(values, methods, x, ".1%")
+    drawn = drawn.encode(yOffset=alt.YOffset("series:N", sort=methods)) if len(methods) > 1 else drawn
     chance = chart_of([{"chance": 0.5}]).mark_rule(strokeDash=[4, 4], opacity=0.6).encode(x="chance:Q")
-    return finish(chance + found, _ROW_HEIGHT * len(groups))
+    return finish(chance + drawn, _ROW_HEIGHT * len(groups))
 
 
 def probe_points(probes: Sequence[TaskProbes], task: str) -> list[ProbePoint]:
     """Every layer of every model on a task, and of random weights, named after the models that share them."""
-    same, sharing = [one for one in probes if one.task.name == task], dict[bytes, list["TaskProbes"]]()
-    points = [(task, one.model, layer, *one.linear[layer].accuracy) for one in same for layer in one.linear if layer != BAG]
-    for one in same:
-        sharing.setdefault(b"".join(scores.correct.tobytes() for scores in one.random.values()), []).append(one)
+    same, sharing = [probed for probed in probes if probed.task.name == task], dict[bytes, list["TaskProbes"]]()
+    points = [
+        (task, probed.model, layer, *probed.linear[layer].accuracy) for probed in same for layer in probed.linear if layer != BAG
+    ]
+    for probed in same:
+        sharing.setdefault(b"".join(scores.correct.tobytes() for scores in probed.random.values()), []).append(probed)
     for models in sharing.values():
-        name = RANDOM if len(sharing) == 1 else f"{RANDOM}, {' and '.join(one.model for one in models)}"
+        name = RANDOM if len(sharing) == 1 else f"{RANDOM}, {' and '.join(probed.model for probed in models)}"
         points += [(task, name, layer, *scores.accuracy) for layer, scores in models[0].random.items() if layer != BAG]
     return points
 
@@ -338,9 +340,9 @@ def effects_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
     """From rows with ``component``, ``type``, ``effect``, ``low``, ``high`` and ``significant``."""
     names = {"component": "name", "type": "series", "effect": "value", "low": "low", "high": "high", "significant": "clear"}
     values = [{new: row[old] for old, new in names.items()} for row in rows]
-    found = _intervals(values, distinct(row["series"] for row in values), {"title": axis, "axis": alt.Axis(tickCount=8)}, ".4f")
+    drawn = _intervals(values, distinct(row["series"] for row in values), {"title": axis, "axis": alt.Axis(tickCount=8)}, ".4f")
     zero = chart_of([{"zero": 0}]).mark_rule(opacity=0.6).encode(x="zero:Q")
-    return finish(zero + found, _ROW_HEIGHT * len(rows))
+    return finish(zero + drawn, _ROW_HEIGHT * len(rows))
 
 
 def heads_chart(rows: Sequence[Mapping[str, Any]], axis: str) -> Chart:
@@ -385,7 +387,7 @@ def coloured_texts(texts: Sequence[tuple[str, Sequence[str], Sequence[float]]]) 
     Orange is a positive activation, blue a negative one.
     """
     neurons = distinct(neuron for neuron, *_ in texts)
-    values = [row for i, name in enumerate(neurons) for row in _token_boxes(i, [rest for one, *rest in texts if one == name])]
+    values = [row for i, name in enumerate(neurons) for row in _token_boxes(i, [rest for neuron, *rest in texts if neuron == name])]
     chosen = alt.param(
         name="chosen_neuron", value=0, bind=alt.binding_select(options=list(range(len(neurons))), labels=neurons, name="neuron ")
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 VERDICT_STYLE = _HERE / "verdict.css"
-"""that of the first screen (``verdict_html``), which goes after the common one"""
+"""style sheet of the first screen (``verdict_html``), which goes after the common one"""
 COMMON_STYLE = _HERE / "common.css"
 """the style sheet of what all pages share: colours, light and dark, and rows of tables that become cards on a phone"""
 
@@ -36,18 +36,18 @@ def page_template(name: str, *folders: Path) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def verdict_html(found: Verdict, *, box: str = "", actions: Mapping[str, str | None] | None = None) -> Markup:
+def verdict_html(verdict: Verdict, *, box: str = "", actions: Mapping[str, str | None] | None = None) -> Markup:
     """The first screen as HTML, with its ``h1``; all texts but ``box`` are escaped.
 
     ``box``: HTML that stands in place of the command of TRY where a server runs. ``actions``: for the name of a step the address
     that does it, as a button in place of its command, or None to leave it out.
     """
     module = page_template("verdict.html.jinja").module
-    return Markup(module.verdict(found, Markup(box), actions or {}))  # type: ignore[attr-defined]
+    return Markup(module.verdict(verdict, Markup(box), actions or {}))  # type: ignore[attr-defined]
 
 
 def _shown(value: object) -> object:
-    """What is not markup with visible signs for characters that a page would obey, such as those that turn the direction."""
+    """Text with visible signs for characters that a page would obey, such as those that turn the direction; markup stays."""
     return harmless(value) if type(value) is str else value
 
 

@@ -65,8 +65,8 @@ class RunState(Shown, view="commands.runs.result:run_view"):
     def subject(self) -> str:
         """The task, the minimal pairs or the text that it reads."""
         values = self.settings or {}
-        found = next((values[key] for key in ("task", "tasks", "data", "pairs", "text", "model") if values.get(key)), "")
-        names = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+        subject = next((values[key] for key in ("task", "tasks", "data", "pairs", "text", "model") if values.get(key)), "")
+        names = [subject] if isinstance(subject, str) else subject if isinstance(subject, list) else []
         return ", ".join(map(str, names))
 
     @cached_property
@@ -76,7 +76,7 @@ class RunState(Shown, view="commands.runs.result:run_view"):
 
     @cached_property
     def state(self) -> State:
-        """Whether it is done, being written, stopped before its end, damaged, or not a run at all."""
+        """State of the run: done, being written, stopped before its end, damaged, or not a run at all."""
         if not is_run(self.path):
             return "foreign"
         if self.holder:
@@ -88,8 +88,8 @@ class RunState(Shown, view="commands.runs.result:run_view"):
     @property
     def damage(self) -> tuple[str, ...]:
         """The files that cannot be read, or are not what was written."""
-        found = [SETTINGS] if (self.path / SETTINGS).exists() and self.settings is None else []
-        return (*found, *(f"{TRIALS}/{name}" for name, trial in self.trials.items() if trial is None))
+        damaged = [SETTINGS] if (self.path / SETTINGS).exists() and self.settings is None else []
+        return (*damaged, *(f"{TRIALS}/{name}" for name, trial in self.trials.items() if trial is None))
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ class RunState(Shown, view="commands.runs.result:run_view"):
     @property
     def _trials_done(self) -> list[tuple[float, str, float]]:
         """Lines with a score that chooses."""
-        return [one for one in self.trials.values() if one and not math.isnan(one[0])]
+        return [trial for trial in self.trials.values() if trial and not math.isnan(trial[0])]
 
     @property
     def unit(self) -> str:
@@ -133,7 +133,7 @@ class RunState(Shown, view="commands.runs.result:run_view"):
         """The last held-out loss; without one the last loss of training."""
         held_out = [row["held_out"].get("loss") for row in self.log if isinstance(row.get("held_out"), dict)]
         training = [row.get("loss") for row in self.log if "loss" in row]
-        return next((float(one) for one in (*held_out[::-1], *training[::-1]) if isinstance(one, int | float)), None)
+        return next((float(value) for value in (*held_out[::-1], *training[::-1]) if isinstance(value, int | float)), None)
 
     @cached_property
     def score(self) -> tuple[str, float] | None:
@@ -141,16 +141,16 @@ class RunState(Shown, view="commands.runs.result:run_view"):
 
         None also if the run says that its score is not known.
         """
-        if (found := self.record.get("score", ())) is None:
+        if (recorded := self.record.get("score", ())) is None:
             return None
-        if isinstance(found, list):
-            return str(found[0]), float(found[1])
-        validation, method, _ = max(self._trials_done, default=(None, "", 0.0), key=lambda one: one[0])
+        if isinstance(recorded, list):
+            return str(recorded[0]), float(recorded[1])
+        validation, method, _ = max(self._trials_done, default=(None, "", 0.0), key=lambda trial: trial[0])
         return None if validation is None else (f"{method}, validation", validation)
 
     @property
     def seconds(self) -> float | None:
-        """Of training or of all trials; where neither is recorded, from its begin to its end."""
+        """Seconds of training or of all trials; where neither is recorded, from its begin to its end."""
         logged = max((row["seconds"] for row in self.log if isinstance(row.get("seconds"), int | float)), default=None)
         if logged is not None or self._trials_done:
             return logged if logged is not None else sum(seconds for _, _, seconds in self._trials_done)
@@ -180,15 +180,15 @@ class RunState(Shown, view="commands.runs.result:run_view"):
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder has the settings or the record of a run."""
+    """True for a folder with the settings or the record of a run."""
     return any((path / name).is_file() for name in (SETTINGS, RUN_FILE))
 
 
 def find_runs(folder: Path) -> Iterator[RunState]:
     """The folder itself if it is a run, the runs inside, and what lies directly in it and is none."""
-    found = list(_runs_below(folder, folder, DEPTH))
-    yield from found
-    inner = [run.path for run in found]
+    runs = list(_runs_below(folder, folder, DEPTH))
+    yield from runs
+    inner = [run.path for run in runs]
     if is_run(folder):
         return
     for place in sorted(folder.iterdir()):
@@ -202,12 +202,12 @@ def _runs_below(place: Path, base: Path, depth: int) -> Iterator[RunState]:
         yield RunState(place, str(place.relative_to(base)) if place != base else place.resolve().name)
     if depth:
         try:
-            inner = sorted(one for one in place.iterdir() if one.is_dir() and not one.is_symlink())
+            inner = sorted(inner_place for inner_place in place.iterdir() if inner_place.is_dir() and not inner_place.is_symlink())
         except OSError:
             return
-        for one in inner:
-            if one.name not in _CONTENTS and not is_leftover(one.name):
-                yield from _runs_below(one, base, depth - 1)
+        for inner_place in inner:
+            if inner_place.name not in _CONTENTS and not is_leftover(inner_place.name):
+                yield from _runs_below(inner_place, base, depth - 1)
 
 
 def _trial(file: Path) -> tuple[float, str, float] | None:

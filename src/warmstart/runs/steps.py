@@ -46,7 +46,7 @@ class NextStep(NamedTuple):
 
 
 class TaskPlace(NamedTuple):
-    """Where the labelled texts of a command lie, as its user named them."""
+    """The place of a command's labelled texts, as its user named it."""
 
     path: str
     """a table, a folder or a manifest"""
@@ -55,13 +55,13 @@ class TaskPlace(NamedTuple):
 
     @classmethod
     def of(cls, config: Any) -> TaskPlace | None:
-        """That of the settings of a command; None if they name none."""
+        """The place that the settings of a command name; None without one."""
         path = getattr(config, "data", None) or getattr(config, "task", None)
         return cls(str(path), table_flags(config)) if path else None
 
     @property
     def is_manifest(self) -> bool:
-        """Whether it says itself how its files are read."""
+        """True for a manifest, which says itself how its files are read."""
         return Path(self.path).suffix in _MANIFESTS or (Path(self.path) / "task.yaml").is_file()
 
 
@@ -95,7 +95,7 @@ def free_name(name: str) -> str:
     """A name that nothing in the current folder has: ``labels``, or ``labels-2``; an ending stays."""
     path = Path(name)
     names = chain([path], (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2)))
-    return next(str(one) for one in names if not one.exists())
+    return next(str(candidate) for candidate in names if not candidate.exists())
 
 
 def out_words(usual: str) -> list[str]:
@@ -166,7 +166,7 @@ def _save_step(folder: Path) -> NextStep:
 
 
 def _fits_a_page(bundle: Path) -> bool:
-    """Whether a page can hold what is saved there, by its task and its tokenizers."""
+    """True for a saved model that a page can hold, by its task and its tokenizers."""
     stack, network = (json_or_none(bundle / name) or {} for name in ("stack.json", "bundle.json"))
     if (stack.get("type") or network.get("head", {}).get("kind")) in NO_PAGE:
         return False
@@ -194,7 +194,7 @@ def learning_step(task_type: str, manifest: str | Path) -> NextStep:
         return NextStep("fit", "Make the best model of your labels", command("fit", manifest))
     from warmstart.interop.encoders import ENCODERS, installed
 
-    backbones = () if any(installed(one) and not one.slow for one in ENCODERS.values()) else ("--backbones", "pool")
+    backbones = () if any(installed(encoder) and not encoder.slow for encoder in ENCODERS.values()) else ("--backbones", "pool")
     return NextStep(
         "race", "Compare ways to learn them", command("race", manifest, *backbones, "--budget", "30m", *out_words(RACE_FOLDER))
     )

@@ -158,7 +158,7 @@ def verdict_of(saved: Mapping[str, Any]) -> Verdict:
     """A verdict from its plain values. Raises ``TypeError``, ``ValueError`` or ``KeyError`` for anything else."""
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
     rows = tuple(ScoreRow(name, score, ends and (*ends,), role) for name, score, ends, role in saved["rows"])
-    mistakes, steps = (tuple(kind(*one) for one in saved[name]) for name, kind in (("mistakes", Mistake), ("steps", NextStep)))
+    mistakes, steps = (tuple(kind(*row) for row in saved[name]) for name, kind in (("mistakes", Mistake), ("steps", NextStep)))
     return Verdict(**values | {"rows": rows, "mistakes": mistakes, "steps": steps})
 
 
@@ -184,13 +184,13 @@ def glossed(name: str) -> str:
     return "stack (several methods, averaged)" if name == "stack" else name
 
 
-def use_sentence(name: str, metric: str, found: Estimate, known_from: str) -> str:
+def use_sentence(name: str, metric: str, score: Estimate, known_from: str) -> str:
     """The headline for a method to use; without a figure if ``known_from``, such as ``"22 test texts"``, are too few for one."""
-    value, low, high = found
+    value, low, high = score
     name = glossed(name)
     if math.isnan(low):
         return f"Use {name}: {score_words(metric, value)} on these texts."
-    if not found.tells:
+    if not score.tells:
         known = "how often it is right" if metric == ACCURACY else "how good it is"
         return f"Use {name}; {known_from} are too few to say {known}."
     if metric == ACCURACY:
@@ -198,12 +198,12 @@ def use_sentence(name: str, metric: str, found: Estimate, known_from: str) -> st
     return f"Use {name}: {score_words(metric, value)} on new texts (likely {low:.2f} to {high:.2f})."
 
 
-def row_of(name: str, metric: str, found: Estimate, role: str = "") -> ScoreRow:
+def row_of(name: str, metric: str, score: Estimate, role: str = "") -> ScoreRow:
     """A row of the chart; without a number if its interval is too wide for one."""
-    if not (found.tells or math.isnan(found.low)):
+    if not (score.tells or math.isnan(score.low)):
         return ScoreRow(name, "too few texts to say", None, role)
-    ends = None if math.isnan(found.low) else tuple(min(1.0, max(0.0, part)) for part in found)
-    return ScoreRow(name, score_words(metric, found.value), ends, role)  # type: ignore[arg-type]
+    ends = None if math.isnan(score.low) else tuple(min(1.0, max(0.0, part)) for part in score)
+    return ScoreRow(name, score_words(metric, score.value), ends, role)  # type: ignore[arg-type]
 
 
 def rows_of(
@@ -218,7 +218,7 @@ def rows_of(
 
 
 def failures_on_test(task: Task, predicted: Any) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
-    """Where predictions for the test texts of a task fail; nothing where they are no probabilities of labels."""
+    """Failures of predictions for the test texts of a task; none where they are no probabilities of labels."""
     test = task.test
     if not task.single_label or np.shape(predicted) != (len(test), len(task.labels)):
         return (), ()
@@ -226,7 +226,7 @@ def failures_on_test(task: Task, predicted: Any) -> tuple[tuple[Mistake, ...], t
 
 
 def failures(split: Split, probabilities: np.ndarray, names: Sequence[str]) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
-    """Where a classifier fails, by ``probabilities`` (N, C) for the N texts of a split and C ``names``.
+    """Failures of a classifier, by ``probabilities`` (N, C) for the N texts of a split and C ``names``.
 
     The surest mistakes, and sentences about the label it predicts worst and the two labels it confuses most.
     """
@@ -250,13 +250,15 @@ def failures(split: Split, probabilities: np.ndarray, names: Sequence[str]) -> t
     return tuple(mistakes), (f"Most confused: {confused}.", f"{right}.")
 
 
-def failures_of_several(split: Split, given: np.ndarray, probabilities: np.ndarray, names: Sequence[str]) -> tuple[Mistake, ...]:
-    """The surest mistakes where a text may have several of C ``names``: its labels, and those it is ``given``, both (N, C)."""
-    truth, held = split.labels > 0.5, given > 0.5
-    wrong = np.where(held != truth, np.abs(probabilities - truth), 0.0).max(axis=1)
-    truly, said = ([", ".join(names[c] for c in np.flatnonzero(row).tolist()) or "none" for row in kind] for kind in (truth, held))
+def failures_of_several(split: Split, chosen: np.ndarray, probabilities: np.ndarray, names: Sequence[str]) -> tuple[Mistake, ...]:
+    """The surest mistakes where a text may have several of C ``names``: its labels, and those that are ``chosen``, both (N, C)."""
+    truth, taken = split.labels > 0.5, chosen > 0.5
+    wrong = np.where(taken != truth, np.abs(probabilities - truth), 0.0).max(axis=1)
+    truly, predicted = (
+        [", ".join(names[c] for c in np.flatnonzero(row).tolist()) or "none" for row in kind] for kind in (truth, taken)
+    )
     return tuple(
-        Mistake(str(split.texts[i])[:MISTAKE_CHARACTERS], truly[i], said[i], float(wrong[i])) for i in _surest(split, wrong)
+        Mistake(str(split.texts[i])[:MISTAKE_CHARACTERS], truly[i], predicted[i], float(wrong[i])) for i in _surest(split, wrong)
     )
 
 

@@ -49,9 +49,9 @@ class StudyAblateConfig(ThreadsConfig):
     limit: int = Field(300, ge=2)
     """number of texts: the first passages of the text, or test texts drawn evenly over the labels"""
     ablation: Literal["mean", "zero", "resample"] = "mean"
-    """what replaces a component's states: their mean over the texts, zero, or those of other random tokens"""
+    """replacement of a component's states: their mean over the texts, zero, or the states of other random tokens"""
     repeats: Advanced[int] = Field(3, gt=1)
-    """with resample: number of draws for each component"""
+    """number of draws for each component, with resample"""
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
 
@@ -80,7 +80,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     measured = ablate_each(bundle.model, components, how, metric)
     texts = metric.task.test.texts if metric.task else documents_of([Source(path=path) for path in config.text])
     header, rows = effect_cells(measured)
-    table = [_effect_row(one) for one in measured.effects]
+    table = [_effect_row(effect) for effect in measured.effects]
     result = StudyResult(
         f"Ablation: {model_name(config.model)}", ablation_findings(measured), {"components": pl.DataFrame(table)},
         {"score": measured.full.scores[0]}, Summary(header, rows[:_SHOWN]), measured, attention_step(config.model, texts),
@@ -101,13 +101,13 @@ def choose_metric(bundle: Bundle, task: str | None, text: Sequence[str], limit: 
 
     if isinstance(bundle.model.head, LMHead):
         if task is not None or not text:
-            given = "got a task; use the model adapted to it instead" if task is not None else "got none"
-            raise ConfigError(f"a language model is evaluated on text (--text FILES), but {given}")
+            problem = "got a task; use the model adapted to it instead" if task is not None else "got none"
+            raise ConfigError(f"a language model is evaluated on text (--text FILES), but {problem}")
         return loss_metric(bundle, text, limit, seed)
     task_type_for(bundle)
     if task is None or text:
-        given = "got --text; leave it out, the head predicts no tokens" if text else "got none"
-        raise ConfigError(f"an adapted model is evaluated on its task (the manifest, after the model), but {given}")
+        problem = "got --text; leave it out, the head predicts no tokens" if text else "got none"
+        raise ConfigError(f"an adapted model is evaluated on its task (the manifest, after the model), but {problem}")
     return _task_metric(bundle, task, limit, seed)
 
 
@@ -138,14 +138,14 @@ def _task_metric(bundle: Bundle, path: str, limit: int, seed: int) -> AblationMe
     return AblationMetric(name, "points", 2, lower_is_better=False, encoded=encoded, evaluate=evaluate, task=task)
 
 
-def _effect_row(one: ComponentEffect) -> dict[str, Any]:
+def _effect_row(effect: ComponentEffect) -> dict[str, Any]:
     """Plain values; blocks and heads count from 1."""
-    component, difference, scores = one.component, one.difference, one.scores.scores
+    component, difference, scores = effect.component, effect.difference, effect.scores.scores
     block, head = (None if number is None else number + 1 for number in (component.block, component.head))
     return {
         "component": component.name, "type": component.type, "block": block, "head": head, "effect": difference.mean,
-        "low": difference.low, "high": difference.high, "standard_error": difference.error, "p": one.p,
-        "significant": one.significant, "std_over_repeats": float(np.std(scores, ddof=1)) if len(scores) > 1 else None,
+        "low": difference.low, "high": difference.high, "standard_error": difference.error, "p": effect.p,
+        "significant": effect.significant, "std_over_repeats": float(np.std(scores, ddof=1)) if len(scores) > 1 else None,
     }  # fmt: skip
 
 
@@ -154,17 +154,17 @@ def effect_cells(measured: AblationMeasurement) -> Summary:
     metric = measured.metric
     rows = [
         (
-            one.component.name, f"{one.difference.mean:+.{metric.digits}f}",
-            f"{metric.written(one.difference.low)} to {metric.written(one.difference.high)}",
-            f"{one.p:.2g}" if one.p >= _MIN_P else f"< {_MIN_P:g}", "yes" if one.significant else "",
+            effect.component.name, f"{effect.difference.mean:+.{metric.digits}f}",
+            f"{metric.written(effect.difference.low)} to {metric.written(effect.difference.high)}",
+            f"{effect.p:.2g}" if effect.p >= _MIN_P else f"< {_MIN_P:g}", "yes" if effect.significant else "",
         )
-        for one in measured.effects
+        for effect in measured.effects
     ]  # fmt: skip
     return Summary(("component", "worse by", "95% interval", "p (Holm)", "significant"), rows)
 
 
 def ablation_findings(measured: AblationMeasurement) -> list[str]:
-    """Which components matter, and how certain that is."""
+    """Sentences about the components that matter, and their certainty."""
     metric, texts = measured.metric, len(measured.metric.encoded)
     findings = _largest_effect(measured)
     if measured.heads:
@@ -180,7 +180,7 @@ def _largest_effect(measured: AblationMeasurement) -> list[str]:
     metric, first = measured.metric, measured.effects[0]
     full = f"{sentence_case(metric.name)} of the full model: {metric.written(measured.full.scores[0])}."
     largest = metric.effect_text(first.difference)
-    most = next((one for one in measured.effects if one.harmful), None)
+    most = next((effect for effect in measured.effects if effect.harmful), None)
     if most is None:
         where, limit = f"on {len(metric.encoded):,} texts", sentence_case(_detected(measured, measured.effects))
         none = (
@@ -199,10 +199,11 @@ def _largest_effect(measured: AblationMeasurement) -> list[str]:
 
 def _head_findings(measured: AblationMeasurement) -> list[str]:
     heads = measured.heads
-    harmful, helpful = [one for one in heads if one.harmful], [one for one in heads if one.significant and not one.harmful]
+    harmful = [effect for effect in heads if effect.harmful]
+    helpful = sum(effect.significant for effect in heads) - len(harmful)
     most = (harmful or heads)[0]
     largest = "largest significant effect" if harmful else "largest effect in this sample, which is not significant"
-    better = f"; the model is significantly better without {len(helpful)} of them" if helpful else ""
+    better = f"; the model is significantly better without {helpful} of them" if helpful else ""
     return [
         f"{len(heads) - len(harmful)} of {len(heads)} heads can be ablated one at a time without a significant loss (at the 5% "
         f"level, corrected for {len(measured.effects)} components){better}.",
@@ -212,14 +213,14 @@ def _head_findings(measured: AblationMeasurement) -> list[str]:
 
 
 def _detected(measured: AblationMeasurement, effects: Sequence[ComponentEffect]) -> str:
-    """Which effects would have been detected, corrected for the number of all components; those without any noise are left out.
+    """Detectable effects, corrected for the number of all components; those without any noise are left out.
 
     Over draws and texts if the ablation was repeated, else over texts.
     """
     metric, count = measured.metric, len(measured.effects)
     sizes = [
-        one.detectable(count) if one.claimable else detectable_from_interval(one.low, one.high, comparisons=count)
-        for one in (effect.difference for effect in effects)
+        gap.detectable(count) if gap.claimable else detectable_from_interval(gap.low, gap.high, comparisons=count)
+        for gap in (effect.difference for effect in effects)
     ]
     return detection_text([size for size in sizes if size] or [math.inf], metric.written, f" {metric.unit}")
 

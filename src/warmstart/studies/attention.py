@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
+from warmstart.config import Effectless, FileInput, ThreadsConfig
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError
-from warmstart.inspection.head_attention import MEASURES, RELATIONS, HeadTests
+from warmstart.inspection.head_attention import MEASURES, RELATIONS, THRESHOLD, HeadTests
 from warmstart.inspection.tokens import sample_passages
 from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.runs.steps import NextStep, own_text, study_step
@@ -51,8 +51,6 @@ class StudyAttentionConfig(ThreadsConfig):
     """files or folders of text: the corpus over which heads are compared; default: the one text"""
     passages: int = Field(200, gt=1)
     """passages of the corpus, drawn at random"""
-    threshold: Advanced[float] = Field(0.2, gt=0, lt=1)
-    """a head attends to something if it puts at least this much more weight there than uniform attention"""
     out: Effectless[str] = "runs/attention"
     """folder of the run"""
     seed: int = Field(0, ge=0)
@@ -75,7 +73,7 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
     bundle = load_model(config.model)
     documents = documents_of([Source(path=path) for path in config.text])
     passages = sample_passages(documents, config.passages, config.seed) if config.text else []
-    measured = measure_text_and_corpus(bundle, config.sentence, passages, config.threshold, config.seed)
+    measured = measure_text_and_corpus(bundle, config.sentence, passages, config.seed)
     folder, tests = Run.open(config.out, config).folder, measured.tests
     _write_weights(measured, folder)
     table = pl.DataFrame(head_rows(tests)).fill_nan(None)
@@ -91,7 +89,7 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
 
 
 def _next_step(bundle: Bundle, config: StudyAttentionConfig) -> NextStep | None:
-    """How much a language model needs each head, or which words a prediction depends on."""
+    """The ablation of a language model's heads, or the explanation of a prediction."""
     from warmstart.heads.language_modeling import LMHead
     from warmstart.inspection.explanations import is_explainable
 
@@ -117,7 +115,7 @@ def head_name(layer: int, head: int) -> str:
 
 
 def attention_findings(tests: HeadTests) -> list[str]:
-    """How many heads differ from uniform attention, what they attend to, and how focused they are."""
+    """Sentences about the heads that differ from uniform attention, their targets, and their focus."""
     relations = [sentence for relation in RELATIONS if (sentence := _relation_finding(tests, relation))]
     entropy = tests.attention.means[:, :, _ENTROPY]
     layer, head = np.unravel_index(np.nanargmin(entropy), entropy.shape)
@@ -127,7 +125,7 @@ def attention_findings(tests: HeadTests) -> list[str]:
         f"with {entropy[layer, head]:.2f}."
     )
     heads = {relation: tests.above_threshold(relation) for relation in RELATIONS}
-    most, some = max(RELATIONS, key=lambda relation: len(heads[relation])), len({one for found in heads.values() for one in found})
+    most, some = max(RELATIONS, key=lambda relation: len(heads[relation])), len({head for many in heads.values() for head in many})
     first = f"No head seeks one kind of token; the most focused is head {name}."
     if some:
         seek = "head seeks" if tests.count == 1 else "heads seeks" if some == 1 else "heads seek"
@@ -142,7 +140,7 @@ def attention_findings(tests: HeadTests) -> list[str]:
     )
     size = (
         "Heads with random weights differ a little too, so the size of the difference counts: a head attends to something if it "
-        f"puts at least {tests.threshold:.2f} more weight there than uniform attention."
+        f"puts at least {THRESHOLD:.2f} more weight there than uniform attention."
     )
     return [first, differ, size, *relations, focus]
 
@@ -164,12 +162,12 @@ def _relation_finding(tests: HeadTests, relation: str) -> str:
 
 
 def _detection_limit(tests: HeadTests, relation: str) -> str:
-    """How much more weight a head had to put on a relation, so that its whole interval is above the threshold: a clause."""
+    """A clause about the additional weight on a relation that would put a head's whole interval above the threshold."""
     if not tests.is_corpus:
         return ""
     m = MEASURES.index(relation)
     widest = float(np.nanmax(tests.high[:, :, m] - tests.low[:, :, m]))
-    size = detectable_above(tests.threshold + widest / 2, 0.0, widest)
+    size = detectable_above(THRESHOLD + widest / 2, 0.0, widest)
     return f"; of any head, {detection_text([size], '{:.2f}'.format, ' more weight than uniform attention')}"
 
 
@@ -191,10 +189,11 @@ def relation_rows(tests: HeadTests) -> list[tuple[str, ...]]:
 
 def head_rows(tests: HeadTests) -> list[dict[str, Any]]:
     """One row per head and measure; layers and heads count from 1."""
-    found, rows = tests.attention, list[dict[str, Any]]()
+    attention, rows = tests.attention, list[dict[str, Any]]()
     for i, j, m in np.ndindex(*tests.p.shape):
-        numbers = (found.means[i, j, m], found.uniform[i, m], found.difference[i, j, m], tests.low[i, j, m], tests.high[i, j, m])
-        named = zip(("value", "uniform", "difference", "low", "high", "p_holm"), (*numbers, tests.p[i, j, m]), strict=True)
+        of_head = (attention.difference, tests.low, tests.high, tests.p)
+        numbers = (attention.means[i, j, m], attention.uniform[i, m], *(figures[i, j, m] for figures in of_head))
+        named = zip(("value", "uniform", "difference", "low", "high", "p_holm"), numbers, strict=True)
         rows.append({"layer": i + 1, "head": j + 1, "measure": MEASURES[m]} | {name: float(value) for name, value in named})
     return rows
 
@@ -224,7 +223,7 @@ def one_text_section(measured: AttentionMeasured) -> Section:
 
 
 def all_heads_section(tests: HeadTests) -> Section:
-    """What each head does more than uniform attention, over the corpus."""
+    """Differences of each head from uniform attention, over the corpus."""
     from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import differences_chart, entropy_chart
 
@@ -242,7 +241,7 @@ def all_heads_section(tests: HeadTests) -> Section:
     by = "the lower end of its 95% interval over passages" if tests.is_corpus else "the difference"
     text = (
         "A weight is the mean over tokens that can attend to at least two tokens, one of them of the kind in question. A head is "
-        f"above the threshold if {by} is at least {tests.threshold:.2f} more than uniform attention; a dash means that fewer than "
+        f"above the threshold if {by} is at least {THRESHOLD:.2f} more than uniform attention; a dash means that fewer than "
         "two passages have such tokens. Layers and heads count from 1."
     )
     return Section("What heads attend to", (text,), (*figures, Table(HEADS_HEADER, relation_rows(tests))))

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
+from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.source import Source, TableFlags
 from warmstart.errors import ConfigError, ModelError
 from warmstart.report.result import StudyResult, finish_study
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from warmstart.model.stack import Stack
     from warmstart.report.parts import Section
 
+MAX_PHRASE = 3
+"""words of the longest phrase that is erased"""
 _NEGLIGIBLE = 1e-3
 """nats below which a word does not matter"""
 _COMPLETE, _SHOWN_PHRASES = 0.05, 8
@@ -52,9 +54,7 @@ class StudyExplainConfig(ThreadsConfig, TableFlags):
     limit: int = Field(50, gt=1)
     """number of texts of the file, drawn at random"""
     removal: Literal["delete", "mask"] = "delete"
-    """how a word is removed: delete its tokens, or mask them (for models trained with mask tokens)"""
-    max_phrase: InFile[int] = Field(3, gt=0, le=10)
-    """number of words of the longest phrase that is erased"""
+    """removal of a word: delete its tokens, or mask them (for models trained with mask tokens)"""
     random_orders: Advanced[int] = Field(20, gt=1)
     """number of random word orders that the methods are compared with"""
     seed: int = Field(0, ge=0)
@@ -89,7 +89,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
     prepared = prepare(config.text, config.target) if config.text is not None else None
     folder, explanation = Run.open(config.out, config).folder, None
     if prepared:
-        explanation = explain_text(prepared, config.random_orders, config.seed, config.max_phrase, show=True)
+        explanation = explain_text(prepared, config.random_orders, config.seed, MAX_PHRASE, show=True)
         console.print(f"{explanation.target!r}, probability {explanation.probability:.3f}")
         for method, values in explanation.values.items():
             console.print(heat_text(explanation.words, values).append(f"  {method}", style="dim"))
@@ -109,7 +109,7 @@ def _texts(config: StudyExplainConfig) -> list[str]:
 
 
 def explainer(model: Bundle | Stack, removal: Literal["delete", "mask"]) -> Callable[..., TextToExplain]:
-    """What makes a text, and its target, ready to be explained. Raises ``ModelError`` for a model that gives no probabilities.
+    """A function that makes a text and its target ready. Raises ``ModelError`` for a model that gives no probabilities.
 
     A network with one label a text, or that generates, is explained from the inside; any other model by its predictions.
     """
@@ -160,19 +160,18 @@ def printed(word: str) -> str:
     return word if word.strip() else repr(word)
 
 
-def _text_findings(one: Explanation) -> list[str]:
-    findings = [f"{one.target!r} has a probability of {percent(one.probability)}{_most_important(one)}."]
-    if one.phrases:
-        start, end, nats = one.phrases[0]
+def _text_findings(explanation: Explanation) -> list[str]:
+    findings = [f"{explanation.target!r} has a probability of {percent(explanation.probability)}{_most_important(explanation)}."]
+    if explanation.phrases:
+        start, end, nats = explanation.phrases[0]
         if end - start > 1 and abs(nats) >= _NEGLIGIBLE:
-            findings.append(f"The most important phrase is {' '.join(one.words[start:end])!r}: {nats:+.2f} nats.")
-    if one.points:
-        complete = "complete" if one.missing <= _COMPLETE else "not complete, so do not rely on them here"
-        findings.append(
-            f"Integrated gradients are {complete}: {percent(one.missing)} of the difference is missing after {one.points} points."
-        )
-    random = one.random_faithfulness
-    for method, value in one.faithfulness.items() if len(one.words) > 1 else ():  # one word has one order
+            findings.append(f"The most important phrase is {' '.join(explanation.words[start:end])!r}: {nats:+.2f} nats.")
+    if explanation.points:
+        complete = "complete" if explanation.missing <= _COMPLETE else "not complete, so do not rely on them here"
+        missing = f"{percent(explanation.missing)} of the difference is missing after {explanation.points} points"
+        findings.append(f"Integrated gradients are {complete}: {missing}.")
+    random = explanation.random_faithfulness
+    for method, value in explanation.faithfulness.items() if len(explanation.words) > 1 else ():  # one word has one order
         findings.append(
             f"{sentence_case(method)}: faithfulness {value:+.2f}, higher than {percent((value > random).mean(), 0)} of "
             f"{len(random)} random orders (mean {random.mean():+.2f})."
@@ -180,18 +179,18 @@ def _text_findings(one: Explanation) -> list[str]:
     return findings
 
 
-def _most_important(one: Explanation) -> str:
+def _most_important(explanation: Explanation) -> str:
     """The single word that contributes most, for or against the target, if any does: the end of a sentence."""
-    nats = one.values["erasure"]
+    nats = explanation.values["erasure"]
     most = int(np.abs(nats).argmax())
     if abs(nats[most]) < _NEGLIGIBLE:
         return f"; no single word matters (removing any one changes the log-probability by less than {_NEGLIGIBLE} nats)"
-    why, without = "because" if nats[most] > 0 else "in spite", percent(one.probability * np.exp(-nats[most]))
-    return f", mostly {why} of {printed(one.words[most])!r}: without this word it would be {without}"
+    why, without = "because" if nats[most] > 0 else "in spite", percent(explanation.probability * np.exp(-nats[most]))
+    return f", mostly {why} of {printed(explanation.words[most])!r}: without this word it would be {without}"
 
 
 def _faithfulness_findings(faithfulness: Mapping[str, Interval], text_count: int) -> list[str]:
-    """Which methods beat random orders, and how many texts are left out."""
+    """Sentences about the methods that beat random orders, and the texts left out."""
     count = next(iter(faithfulness.values())).count
     texts = f"{count}" if count == text_count else f"{count} of {text_count}"
     good = [method for method, interval in faithfulness.items() if interval.low > 0]
@@ -199,10 +198,14 @@ def _faithfulness_findings(faithfulness: Mapping[str, Interval], text_count: int
     what = "the words that matter better than chance does"
     named = f"{' and '.join(good)} {finds} {what}" if good else f"no method is shown to find {what}"
     findings = [f"Over {texts} texts, {named}."]
-    for method, one in faithfulness.items():
-        verb = f"{'are' if method.endswith('s') else 'is'} {'' if one.low > 0 or one.high < 0 else 'not significantly '}"
-        compared = f"{'less' if one.high < 0 else 'more'} faithful than random orders: {signed_interval(one)} over {texts} texts"
-        findings.append(f"{sentence_case(method)} {verb}{compared}{limit_clause(one.low, one.high, write='{:.3f}'.format)}.")
+    for method, interval in faithfulness.items():
+        verb = f"{'are' if method.endswith('s') else 'is'} {'' if interval.low > 0 or interval.high < 0 else 'not significantly '}"
+        compared = (
+            f"{'less' if interval.high < 0 else 'more'} faithful than random orders: {signed_interval(interval)} over {texts} texts"
+        )
+        findings.append(
+            f"{sentence_case(method)} {verb}{compared}{limit_clause(interval.low, interval.high, write='{:.3f}'.format)}."
+        )
     if count < text_count:
         left = "they are empty, of a single word, or too long for the model"
         findings.append(f"{text_count - count} of {text_count} texts are left out: {left}.")
@@ -232,15 +235,17 @@ def explain_sections(details: ExplainDetails) -> list[Section]:
     from warmstart.report.study_charts import curve_chart, heat_chart
 
     sections = list[Section]()
-    if one := details.explanation:
-        words, items = [printed(word) for word in one.words], list[Any]()
-        for method, values in one.values.items():
-            caption = f"{sentence_case(method)}: blue words support {one.target!r}, orange words oppose it."
+    if explanation := details.explanation:
+        words, items = [printed(word) for word in explanation.words], list[Any]()
+        for method, values in explanation.values.items():
+            caption = f"{sentence_case(method)}: blue words support {explanation.target!r}, orange words oppose it."
             items.append(Figure(f"heat-{method.replace(' ', '-')}", caption, heat_chart(words, values)))
         caption = "Faithful orders fall fast and rise fast; grey: the middle 90% of random orders."
-        items.append(Figure("faithfulness", caption, curve_chart(list(one.values), one.deletion, one.insertion)))
-        rows = [(" ".join(words[start:end]), f"{nats:+.3f}") for start, end, nats in one.phrases[:_SHOWN_PHRASES]]
-        sections.append(Section(f"Why {one.target!r}", (), (*items, Table(("phrase", "nats lost without it"), rows))))
+        items.append(
+            Figure("faithfulness", caption, curve_chart(list(explanation.values), explanation.deletion, explanation.insertion))
+        )
+        rows = [(" ".join(words[start:end]), f"{nats:+.3f}") for start, end, nats in explanation.phrases[:_SHOWN_PHRASES]]
+        sections.append(Section(f"Why {explanation.target!r}", (), (*items, Table(("phrase", "nats lost without it"), rows))))
     if details.faithfulness:
         rows = [(method, signed_interval(interval)) for method, interval in details.faithfulness.items()]
         table = Table(("method", "above random orders"), rows)

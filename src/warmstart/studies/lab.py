@@ -40,7 +40,7 @@ FINDINGS = {
         "which those of a synthesizer do not."
     ),
 }
-"""what each experiment shows, with its further numbers"""
+"""finding of each experiment, with its further numbers"""
 AXES = {
     "copying": ("beta", "weight"),
     "averaging": ("beta", "weight of each"),
@@ -84,19 +84,19 @@ def lab_result(experiments: Sequence[Experiment], keys: int = _FEW_KEYS) -> Stud
 
     table: list[dict[str, Any]] = [
         {
-            "experiment": one.name, "number": check.name, "closed_form": check.closed_form, "measured": check.measured,
+            "experiment": experiment.name, "number": check.name, "closed_form": check.closed_form, "measured": check.measured,
             "difference": check.difference,
         }
-        for one in experiments
-        for check in one.checks
+        for experiment in experiments
+        for check in experiment.checks
     ]  # fmt: skip
-    cells = [(f"{one.name}, {name}", *row) for one in experiments for name, *row in check_rows(one)]
+    cells = [(f"{experiment.name}, {name}", *row) for experiment in experiments for name, *row in check_rows(experiment)]
     more = (_MORE_KEYS, "more") if keys < _MORE_KEYS else (_FEW_KEYS, "fewer")
     return StudyResult(
         "The attention lab",
         [_overall(experiments), *map(finding, experiments)],
         {"checks": pl.DataFrame(table)},
-        {f"largest difference, {one.name}": one.largest_difference for one in experiments},
+        {f"largest difference, {experiment.name}": experiment.largest_difference for experiment in experiments},
         Summary(CHECK_HEADER, cells),
         experiments,
         study_step("lab", f"The same with {more[1]} keys", "--keys", str(more[0])),
@@ -105,22 +105,24 @@ def lab_result(experiments: Sequence[Experiment], keys: int = _FEW_KEYS) -> Stud
 
 def check_rows(experiment: Experiment) -> list[tuple[str, str, str, str]]:
     """The numbers of an experiment, formatted under ``CHECK_HEADER``."""
-    return [(one.name, f"{one.closed_form:.6f}", f"{one.measured:.6f}", f"{one.difference:.1g}") for one in experiment.checks]
+    return [
+        (check.name, f"{check.closed_form:.6f}", f"{check.measured:.6f}", f"{check.difference:.1g}") for check in experiment.checks
+    ]
 
 
 def finding(experiment: Experiment) -> str:
-    """What an experiment shows."""
+    """The finding of an experiment."""
     numbers = {name.replace(" ", "_"): value for name, value in experiment.figures.items()}
     extra = {"rest": 1 - numbers.get("weight", 0.0), "share": percent(numbers.get("steady", 0.0), 0)}
     return FINDINGS[experiment.name].format(**numbers, **extra)
 
 
 def _overall(experiments: Sequence[Experiment]) -> str:
-    exact = max(one.largest_difference for one in experiments if "samples" not in one.figures)
+    exact = max(experiment.largest_difference for experiment in experiments if "samples" not in experiment.figures)
     also = "".join(
-        f"; over {one.figures['samples']:,} random keys they differ by at most {one.largest_difference:.1g}"
-        for one in experiments
-        if "samples" in one.figures
+        f"; over {experiment.figures['samples']:,} random keys they differ by at most {experiment.largest_difference:.1g}"
+        for experiment in experiments
+        if "samples" in experiment.figures
     )
     return f"Attention with keys and queries built by hand does what its formulas say, to {exact:.1g}{also}."
 

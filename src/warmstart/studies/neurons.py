@@ -42,7 +42,7 @@ class StudyNeuronsConfig(ThreadsConfig):
     text: FileInput[tuple[str, ...]] = Field(min_length=1)
     """files or folders of text; .conllu files (.gz too) add parts of speech"""
     units: Literal["neurons", "states"] = "neurons"
-    """what is studied: the inner layers of the blocks, or the dimensions of the hidden states between them"""
+    """units of the study: the inner layers of the blocks, or the dimensions of the hidden states between them"""
     neuron: tuple[str, ...] = ()
     """neurons to show, each as LAYER.INDEX, both from 1 (2.113); default: the best one of each property"""
     show: str | None = None
@@ -80,7 +80,7 @@ def study_neurons(config: StudyNeuronsConfig) -> StudyResult:
     step = attention_step(config.model, texts)
     if isinstance(bundle.model.head, LMHead) and not any(map(is_conllu, config.text)):
         step = study_step("ablate", "How much the model needs each part", config.model, "--text", *config.text)
-    passages = pl.DataFrame([asdict(one) for one in measured.tokens])
+    passages = pl.DataFrame([asdict(token) for token in measured.tokens])
     figures = {"neurons": len(measured.q), "passages": len(properties.values), "tokens": measured.correlations.n}
     result = StudyResult(
         f"Neurons of {model_name(config.model)}", neuron_findings(measured),
@@ -103,7 +103,7 @@ def _properties(bundle: Bundle, config: StudyNeuronsConfig) -> tuple[TokenProper
     if any(tagged):
         every = (sentence for path in config.text for sentence in read_conllu(path))
         sentences = sample_passages(every, config.passages, config.seed)
-        properties, texts = tagged_properties(bundle, sentences), [" ".join(form for form, _ in one) for one in sentences]
+        properties, texts = tagged_properties(bundle, sentences), [" ".join(form for form, _ in sentence) for sentence in sentences]
     else:
         texts = sample_passages(documents_of([Source(path=path) for path in config.text]), config.passages, config.seed)
         properties = text_properties(bundle, texts)
@@ -128,9 +128,9 @@ def _own_text(bundle: Bundle, config: StudyNeuronsConfig) -> Encoded | None:
 
 
 def neuron_findings(measured: NeuronMeasurement) -> list[str]:
-    """Which properties have a neuron, how strong the correlation is, and how certain."""
+    """Sentences about the properties that have a neuron, the correlations, and their certainty."""
     results, properties = measured.results, measured.properties
-    above, learned = [one for one in results if one.above_chance], [one for one in results if one.learned]
+    above, learned = [result for result in results if result.above_chance], [result for result in results if result.learned]
     first, beyond, control = results[0], "", results[0].control
     if control:
         beyond = (
@@ -142,13 +142,13 @@ def neuron_findings(measured: NeuronMeasurement) -> list[str]:
         f"For {len(above)} of {len(results)} properties the best neuron is above the permutation threshold{beyond}. The "
         f"largest correlation is with '{first.name}': neuron {measured.neuron(first)}, r = {first.best}.",
     ]
-    for one in sorted(learned if control else above, key=lambda one: -one.gain)[:_LISTED]:
-        compared = f"the permutation threshold is {one.threshold:.2f}" + (f"; {one.control}" if one.control else "")
-        findings.append(f"Property '{one.name}': neuron {measured.neuron(one)}, r = {one.best}; {compared}.")
-    if missing := [one for one in results if not one.above_chance]:
-        sizes = [min(1.0, detectable_above(one.threshold, one.best.low, one.best.high)) for one in missing]
+    for result in sorted(learned if control else above, key=lambda result: -result.gain)[:_LISTED]:
+        compared = f"the permutation threshold is {result.threshold:.2f}" + (f"; {result.control}" if result.control else "")
+        findings.append(f"Property '{result.name}': neuron {measured.neuron(result)}, r = {result.best}; {compared}.")
+    if missing := [result for result in results if not result.above_chance]:
+        sizes = [min(1.0, detectable_above(result.threshold, result.best.low, result.best.high)) for result in missing]
         limit = f"; an absolute r of {detection_text(sizes, '{:.2f}'.format, '')}" if np.isfinite(sizes).all() else ""
-        names = ", ".join(one.name for one in missing)
+        names = ", ".join(result.name for result in missing)
         findings.append(f"No neuron correlates above the permutation threshold with {names}{limit}.")
     over = np.abs(measured.correlations.r) > measured.correlations.threshold
     findings.append(
@@ -168,11 +168,11 @@ def neuron_findings(measured: NeuronMeasurement) -> list[str]:
 def _headline(measured: NeuronMeasurement) -> str:
     """The neuron that says most: of those that untrained networks cannot explain, else of those above chance."""
     control = measured.results[0].control
-    found = [one for one in measured.results if (one.learned if control else one.above_chance)]
-    if not found:
+    candidates = [result for result in measured.results if (result.learned if control else result.above_chance)]
+    if not candidates:
         than = "untrained networks have" if control else "chance gives"
         return f"No neuron follows any of {len(measured.results)} properties of tokens more than {than}."
-    best = max(found, key=lambda one: one.gain)
+    best = max(candidates, key=lambda result: result.gain)
     below = f"untrained networks stay below {best.control.threshold:.2f}" if best.control else f"chance gives {best.threshold:.2f}"
     return f"Neuron {measured.neuron(best)} follows '{best.name}' most clearly: r = {best.best.r:+.2f}, where {below}."
 
@@ -180,10 +180,10 @@ def _headline(measured: NeuronMeasurement) -> str:
 def _summary(measured: NeuronMeasurement) -> Summary:
     rows = [
         (
-            one.name, measured.neuron(one), str(one.best), f"{one.threshold:.2f}",
-            f"{one.control.threshold:.2f}" if one.control else "-",
+            result.name, measured.neuron(result), str(result.best), f"{result.threshold:.2f}",
+            f"{result.control.threshold:.2f}" if result.control else "-",
         )
-        for one in measured.results
+        for result in measured.results
     ]  # fmt: skip
     return Summary(("property", "neuron", "r (95%)", "permutation threshold", "untrained threshold"), rows)
 
@@ -204,7 +204,7 @@ def _sections(measured: NeuronMeasurement, passages: pl.DataFrame, config: Study
     from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import best_chart, coloured_texts, layer_grid
 
-    names, layout, control = [one.name for one in measured.results], measured.layout, measured.results[0].control
+    names, layout, control = [result.name for result in measured.results], measured.layout, measured.results[0].control
     largest = np.abs(measured.correlations.r).reshape(layout.layers, layout.width, -1).max(axis=1)
     largest = largest[:, [measured.properties.names.index(name) for name in names]]
     untrained = (
@@ -220,8 +220,8 @@ def _sections(measured: NeuronMeasurement, passages: pl.DataFrame, config: Study
         "neurons count from 1; layer 0 is the embedding."
     )
     bars = [
-        (one.name, (abs(one.best.r), one.threshold, one.control.threshold if one.control else np.nan), one.best.ends)
-        for one in measured.results
+        (best.name, (abs(best.best.r), best.threshold, best.control.threshold if best.control else np.nan), best.best.ends)
+        for best in measured.results
     ]
     caption = "The best neuron of each property, with its 95% interval over passages, and both thresholds."
     items = (

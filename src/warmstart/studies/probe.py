@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 from tyro.conf import Positional
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile, ThreadsConfig
+from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.probing import BAG, MIX, RANDOM, read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
 from warmstart.report.result import StudyResult, Summary, finish_study
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 PROBES_HEADER = ("task", "model", "best layer", "linear (95% over sentences)", "MLP", BAG, RANDOM, "selectivity", "compression")
 _SHORT_HEADER, _FEW_SENTENCES = ("task", "model", "layer", "linear", "MLP", "bag", "random", "selectivity", "compression"), 30
-"""the same for the terminal, without intervals; test sentences below which a finding names their number"""
+"""columns for the terminal, without intervals; test sentences below which a finding names their number"""
+WORDS = 4000
+"""words of a CoNLL-U file that train a probe; validation and test have a quarter as many each"""
 _BEST_LAYERS = (
     "Best layers are chosen on validation. Selectivity: points above a control task with a random label for every word (for "
     "sentences: for their longest word). Compression: how many times shorter the labels are in the online code than in a "
@@ -55,8 +57,6 @@ class StudyProbeConfig(ThreadsConfig):
     """files or folders of sentence tasks in SentEval's format"""
     words: FileInput[str | None] = None
     """a CoNLL-U file: each word's part of speech, position and previous word are probed"""
-    word_count: Advanced[int] = Field(4000, gt=99)
-    """words to train on; validation and test have a quarter as many each"""
     out: Effectless[str] = "runs/probe"
     """folder of the run"""
     seed: int = Field(0, ge=0)
@@ -65,8 +65,6 @@ class StudyProbeConfig(ThreadsConfig):
     """fits of each probe"""
     mlp: Advanced[bool] = True
     """fit probes with a hidden layer too"""
-    random: InFile[bool] = True
-    """probe the same architecture with random weights too"""
 
 
 def study_probe(config: StudyProbeConfig) -> StudyResult:
@@ -79,15 +77,15 @@ def study_probe(config: StudyProbeConfig) -> StudyResult:
 
     tasks = read_probing_tasks(config.tasks)
     if config.words:
-        tasks += word_tasks(read_conllu(config.words), config.word_count, config.seed)
+        tasks += word_tasks(read_conllu(config.words), WORDS, config.seed)
     if not tasks or not config.models:
         raise ConfigError("name at least one model, and --tasks (files in SentEval's format) or --words (a CoNLL-U file)")
     bundles = {name: load_model(path) for name, path in zip(distinct_names(config.models), config.models, strict=True)}
     folder = Run.open(config.out, config).folder
     probes = list["TaskProbes"]()
-    for one in probe_models(bundles, tasks, range(config.seed, config.seed + config.seeds), mlp=config.mlp, random=config.random):
-        probes.append(one)
-        console.print(f"{one.task.name}, {one.model}: probed")
+    for probed in probe_models(bundles, tasks, range(config.seed, config.seed + config.seeds), mlp=config.mlp):
+        probes.append(probed)
+        console.print(f"{probed.task.name}, {probed.model}: probed")
     layers = [*max(map(layer_names, bundles.values()), key=len), MIX]
     result = probe_result(probes, attention_step(config.models[0], [" ".join(words) for words in tasks[0].test.texts]))
     tiles = [(name, percent(accuracy)) for name, accuracy in result.figures.items()]
@@ -109,7 +107,7 @@ def probe_result(probes: Sequence[TaskProbes], step: Any = None) -> StudyResult:
         "What each layer encodes",
         [learned_finding(probes), *map(probe_finding, probes), *coverage_findings(probes)],
         {"probes": pl.DataFrame(score_rows(probes), infer_schema_length=None)},
-        {f"{one.task.name}, {one.model}": one.best.accuracy.value for one in probes},
+        {f"{probed.task.name}, {probed.model}": probed.best.accuracy.value for probed in probes},
         Summary(_SHORT_HEADER, [(*row[:3], row[3].split(" (")[0], *row[4:]) for row in rows]),
         list(probes),
         step,
@@ -117,27 +115,26 @@ def probe_result(probes: Sequence[TaskProbes], step: Any = None) -> StudyResult:
 
 
 def learned_finding(probes: Sequence[TaskProbes]) -> str:
-    """Which properties a model tells significantly better than its control: random weights, or the words alone."""
+    """Properties that a model tells significantly better than its control, random weights."""
     from warmstart.inspection.probing import learned_by
 
-    control = "an untrained network" if probes[0].random else "the words alone"
-    tasks, learned = len({one.task.name for one in probes}), learned_by(probes)
+    tasks, learned = len({probed.task.name for probed in probes}), learned_by(probes)
     if len(learned) > 1:
         counts = ", ".join(f"{model} {len(names)}" for model, names in learned.items())
-        return f"Learned, of {tasks} {'property' if tasks == 1 else 'properties'}: {counts} ({control} would tell them less well)."
+        properties = "property" if tasks == 1 else "properties"
+        return f"Learned, of {tasks} {properties}: {counts} (an untrained network would tell them less well)."
     ((model, names),) = learned.items()
     if not names:
-        return f"Nothing shows that {model} has learned more than {control} would tell."
-    return f"What {model} has learned: {first_of(names, 3)}; {control} would tell {'it' if len(names) == 1 else 'them'} less well."
+        return f"Nothing shows that {model} has learned more than an untrained network would tell."
+    them = "it" if len(names) == 1 else "them"
+    return f"What {model} has learned: {first_of(names, 3)}; an untrained network would tell {them} less well."
 
 
 def probe_finding(probes: TaskProbes) -> str:
     """The accuracy of the best layer, and its difference to a bag of embeddings and to random weights."""
-    best = probes.best
-    comparisons = [_comparison(best, probes.bag, f"a {BAG}")]
-    if random := probes.best_random:
-        alone = ", for this draw alone" if len(random.correct) == 1 else ""
-        comparisons.append(_comparison(best, random, draws_of(random), alone))
+    best, random = probes.best, probes.best_random
+    alone = ", for this draw alone" if len(random.correct) == 1 else ""
+    comparisons = [_comparison(best, probes.bag, f"a {BAG}"), _comparison(best, random, draws_of(random), alone)]
     items, sentences = len(best.sentences), len(np.unique(best.sentences))
     few = f" on {items} test items of only {sentences} sentences" if sentences < _FEW_SENTENCES else ""
     return (
@@ -158,17 +155,17 @@ def draws_of(random: ProbeScores) -> str:
 
 
 def coverage_findings(probes: Sequence[TaskProbes]) -> list[str]:
-    """What did not fit into the models, and for which tasks they therefore have different items: one sentence each."""
+    """Sentences about words that did not fit into the models, and tasks of which they therefore have different items."""
     findings = list[str]()
-    for one in probes:
-        if one.items.dropped:
-            what = f"{sentence_case(one.task.name)}: {one.items.dropped:,} of {one.items.total:,}"
-            end = f"words do not fit into {one.model} and are left out" if one.task.words else ""
-            findings.append(f"{what} {end or f'sentences are cut to what fits into {one.model}'}.")
-    for task in dict.fromkeys(one.task.name for one in probes if one.task.words):
-        same = [one for one in probes if one.task.name == task]
-        if len({(one.items.dropped, one.best.sentences.tobytes()) for one in same}) > 1:
-            counts = ", ".join(f"{one.model}: {len(one.best.sentences):,}" for one in same)
+    for probed in probes:
+        if probed.items.dropped:
+            what = f"{sentence_case(probed.task.name)}: {probed.items.dropped:,} of {probed.items.total:,}"
+            end = f"words do not fit into {probed.model} and are left out" if probed.task.words else ""
+            findings.append(f"{what} {end or f'sentences are cut to what fits into {probed.model}'}.")
+    for task in dict.fromkeys(probed.task.name for probed in probes if probed.task.words):
+        same = [probed for probed in probes if probed.task.name == task]
+        if len({(probed.items.dropped, probed.best.sentences.tobytes()) for probed in same}) > 1:
+            counts = ", ".join(f"{probed.model}: {len(probed.best.sentences):,}" for probed in same)
             findings.append(
                 f"{sentence_case(task)}: the models have different test items, as not all words fit ({counts}), so their "
                 "accuracies cannot be compared."
@@ -182,7 +179,7 @@ def probe_row(probes: TaskProbes) -> tuple[str, ...]:
     return (
         probes.task.name, probes.model, best.layer, percent_interval(*best.accuracy),
         percent(mlp.accuracy.value) if mlp else "-", percent(probes.bag.accuracy.value),
-        percent(random.accuracy.value) if random else "-", percent_value(best.selectivity),
+        percent(random.accuracy.value), percent_value(best.selectivity),
         f"{np.mean(best.compression):.2f} ({frequency:.2f})" if best.compression else "-",
     )  # fmt: skip
 
@@ -190,7 +187,7 @@ def probe_row(probes: TaskProbes) -> tuple[str, ...]:
 def score_rows(probes: Sequence[TaskProbes]) -> list[dict[str, Any]]:
     """The scores of every probe of every model, one row each."""
     return [
-        {"task": one.task.name, "model": one.model, "probe": probe, "layer": scores.layer}
+        {"task": probed.task.name, "model": probed.model, "probe": probe, "layer": scores.layer}
         | dict(zip(("accuracy", "low", "high"), scores.accuracy, strict=True))
         | {
             "control_accuracy": float(scores.control.mean()), "selectivity": scores.selectivity,
@@ -198,8 +195,8 @@ def score_rows(probes: Sequence[TaskProbes]) -> list[dict[str, Any]]:
             "compression": float(np.mean(scores.compression)) if scores.compression else None,
             "frequency_compression": scores.items.frequency_compression, "items": len(scores.sentences),
         }
-        for one in probes
-        for probe, by_layer in (("linear", one.linear), ("mlp", one.mlp), (f"linear, {RANDOM}", one.random))
+        for probed in probes
+        for probe, by_layer in (("linear", probed.linear), ("mlp", probed.mlp), (f"linear, {RANDOM}", probed.random))
         for scores in by_layer.values()
     ]  # fmt: skip
 
@@ -210,20 +207,26 @@ def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[
     from warmstart.report.study_charts import probe_chart, probe_points
 
     caption = "Accuracy of linear probes on the test items, by layer: mean over seeds, with 95% intervals over sentences."
-    if random := probes[0].best_random:
-        caption += f" {RANDOM.capitalize()}: {draws_of(random)}; their intervals are over sentences, not over draws."
-    points = [point for task in dict.fromkeys(one.task.name for one in probes) for point in probe_points(probes, task)]
-    baselines = baselines_of(probes, BAG, lambda one: one.bag.accuracy.value)
-    baselines += baselines_of(probes, "most frequent label", lambda one: one.items.majority)
+    caption += f" {RANDOM.capitalize()}: {draws_of(probes[0].best_random)}; their intervals are over sentences, not over draws."
+    points = [point for task in dict.fromkeys(probed.task.name for probed in probes) for point in probe_points(probes, task)]
+    baselines = baselines_of(probes, BAG, lambda probed: probed.bag.accuracy.value)
+    baselines += baselines_of(probes, "most frequent label", lambda probed: probed.items.majority)
     figure = Figure("probes", caption, probe_chart(points, layers, baselines))
     codes = [
-        (one.task.name, one.model, layer, float(np.mean(found.compression)), min(found.compression), max(found.compression))
-        for one in probes
-        for layer, found in one.linear.items()
+        (
+            probed.task.name,
+            probed.model,
+            layer,
+            float(np.mean(scores.compression)),
+            min(scores.compression),
+            max(scores.compression),
+        )
+        for probed in probes
+        for layer, scores in probed.linear.items()
         if layer != BAG
     ]
-    lengths = baselines_of(probes, BAG, lambda one: float(np.mean(one.bag.compression)))
-    lengths += baselines_of(probes, "label frequencies", lambda one: one.items.frequency_compression)
+    lengths = baselines_of(probes, BAG, lambda probed: float(np.mean(probed.bag.compression)))
+    lengths += baselines_of(probes, "label frequencies", lambda probed: probed.items.frequency_compression)
     header = ("task", "model", "probe", "layer", "accuracy (95% over sentences)", "control", "selectivity")
     rows = [
         (*(row[name] for name in header[:4]), percent_interval(row["accuracy"], row["low"], row["high"]),
@@ -232,7 +235,7 @@ def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[
     ]  # fmt: skip
     coded = Figure("codes", _CODES, probe_chart(codes, layers, lengths, form=".1f"))
     return [
-        Section("By layer", (_BEST_LAYERS,), (figure, Table(PROBES_HEADER, [probe_row(one) for one in probes]))),
+        Section("By layer", (_BEST_LAYERS,), (figure, Table(PROBES_HEADER, [probe_row(probed) for probed in probes]))),
         Section("Description length", ("Bars span the lowest to the highest seed.",), (coded,)),
         Section("All probes", (), (Table(header, rows),), folded=True),
     ]
@@ -240,7 +243,7 @@ def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[
 
 def baselines_of(probes: Sequence[TaskProbes], name: str, value: Callable[[TaskProbes], float]) -> list[tuple[str, str, float]]:
     """The baseline ``value`` of every task: one if all models have the same, else one per model, named after it."""
-    each = [(one.task.name, one.model, value(one)) for one in probes]
+    each = [(probed.task.name, probed.model, value(probed)) for probed in probes]
     first = {task: figure for task, _, figure in reversed(each)}
     if all(figure == first[task] for task, _, figure in each):
         return [(task, name, figure) for task, figure in first.items()]

@@ -15,7 +15,6 @@ from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, curve_rows
 from warmstart.inspection.confidence import THRESHOLD_HEADER, ConfidenceResult
-from warmstart.report.drawings import MOST_CLASSES, class_scores_chart, confusions, reliability_chart, risk_chart, tuning_chart
 from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import (
     audit_section,
@@ -65,7 +64,7 @@ def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder
 
 
 def adapt_view(result: AdaptResult, folder: Path | None = None, config: Config | None = None) -> Report:
-    """What a notebook shows: which model to use, the comparison, the scores of each label, and what the labels were for."""
+    """The report in a notebook: which model to use, the comparison, the scores of each label, and the use of the labels."""
     sections = (*comparison_sections(result), _labels_section(result))
     return verdict_report(f"Adaptation: {result.task.name}", adapt_verdict(result, folder, config), sections)
 
@@ -101,7 +100,7 @@ def adapt_verdict(result: AdaptResult, folder: Path | None = None, config: Confi
 
 
 def _of_control(result: AdaptResult, rival: str) -> tuple[str, ...]:
-    """That the control had fewer steps, if it is the strongest rival."""
+    """A sentence about the fewer steps of the control, if it is the strongest rival."""
     return (result.control.sentence,) if result.control and rival == SCRATCH else ()
 
 
@@ -119,18 +118,20 @@ def _steps(result: AdaptResult, folder: Path | None, config: Config | None, *, l
 
 def _score(row: MethodResult, metric: str, texts: int) -> Estimate:
     """A method's score; its interval is over test texts alone where seeds are too few to say anything of others."""
-    found = Estimate(row.interval.mean, row.interval.low, row.interval.high)
-    return found if found.tells or metric != ACCURACY else wilson_interval(found.value, texts)
+    score = Estimate(row.interval.mean, row.interval.low, row.interval.high)
+    return score if score.tells or metric != ACCURACY else wilson_interval(score.value, texts)
 
 
 def _labels_section(result: AdaptResult) -> Section:
-    """What the labels were for, all seeds as one model, and how often the test split was scored."""
+    """Use of the labels, all seeds as one model, and scorings of the test split."""
     text = (*result.one_split_caution, *result.label_findings, *result.ensemble_findings, *result.ledger.findings)
     return Section("How the labels were used", text)
 
 
 def comparison_sections(result: AdaptResult) -> Iterator[Section]:
     """The comparison, validation scores during fine-tuning, scores of each label, confusions."""
+    from warmstart.report.drawings import MOST_CLASSES, class_scores_chart, confusions, tuning_chart
+
     metric, task = result.task.metric, result.task
     compared = scores_section(result.comparison, f"{metric} on the test split", metric)
     yield replace(compared, text=(*compared.text, *([result.control.sentence] if result.control else [])))
@@ -164,7 +165,9 @@ def comparison_sections(result: AdaptResult) -> Iterator[Section]:
 
 def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -> Section:
     """Reliability, risk against coverage, and thresholds with a guarantee; then ``cautions``."""
-    bins = {name: [(one.confidence, one.accuracy, one.count) for one in bins] for name, bins in confidence.bins().items()}
+    from warmstart.report.drawings import reliability_chart, risk_chart
+
+    bins = {name: [(part.confidence, part.accuracy, part.count) for part in bins] for name, bins in confidence.bins().items()}
     items: list[Figure | Table] = [
         Figure(
             "reliability",
@@ -183,9 +186,12 @@ def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -
 
 
 def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:
-    """What continued pretraining changed."""
+    """Losses and probes before and after continued pretraining."""
     text = f"{record.texts:,} texts of {record.task}; {record.left_out} that are in validation or test were left out."
-    rows = [(one.stage, f"{one.loss:.3f}", percent(one.probe_accuracy), f"{one.seconds:.1f}") for one in record.evaluations]
+    rows = [
+        (evaluation.stage, f"{evaluation.loss:.3f}", percent(evaluation.probe_accuracy), f"{evaluation.seconds:.1f}")
+        for evaluation in record.evaluations
+    ]
     header = ("stage", "held-out loss, nats", "probe on frozen features", "seconds of training")
     return Section("Continued pretraining", (text, record.decision), (Table(header, rows),))
 
@@ -205,13 +211,15 @@ def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> P
 
 
 def answers_view(result: AnswersResult) -> Report:
-    """What a notebook shows of generated answers: the comparison, the training, when to abstain, and some answers."""
+    """The report on generated answers in a notebook: the comparison, the training, when to abstain, and some answers."""
     title, first = f"Answers: {result.task.name}", headline(result.comparison.findings()[0])
     return Report(title, first, (), _answers_sections(result))
 
 
 def _answers_sections(result: AnswersResult) -> tuple[Section, ...]:
     """The comparison, the validation scores by the progress of each run, when to abstain, some answers, and what was looked at."""
+    from warmstart.report.drawings import risk_chart, tuning_chart
+
     training = "Correct answers to the validation questions at each of about ten evaluations; the weights of the best one are kept."
     scores = tuning_chart(curve_rows(result.runs), "correct")
     caption = "Error rate among the answers given to the test questions, from the most confident answer down."

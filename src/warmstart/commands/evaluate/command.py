@@ -72,30 +72,32 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
 
 
 def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
-    """Which of two models is better on texts like those of a task; the details are a ``ModelsCompared``."""
+    """Comparison of two models on texts like those of a task; the details are a ``ModelsCompared``."""
     models = {place: load_predictor(place) for place in (config.model, against)}
     check_rivals(models)
-    one, other = models[config.model], models[against]
+    first, second = models[config.model], models[against]
     names = _names(config.model, against)
-    answering = isinstance(one, Bundle) and one.answers_record is not None
-    task, left_out = (load_answer_task(path), "") if answering else _test_task(config, path, (one, other))
+    answering = isinstance(first, Bundle) and first.answers_record is not None
+    task, left_out = (load_answer_task(path), "") if answering else _test_task(config, path, (first, second))
     methods = _methods(config)
     folder = Run.open(config.out or AGAINST_FOLDER, config).folder
-    found = measure_models(names, (one, other), task, methods)
-    notes = [f"{name}: {said}" for name, model in zip(names, (one, other), strict=True) for said in _model_knows(model, task)]
+    compared = measure_models(names, (first, second), task, methods)
+    notes = [
+        f"{name}: {sentence}" for name, model in zip(names, (first, second), strict=True) for sentence in _model_knows(model, task)
+    ]
     notes += [left_out] if left_out else []
-    result = against_result(task.name, found, [*notes, *read_ledger(task).findings])
+    result = against_result(task.name, compared, [*notes, *read_ledger(task).findings])
     return finish_study(result, [], config, folder)
 
 
-def _names(one: str, other: str) -> tuple[str, str]:
+def _names(first: str, second: str) -> tuple[str, str]:
     """The names of two models: by their folders' names, or by their paths if these are the same."""
-    names = (model_name(one), model_name(other))
-    return (one, other) if names[0] == names[1] else names
+    names = (model_name(first), model_name(second))
+    return (first, second) if names[0] == names[1] else names
 
 
 def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
-    """By what the model predicts."""
+    """Scores by the kind of the model's predictions."""
     bundle = load_predictor(config.model)
     if isinstance(bundle, Bundle) and bundle.answers_record:
         return _score_answers(bundle, config, load_answer_task(task))
@@ -129,7 +131,7 @@ def _test_task(config: EvaluateConfig, path: str, models: Sequence[Bundle | Stac
 
 
 def _judge(config: EvaluateConfig, path: str) -> StudyResult:
-    """How often the right sentence of a pair scores higher, group by group; the details are a ``PairsMeasured``."""
+    """Accuracy on minimal pairs, group by group; the details are a ``PairsMeasured``."""
     models = [config.model, *filter(None, [config.against])]
     (bundle, *rest), pairs = [load_model(model) for model in models], read_minimal_pairs(path, config.limit)
     folder = Run.open(config.out or PAIRS_FOLDER, config).folder
@@ -158,7 +160,7 @@ def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigure
 
 
 def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> NamedFigures:
-    """How many test questions a model answers exactly."""
+    """Share of the test questions that a model answers exactly."""
     (method,) = _methods(config)
     right = score_test_answers(task, answer_questions(bundle, task.test.questions), method, None)
     console.print(
@@ -175,8 +177,8 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
     alone, strange = split_off_unknown(bundle, task)
     known, (method,) = as_model_numbers(bundle, alone), _methods(config)
     test = known.test
-    found = read(bundle, test.texts)
-    scored = score_test(known, at_thresholds(found.values, thresholds_of(bundle)), method, None)
+    reading = read(bundle, test.texts)
+    scored = score_test(known, at_thresholds(reading.values, thresholds_of(bundle)), method, None)
     scores = scored.scores
     print_table(f"{task.name}, {len(test)} test texts", scores.table(), scores.header)
     if isinstance(scores, ClassificationScores):
@@ -187,11 +189,11 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
         low, high = percentiles(scored.resampled)
         console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
     if has_thresholds(task):
-        given = np.asarray(scored.predictions) >= HALF
-        none = float(np.mean(~given.any(axis=1))) if len(given) else 0.0
-        for sentence in filter(None, [given_and_found(test.labels, given), without_label(none)]):
+        reached = np.asarray(scored.predictions) >= HALF
+        none = float(np.mean(~reached.any(axis=1))) if len(reached) else 0.0
+        for sentence in filter(None, [given_and_found(test.labels, reached), without_label(none)]):
             console.print(sentence)
-    notes = [found.cut(), recognised_sentence(bundle, found, strange, task.labels) if len(strange) else "", left_out]
+    notes = [reading.cut(), recognised_sentence(bundle, reading, strange, task.labels) if len(strange) else "", left_out]
     empty = test.take(NO_TEXTS)
     notes += audit(replace(known, train=empty, validation=empty)).dependent
     for sentence in (*filter(None, notes), *_model_knows(bundle, task), *read_ledger(task).findings):
@@ -219,7 +221,7 @@ def _methods(config: EvaluateConfig) -> list[ScoredMethod]:
 
 
 def _model_knows(model: Bundle | Stack, task: Task | AnswerTask) -> list[str]:
-    """How the task has changed since the model was trained on it, and which of the test texts it has seen, as sentences."""
+    """Sentences about changes of the task since the model was trained on it, and about test texts that it has seen."""
     texts = task.test.questions if isinstance(task, AnswerTask) else task.test.texts
     known = known_texts_sentence(model, texts, "test texts", "its score is too high")
     return [*changed_data(model, task.name, task.text_hashes()), *filter(None, [known])]

@@ -74,7 +74,7 @@ def pairs_section(measured: PairsMeasured) -> Section:
 
 
 def count_significant(groups: list[PairGroup]) -> tuple[int, int]:
-    """How many groups are significantly above and below chance, by exact tests with Holm's correction for the number of groups."""
+    """Numbers of groups significantly above and below chance, by exact tests with Holm's correction for their number."""
     above = [group.accuracy.value > 0.5 for group, p in zip(groups, _corrected(groups), strict=True) if p < 0.05]
     return sum(above), len(above) - sum(above)
 
@@ -84,7 +84,7 @@ def _corrected(groups: list[PairGroup]) -> list[float]:
 
 
 def _limit(groups: list[PairGroup]) -> str:
-    """How far from chance a group had to be, to be detected, over the groups that do not differ significantly from it."""
+    """Detectable distance from chance, over the groups that do not differ significantly from it."""
     rest = [group for group, p in zip(groups, _corrected(groups), strict=True) if p >= 0.05]
     if not rest:
         return ""
@@ -117,15 +117,15 @@ def pairs_findings(measured: PairsMeasured, model: str = "The model") -> list[st
 
 def pairs_tables(measured: PairsMeasured) -> list[Summary]:
     """A row per phenomenon, if groups have one in common, and a row per group; best first."""
-    judges, found = [measured.groups, *measured.rivals.values()], []
+    judges, tables = [measured.groups, *measured.rivals.values()], []
     for kind, views in (("phenomenon", [by_phenomenon(groups) for groups in judges]), ("group", judges)):
         rows = [
-            (one.name, f"{len(one.right):,}", percent_interval(*one.accuracy), *(percent(other.accuracy.value) for other in others))
-            for one, *others in sorted(zip(*views, strict=True), key=lambda same: -same[0].accuracy.value)
+            (own.name, f"{len(own.right):,}", percent_interval(*own.accuracy), *(percent(rival.accuracy.value) for rival in rivals))
+            for own, *rivals in sorted(zip(*views, strict=True), key=lambda same: -same[0].accuracy.value)
         ]
         if rows:
-            found.append(Summary((kind, "pairs", "accuracy (95% over pairs)", *measured.rivals), rows))
-    return found
+            tables.append(Summary((kind, "pairs", "accuracy (95% over pairs)", *measured.rivals), rows))
+    return tables
 
 
 def _groups_table(measured: PairsMeasured) -> pl.DataFrame:
@@ -145,20 +145,20 @@ def _table(measured: PairsMeasured) -> pl.DataFrame:
     return pl.DataFrame(columns | {"score_good": good, "score_bad": bad})
 
 
-def against_result(task: str, found: ModelsCompared, notes: Sequence[str]) -> StudyResult:
+def against_result(task: str, compared: ModelsCompared, notes: Sequence[str]) -> StudyResult:
     """All findings, then ``notes``."""
-    difference = found.difference
-    figures = dict(zip(("score", "score_against"), found.scores, strict=True))
+    difference = compared.difference
+    figures = dict(zip(("score", "score_against"), compared.scores, strict=True))
     figures |= {"difference": difference.mean, "low": difference.low, "high": difference.high, "p": difference.p}
-    rows, table = _against_rows(found)
-    header = (*AGAINST_HEADER[:2], *found.names, *AGAINST_HEADER[2:])
+    rows, table = _against_rows(compared)
+    header = (*AGAINST_HEADER[:2], *compared.names, *AGAINST_HEADER[2:])
     return StudyResult(
-        f"{found.names[0]} against {found.names[1]}: {task}",
-        [*_against_findings(found), *notes],
+        f"{compared.names[0]} against {compared.names[1]}: {task}",
+        [*_against_findings(compared), *notes],
         {"parts": table} if rows else {},
-        figures | {"differing": found.differing},
+        figures | {"differing": compared.differing},
         Summary(header, rows) if rows else None,
-        found,
+        compared,
     )
 
 
@@ -170,54 +170,58 @@ def verdict(sign: int, names: tuple[str, str], mean: float, low: float, high: fl
     return f"{ahead} is better by {percent_value(abs(mean), digits)} ({percent_range(least, most, digits=digits)})"
 
 
-def _against_findings(found: ModelsCompared) -> list[str]:
-    (one, other), difference = found.names, found.difference
+def _against_findings(compared: ModelsCompared) -> list[str]:
+    (name, rival), difference = compared.names, compared.difference
     ends = (difference.mean, difference.low, difference.high)
-    metric = found.metric.replace("_", " ")
-    if found.right is None or found.metric != "accuracy":
-        shown = f"{metric} of {one} {found.scores[0]:.3f}, of {other} {found.scores[1]:.3f}"
-        gap = f"difference {ends[0]:+.3f} (95% interval {ends[1]:+.3f} to {ends[2]:+.3f}, over {found.over})"
-        if not found.sign:
+    metric = compared.metric.replace("_", " ")
+    if compared.right is None or compared.metric != "accuracy":
+        shown = f"{metric} of {name} {compared.scores[0]:.3f}, of {rival} {compared.scores[1]:.3f}"
+        gap = f"difference {ends[0]:+.3f} (95% interval {ends[1]:+.3f} to {ends[2]:+.3f}, over {compared.over})"
+        if not compared.sign:
             return [f"Not yet clear which is better: {shown}; {gap}."]
-        return [f"{(one, other)[found.sign < 0]} is better: {shown}; {gap}."]
-    shown = f"{one} is right on {of_100(found.scores[0])} of 100 such texts, {other} on {of_100(found.scores[1])}"
-    first = f"{shown}: {verdict(found.sign, found.names, *ends)}." if found.sign else f"Not yet clear: {shown}.{_more(found)}"
-    alone = [int((found.right[i] & ~found.right[1 - i]).sum()) for i in (0, 1)]
+        return [f"{(name, rival)[compared.sign < 0]} is better: {shown}; {gap}."]
+    shown = f"{name} is right on {of_100(compared.scores[0])} of 100 such texts, {rival} on {of_100(compared.scores[1])}"
+    first = (
+        f"{shown}: {verdict(compared.sign, compared.names, *ends)}."
+        if compared.sign
+        else f"Not yet clear: {shown}.{_more(compared)}"
+    )
+    alone = [int((compared.right[i] & ~compared.right[1 - i]).sum()) for i in (0, 1)]
     test = "" if math.isnan(difference.p) else f" (exact sign test: p {p_value(difference.p)})"
     return [
         first,
-        f"Accuracy {percent(found.scores[0])} against {percent(found.scores[1])}: {points_interval(*ends)}, the 95% interval over "
-        f"{found.over}.",
-        f"Only one of the two is right on {percent(found.differing)} of the {found.texts:,} texts: {one} on {alone[0]}, {other} on "
-        f"{alone[1]}{test}.",
+        f"Accuracy {percent(compared.scores[0])} against {percent(compared.scores[1])}: {points_interval(*ends)}, the 95% "
+        f"interval over {compared.over}.",
+        f"Only one of the two is right on {percent(compared.differing)} of the {compared.texts:,} texts: {name} on {alone[0]}, "
+        f"{rival} on {alone[1]}{test}.",
     ]
 
 
-def _more(found: ModelsCompared) -> str:
-    """How many more texts would tell, in a sentence."""
-    if not found.differing:
+def _more(compared: ModelsCompared) -> str:
+    """A sentence about the texts that would suffice to tell."""
+    if not compared.differing:
         return " On every one of these texts, both are right or both are wrong."
-    lead = max(abs(found.difference.mean), LEAST_LEAD)
-    needed = texts_to_tell(found.differing, lead) - found.texts
+    lead = max(abs(compared.difference.mean), LEAST_LEAD)
+    needed = texts_to_tell(compared.differing, lead) - compared.texts
     if needed <= 0:
         return ""
     more = round_labels(needed)
-    if lead > abs(found.difference.mean):
+    if lead > abs(compared.difference.mean):
         return f" A lead of {points(lead, 0)[1:].removesuffix('s')} would take about {more} more labelled texts to show."
     return f" If the lead is real, about {more} more labelled texts would tell in 4 of 5 cases."
 
 
-def _against_rows(found: ModelsCompared) -> tuple[list[Sequence[str]], pl.DataFrame]:
+def _against_rows(compared: ModelsCompared) -> tuple[list[Sequence[str]], pl.DataFrame]:
     """A row for all texts and each part: for people, and as numbers."""
-    if found.right is None:
+    if compared.right is None:
         return [], pl.DataFrame()
     rows, numbers = list[Sequence[str]](), []
-    for name, chosen in found.parts:
-        right = found.right[:, chosen].astype(float)
+    for name, chosen in compared.parts:
+        right = compared.right[:, chosen].astype(float)
         shares = [wilson_interval(float(row.mean()), right.shape[1]) for row in right]
         gap = paired_proportions([right[0]], [right[1]])
-        one, other = (percent_interval(*share) for share in shares)
-        rows.append((name, f"{right.shape[1]:,}", one, other, points_interval(gap.mean, gap.low, gap.high)))
+        first, second = (percent_interval(*share) for share in shares)
+        rows.append((name, f"{right.shape[1]:,}", first, second, points_interval(gap.mean, gap.low, gap.high)))
         values = (name, right.shape[1], shares[0].value, shares[1].value, gap.mean, gap.low, gap.high)
         numbers.append(dict(zip(("part", "texts", "one", "other", "difference", "low", "high"), values, strict=True)))
     return rows, pl.DataFrame(numbers)

@@ -10,7 +10,6 @@ from warmstart.config import Config
 from warmstart.data.budget import FOLDS
 from warmstart.experiment.choose import LEARNABLE
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult
-from warmstart.report.drawings import comparison_chart
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.sections import audit_section, verdict_report, write_run_page
 from warmstart.runs.steps import TaskPlace
@@ -28,7 +27,7 @@ def write_fit_page(result: FitResult, config: Config, folder: Path, view: Report
 
 
 def fit_view(result: FitResult, folder: Path | None = None, place: TaskPlace | None = None) -> Report:
-    """What a notebook shows: the method, its rival, and where it fails; with commands once the run has a folder."""
+    """The report in a notebook: the method, its rival, and where it fails; with commands once the run has a folder."""
     sections = (*([_labels_section(result)] if result.learned else []), _methods_section(result))
     return verdict_report(f"Fit: {result.task.name}", result.verdict(folder, place), sections)
 
@@ -42,18 +41,20 @@ def _labels_section(result: FitResult) -> Section:
 
 def _methods_section(result: FitResult) -> Section:
     """Everything that ran."""
-    methods = {one.name: one for one in result.candidates}
-    counted, found, metric = result.task.metric == ACCURACY, result.selected, metric_words(result.task.metric)
+    from warmstart.report.drawings import comparison_chart
+
+    methods = {method.name: method for method in result.candidates}
+    counted, selected, metric = result.task.metric == ACCURACY, result.selected, metric_words(result.task.metric)
     rows = [
-        (name, percent_value(score.out_of_fold), f"{one.gain:.2f}", f"{one.seconds:.1f}")
+        (name, percent_value(score.out_of_fold), f"{method.gain:.2f}", f"{method.seconds:.1f}")
         for name, score in result.alone_scores.items()
-        for one in (methods[name],)
+        for method in (methods[name],)
     ]
     text = (
         f"Each labelled text is predicted by models that did not learn from it: of at most {FROZEN_FOLDS} folds where a fit "
         f"takes milliseconds, otherwise of {FOLDS}.",
-        f"The best {'is right on' if counted else f'has a {metric} of'} {percent(found.out_of_fold)}; being chosen flatters it by "
-        f"{percent(found.optimism)}, by resampling.",
+        f"The best {'is right on' if counted else f'has a {metric} of'} {percent(selected.out_of_fold)}; being chosen flatters it "
+        f"by {percent(selected.optimism)}, by resampling.",
         "Gain: nats per text over the label frequencies, calibrated. Without any above 0 nothing is recommended.",
         *([] if result.no_signal is None else [f"{LEARNABLE}, p = {result.no_signal:.3f}."]),
     )
@@ -67,8 +68,8 @@ def _methods_section(result: FitResult) -> Section:
     return Section("All methods", text, (figure, Table(header, rows)))
 
 
-def _ends(result: FitResult, found: SelectedScore) -> Estimate:
+def _ends(result: FitResult, score: SelectedScore) -> Estimate:
     """A method's score out of fold with its interval."""
     if result.task.metric == ACCURACY:
-        return wilson_interval(found.out_of_fold, len(np.unique(result.left_out.units)))
-    return found.expected
+        return wilson_interval(score.out_of_fold, len(np.unique(result.left_out.units)))
+    return score.expected

@@ -24,12 +24,12 @@ COLOUR = "0072b2"
 """colour of probable tokens"""
 
 
-def print_trace(one: Trace, console: Console) -> None:
+def print_trace(trace: Trace, console: Console) -> None:
     """Tables as wide as the terminal: one row for each rank, then what followed in the corpus."""
-    console.print(Text(one.prompt, style="bold").append(one.text, style="not bold cyan"))
+    console.print(Text(trace.prompt, style="bold").append(trace.text, style="not bold cyan"))
     columns = max(1, (console.width - 8) // COLUMN_WIDTH)
-    for start in range(0, len(one.steps), columns):
-        part = one.steps[start : start + columns]
+    for start in range(0, len(trace.steps), columns):
+        part = trace.steps[start : start + columns]
         table = Table()
         table.add_column("rank", justify="right", no_wrap=True)
         for number, step in enumerate(part, start + 1):
@@ -45,7 +45,7 @@ def print_trace(one: Trace, console: Console) -> None:
 
 
 def write_trace(traces: Sequence[Trace], file: Path, footer: str) -> None:
-    """The same as an HTML page that opens from disk and holds no script. Raises ``StorageError`` if it cannot be written."""
+    """Writes traces as an HTML page that opens from disk and holds no script. Raises ``StorageError`` if it cannot."""
     page = page_template("trace.html.jinja").render(
         traces=traces, footer=footer, visible=visible, background=_background, percent=percent
     )

@@ -49,10 +49,10 @@ def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
 
 def _list_encoders(*, measure: bool) -> EncodersResult:
     """The settings of each by name."""
-    found, speeds = EncodersResult(), encoder_speeds(measure=measure)
+    encoders, speeds = EncodersResult(), encoder_speeds(measure=measure)
     for name, encoder in ENCODERS.items():
         package, read = installed(encoder), read_by(encoder.model)
-        found[name] = {
+        encoders[name] = {
             "model": encoder.model,
             "parameters": encoder.parameters,
             "languages": encoder.languages,
@@ -63,21 +63,21 @@ def _list_encoders(*, measure: bool) -> EncodersResult:
             "read": read.to_dict() if read else None,
             "texts_per_second": speeds.get(name),
         }
-    print_table("encoders", found.rows(), ENCODERS_HEADER)
+    print_table("encoders", encoders.rows(), ENCODERS_HEADER)
     console.print(speeds_sentence(speeds) if speeds else "--speed measures how many texts each reads in a second on this machine")
-    for name, one in found.items():
-        if one["installed"] != ENCODERS[name].version:
-            console.print(f"{name}: {one['install']}")
-        read = read_by(one["model"])
+    for name, facts in encoders.items():
+        if facts["installed"] != ENCODERS[name].version:
+            console.print(f"{name}: {facts['install']}")
+        read = read_by(facts["model"])
         console.print(f"{name} has read {', '.join(read.names)} ({read.source})" if read else f"{name} has read: unknown")
-    return found
+    return encoders
 
 
 def _fetch(config: ImportConfig, url: str, out: str) -> Path:
     """A public data set, whose checksum is verified."""
     if config.checksum is None:
         raise ConfigError(f"--checksum must say what {url} is, as sha256:… or md5:…, but is not given")
-    folder = fetch(url, config.checksum, Path(out), unpack=config.unpack)
+    folder = fetch(url, config.checksum, Path(out))
     console.print(f"{folder}: {sum(1 for file in folder.rglob('*') if file.is_file())} files")
     return folder
 
@@ -108,7 +108,7 @@ def describe(imported: Imported) -> list[str]:
     return lines
 
 
-def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path:
+def fetch(url: str, checksum: str, folder: Path) -> Path:
     """Download the file at ``url`` into ``folder``, unpacked if it is a zip or tar archive; an existing folder stays as it is.
 
     ``checksum`` is ``"sha256:…"`` or ``"md5:…"``. Raises ``DataError`` if network or checksum fail; then nothing is left behind.
@@ -118,7 +118,7 @@ def fetch(url: str, checksum: str, folder: Path, *, unpack: bool = True) -> Path
     import pooch  # here, because in a notebook it asks for widgets
 
     name = url.rsplit("/", 1)[-1]
-    processor = _unpacker(name) if unpack else None
+    processor = _unpacker(name)
     pooch.get_logger().setLevel(logging.WARNING)
     with atomic_folder(folder) as aside:
         try:

@@ -17,19 +17,19 @@ class EncodersResult(dict[str, dict[str, Any]], Shown, view="commands.import_.re
 
     def rows(self) -> list[tuple[str, ...]]:
         """One for each, under ``ENCODERS_HEADER``."""
-        return [_row(name, one) for name, one in self.items()]
+        return [_row(name, facts) for name, facts in self.items()]
 
 
-def _row(name: str, one: dict[str, Any]) -> tuple[str, ...]:
-    size, model = f"{one['parameters'] / 1e6:.0f} M", one["model"].partition("/")[2]
-    return name, model, size, one["languages"], one["licence"], one["installed"] or "no"
+def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
+    size, model = f"{facts['parameters'] / 1e6:.0f} M", facts["model"].partition("/")[2]
+    return name, model, size, facts["languages"], facts["licence"], facts["installed"] or "no"
 
 
 def encoders_view(encoders: EncodersResult) -> Report:
-    """What a notebook shows: one row for each."""
+    """The encoders in a notebook, one row each."""
     from warmstart.report.parts import Report, Section, Table, headline
 
-    here = [name for name, one in encoders.items() if one["installed"]]
+    here = [name for name, facts in encoders.items() if facts["installed"]]
     sentence = f"Installed: {', '.join(here)}." if here else "No encoder is installed."
     table = Table(ENCODERS_HEADER, encoders.rows())
     return Report("Encoders", headline(sentence), (), (Section("Encoders by name", (), (table,)),))

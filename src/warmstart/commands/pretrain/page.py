@@ -13,7 +13,6 @@ from warmstart.commands.pretrain.result import (
     domain_sentences,
 )
 from warmstart.commands.settings import PretrainConfig
-from warmstart.report.drawings import loss_chart
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.sections import size_section, verdict_report, write_run_page
 
@@ -24,13 +23,15 @@ def write_pretrain_page(result: PretrainResult, config: PretrainConfig, folder: 
 
 
 def pretrain_view(result: PretrainResult, config: PretrainConfig | None = None) -> Report:
-    """What a notebook shows: how far the model has come, the loss, the text and the parameters; with commands for a run."""
+    """The report in a notebook: progress, loss, text and parameters; with commands for a run."""
     sections = (*pretraining_sections(result), *domain_sections(result), size_section(result.bundle, result.training.seconds))
     return verdict_report(f"Pretraining: {result.objective}", result.verdict(config), sections)
 
 
 def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
     """The loss during training, the metrics at its end, and the text that was read."""
+    from warmstart.report.drawings import loss_chart
+
     training = result.training
     speed = f"{training.tokens_per_second:,.0f} tokens per second"
     read = f"{training.steps:,} steps, {training.tokens / result.stores[0].total_tokens:.1f} times the text, {speed}."
@@ -43,7 +44,7 @@ def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
 
 
 def domain_sections(result: PretrainResult) -> tuple[Section, ...]:
-    """What was read for a task, if the text was chosen for one."""
+    """The text that was read for a task, if it was chosen for one."""
     if result.domain is None:
         return ()
     tables = (Table(CORPORA_HEADER, corpora_table(result.domain)),) if result.domain.corpora else ()

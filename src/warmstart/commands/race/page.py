@@ -12,7 +12,6 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod
-from warmstart.report.drawings import comparison_chart, learning_curve, restarts_chart, trade_off_chart
 from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import audit_section, verdict_report, write_run_page
 from warmstart.stats.comparison import USEFUL, detectable_points
@@ -57,7 +56,7 @@ def write_race_page(result: Comparison, config: Config, folder: Path) -> Path:
 
 
 def race_view(result: Comparison, folder: Path | None = None, config: Config | None = None) -> Report:
-    """What a notebook shows: the method to use, the ranking, differences, restarts and costs."""
+    """The report in a notebook: the method to use, the ranking, differences, restarts and costs."""
     sections = (
         *(_curve_sections(result.curve) if result.curve else ()),
         _ranking_section(result),
@@ -69,7 +68,7 @@ def race_view(result: Comparison, folder: Path | None = None, config: Config | N
 
 
 def curve_view(result: CurveResult) -> Report:
-    """What a notebook shows of the methods by number of labels."""
+    """The methods by number of labels, in a notebook."""
     return Report(f"Learning curve: {result.task.name}", headline(result.findings[0]), (), _curve_sections(result))
 
 
@@ -82,19 +81,21 @@ def method_table(result: Comparison) -> Table:
     """One row per method, best mean first."""
     over = "seeds and texts" if result.ranking.seeds > 1 else "texts"
     score, rows = f"score (95% over {'splits and seeds' if result.resampled else over})", list[dict[str, str]]()
-    for one in result.ranking.methods:
-        run, over_texts = one.runs[0], one.test_scores.over_texts
+    for method in result.ranking.methods:
+        run, over_texts = method.runs[0], method.test_scores.over_texts
         sizes = (file_size(run.disk), f"{run.trainable:,}", f"{run.new:,}") if run.trainable else ("-",) * 3
-        row = {"method": one.name, score: str(result.interval(one)), "seconds": f"{one.seconds:.1f}"}
-        row |= dict(zip(("saved", "trained", "new"), sizes, strict=True)) | {"note": one.note}
-        alone = {"over seeds": result.over_seeds(one).ends, "over test texts": percent_range(over_texts.low, over_texts.high)}
+        row = {"method": method.name, score: str(result.interval(method)), "seconds": f"{method.seconds:.1f}"}
+        row |= dict(zip(("saved", "trained", "new"), sizes, strict=True)) | {"note": method.note}
+        alone = {"over seeds": result.over_seeds(method).ends, "over test texts": percent_range(over_texts.low, over_texts.high)}
         rows.append(row if result.resampled else row | alone)
     return Table([*rows[0]], [[*row.values()] for row in rows])
 
 
 def _ranking_section(result: Comparison) -> Section:
+    from warmstart.report.drawings import comparison_chart
+
     metric = result.task.metric
-    rows = [(one.name, one.test_scores.scores, *_interval(result, one)) for one in result.ranking.methods]
+    rows = [(method.name, method.test_scores.scores, *_interval(result, method)) for method in result.ranking.methods]
     caption = f"{sentence_case(metric)} on the test split: each seed, mean and 95% interval over {result.sources}."
     explanation = (
         "Seconds are those of one run, training and evaluation. Saved: what must be kept for this task beside the backbone. "
@@ -153,8 +154,10 @@ def _differences_section(result: Comparison) -> Section:
 
 
 def _restarts_section(result: Comparison) -> Section:
-    methods = [one for one in result.ranking.methods if one.name != "majority"]
-    rows = [(one.name, one.test_scores.scores, [run.collapsed for run in one.runs]) for one in methods]
+    from warmstart.report.drawings import restarts_chart
+
+    methods = [method for method in result.ranking.methods if method.name != "majority"]
+    rows = [(method.name, method.test_scores.scores, [run.collapsed for run in method.runs]) for method in methods]
     caption = (
         "Crosses are runs, the bar their mean, the stroke one standard deviation each way. Triangles: no better than the majority "
         "label."
@@ -164,9 +167,11 @@ def _restarts_section(result: Comparison) -> Section:
 
 
 def _cost_figures(result: Comparison) -> Iterator[Figure]:
-    methods = [one for one in result.ranking.methods if one.name != "majority"]
+    from warmstart.report.drawings import trade_off_chart
+
+    methods = [method for method in result.ranking.methods if method.name != "majority"]
     for name, (title, cost) in COSTS.items():
-        rows = [(one.name, float(cost(one)), *_interval(result, one)) for one in methods if cost(one)]
+        rows = [(method.name, float(cost(method)), *_interval(result, method)) for method in methods if cost(method)]
         if rows:
             line = "the line joins the methods whose mean is higher than that of every cheaper one, significantly or not"
             caption = f"Score against {title}; {line}."
@@ -175,12 +180,15 @@ def _cost_figures(result: Comparison) -> Iterator[Figure]:
 
 def _learning_rates_section(result: Comparison) -> Iterator[Section]:
     """The score of each rate, where rates were tried."""
-    trained = [one for one in result.ranking.methods if one.tried]
+    trained = [method for method in result.ranking.methods if method.tried]
     if not trained:
         return
-    rates = sorted({rate for one in trained for rate in (*one.tried, *one.diverged)})
-    rows = [(one.name, *(_validation_at(one, rate) for rate in rates), one.rates, f"{one.search_seconds:.1f}") for one in trained]
-    total = sum(one.search_seconds for one in result.ranking.methods)
+    rates = sorted({rate for method in trained for rate in (*method.tried, *method.diverged)})
+    rows = [
+        (method.name, *(_validation_at(method, rate) for rate in rates), method.rates, f"{method.search_seconds:.1f}")
+        for method in trained
+    ]
+    total = sum(method.search_seconds for method in result.ranking.methods)
     of = "mean over seeds, each of which chose for itself" if result.ranking.drawn else "of a run that is not scored"
     text = (
         f"{sentence_case(result.task.metric)} at each learning rate on the validation texts, {of}. Choosing settings and methods "
@@ -197,8 +205,8 @@ def _validation_at(ranked: RankedMethod, learning_rate: float) -> str:
 
 
 def _interval(result: Comparison, ranked: RankedMethod) -> tuple[float, float, float]:
-    found = result.interval(ranked)
-    return found.mean, found.low, found.high
+    interval = result.interval(ranked)
+    return interval.mean, interval.low, interval.high
 
 
 def interval_table(result: CurveResult) -> Table:
@@ -206,11 +214,13 @@ def interval_table(result: CurveResult) -> Table:
     rows = list[tuple[str, ...]]()
     for method in result.methods:
         both, alone = ([over(method, labels) for labels in result.rankings] for over in (result.interval, result.over_seeds))
-        rows += rows_by_source(method.name, result.seeds, both, [one.ends for one in alone])
+        rows += rows_by_source(method.name, result.seeds, both, [interval.ends for interval in alone])
     return Table(("method", INTERVAL_OVER, *(f"{labels:,} labels" for labels in result.rankings)), rows)
 
 
 def _scores_section(result: CurveResult) -> Section:
+    from warmstart.report.drawings import learning_curve
+
     rows = [
         (method.name, labels, interval.mean, interval.low, interval.high)
         for method in result.methods
@@ -242,17 +252,17 @@ def _extrapolation_section(result: CurveResult) -> Section:
 
 def _costs_section(result: CurveResult) -> Section:
     rows = [
-        (f"{labels:,}", one.name, f"{one.seconds:.1f}", f"{one.search_seconds / len(one.runs):.1f}", one.note)
+        (f"{labels:,}", method.name, f"{method.seconds:.1f}", f"{method.search_seconds / len(method.runs):.1f}", method.note)
         for labels, ranked in result.rankings.items()
-        for one in ranked
-        if one.method in result.methods
+        for method in ranked
+        if method.method in result.methods
     ]
     header = ("labels", "method", "seconds per run", "seconds of choosing", "note")
     return Section("Costs by number of labels", items=(Table(header, rows),))
 
 
 def estimate_view(estimate: SweepEstimate) -> Report:
-    """What a sweep will cost."""
+    """The expected cost of a sweep."""
     trials, time = f"{estimate.planned.total():,}", time_span(estimate.seconds)
     row = (estimate.task, trials, str(estimate.jobs), time, f"{estimate.trained:,}", file_size(estimate.saved))
     table = Table(("task", "trials", "jobs", "time", "trained", "saved"), [row])

@@ -49,7 +49,7 @@ class RunsResult(Shown, view="commands.runs.result:runs_view"):
 
     @property
     def findings(self) -> list[str]:
-        """How many there are in each state, and what is wrong with those that are damaged."""
+        """Numbers of runs in each state, and the faults of damaged ones."""
         if not self.runs:
             return [f"{self.folder} is empty: nothing has been run there."]
         counts = {state: sum(run.state == state for run in self.runs) for state in STATES}
@@ -130,7 +130,7 @@ def _is_number(value: Any) -> bool:
 
 
 def end_of_run(run: RunState) -> str:
-    """How a run that nobody writes any more ended."""
+    """A sentence about the end of a run that no process writes any more."""
     figure = figure_cell(run)
     told = {
         "finished": f"{run.name} is finished{f': {figure}' if figure else ''}.",
@@ -141,7 +141,7 @@ def end_of_run(run: RunState) -> str:
 
 
 def runs_view(result: RunsResult) -> Report:
-    """What a notebook shows of the runs of a folder."""
+    """The runs of a folder, in a notebook."""
     from warmstart.report.parts import Report, Section, Table, headline
 
     states = [run.state for run in result.runs]
@@ -151,7 +151,7 @@ def runs_view(result: RunsResult) -> Report:
 
 
 def run_view(run: RunState) -> Report:
-    """What a notebook shows of a run that was followed to its end."""
+    """A run that was followed to its end, in a notebook."""
     from warmstart.report.parts import Report, Section, Table, headline
 
     section = Section("State", (), (Table(RunsResult.HEADER, RunsResult(run.path.parent, (run,)).table()),))
