@@ -13,12 +13,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers.holding import held_by_another
 from helpers.refusals import refused
 from helpers.tasks import write_race_inputs
 from warmstart.cli import main
@@ -418,24 +418,3 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
     assert [count for _, count in in_workers(_write, calls, 2, RuntimeError)] == [100] * 4
     wanted = entries(0, 400)
     assert same(ArrayStore(tmp_path / "arrays").read("a", [*wanted], SIZE), wanted)
-
-
-HOLD = """
-import sys
-from pathlib import Path
-from warmstart.system.locks import hold
-hold(Path(sys.argv[1]), "it")
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextmanager
-def held_by_another(lock: Path, code: str = HOLD) -> Iterator[subprocess.Popen[str]]:
-    """The process that holds it; it is killed at the end."""
-    words = [sys.executable, "-c", code, str(lock)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
