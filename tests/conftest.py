@@ -43,7 +43,7 @@ SECONDS = {"proofs": 600, "journeys": 600, "chaos": 600}
 """time limits of the tests of other tiers, in place of that of pyproject.toml; the first mark that a test has decides"""
 
 
-FIRST = ("test_wheel.py", "test_distributed.py", "test_notebooks.py", "test_backends.py")
+FIRST = ("test_wheel.py", "test_distributed.py", "test_notebooks.py")
 """files that begin: what the tests of the first share takes a minute, and single tests of the others take minutes"""
 
 

@@ -29,7 +29,6 @@ from warmstart.experiment import adaptation
 from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.sweep import open_sweep
-from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.ensemble import STACKABLE, Averaged
 from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.runs import most_seconds, share_within
@@ -181,17 +180,6 @@ def test_calibration_texts_are_part_of_the_budget(place: Path) -> None:
     assert result.label_findings[-1] == "12 further labels choose nothing; they can guarantee no error rate below 22.1%."
     assert len(result.confidence.calibration.held_out) == 12
     assert "but none below 22.1%, which takes more texts." in result.confidence.findings[-1]
-
-
-def test_calibration_texts_of_a_budget_have_no_copies_among_those_that_learn() -> None:
-    """Copies are one unit; labels have no influence."""
-    task = cats()
-    twice = task.with_train(replace(task.train, texts=tuple(task.train.texts[i // 2] for i in range(60))))
-    rest, apart = split_calibration_texts(twice, 0.5, 20)
-    assert not {*rest.train.texts} & {*apart.texts}
-    assert 0 < len(apart) <= 10
-    relabelled = twice.with_train(replace(twice.train, labels=1 - twice.train.labels))
-    assert split_calibration_texts(relabelled, 0.5, 20)[1].texts == apart.texts  # type: ignore[union-attr]
 
 
 def test_what_cannot_be_chosen_is_refused_before_training(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

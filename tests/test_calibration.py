@@ -239,27 +239,32 @@ def test_a_bundle_keeps_its_calibration(place: Path, adapted: AdaptResult) -> No
 
 
 def test_calibration_texts_choose_nothing() -> None:
-    """They are disjoint from the validation texts that remain, and drawn without regard to labels."""
+    """They are disjoint from the validation texts that remain."""
     task = cats()
     rest, calibration = split_calibration_texts(task, 0.5)
     assert calibration
     assert sorted((*rest.validation.texts, *calibration.texts)) == sorted(task.validation.texts)
     assert len(calibration) == 10
-    relabelled = replace(task, validation=Split(task.validation.texts, 1 - task.validation.labels))
-    assert split_calibration_texts(relabelled, 0.5)[1].texts == calibration.texts  # type: ignore[union-attr]
     assert split_calibration_texts(task, 0.0) == (task, None)
 
 
-def test_copies_of_a_text_are_on_one_side() -> None:
-    """Without groups too: none of the texts that choose is among those that guarantee, and of each text one copy serves."""
-    once = cats().validation
-    twice = Split(once.texts + tuple(f"{text} " for text in once.texts), np.concatenate([once.labels] * 2))
-    rest, calibration = split_calibration_texts(replace(cats(), validation=twice), 0.5)
+@pytest.mark.parametrize(("split", "labels"), [("validation", None), ("train", 20)])
+def test_copies_of_a_text_are_on_one_side(split: str, labels: int | None) -> None:
+    """Without groups too: none of the texts that choose is among those that guarantee, and of each text one copy serves.
+
+    Of the validation texts, or of a budget of labels, which have no influence.
+    """
+    task = cats()
+    once = task.splits()[split]
+    twice = Split(tuple(f"{text}{' ' * copy}" for text in once.texts for copy in range(2)), once.labels.repeat(2))
+    rest, calibration = split_calibration_texts(replace(task, **{split: twice}), 0.5, labels)
     assert calibration
-    kept, apart = ({text.strip() for text in split.texts} for split in (rest.validation, calibration))
+    kept, apart = ({text.strip() for text in one.texts} for one in (rest.splits()[split], calibration))
     assert not kept & apart
-    assert kept | apart == {*once.texts}
-    assert len(calibration) == len(apart)
+    assert labels or kept | apart == {*once.texts}
+    assert len(calibration) == len(apart) <= (labels or len(once)) / 2
+    relabelled = replace(task, **{split: Split(twice.texts, 1 - twice.labels)})
+    assert split_calibration_texts(relabelled, 0.5, labels)[1].texts == calibration.texts  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("adapted")

@@ -267,7 +267,7 @@ def test_few_races_of_equal_methods_claim_that_transfer_helps(deterministic: int
     chance = np.random.default_rng(seeds)
     for spread in (0.02, 0.04):
         found, own = [], []
-        for result in races(chance, (8, seeds), spread, 150, fixed=deterministic):
+        for result in races(chance, (8, seeds), spread, repeats(150, 50), fixed=deterministic):
             rows = [*zip(result.ranking.methods, ["adapted", "baseline", "baseline", "baseline"] * 2, strict=True)]
             methods = [of_families(*row, deterministic=i < deterministic) for i, row in enumerate(rows)]
             gain = transfer_gain(methods, drawn=False)
@@ -312,7 +312,7 @@ def out_of_fold(chance: np.random.Generator, texts: int, spread: float) -> tuple
     skill = chance.normal(0.8, spread, SELECTED_FROM)
     difficulty, taste = chance.standard_t(5, texts), chance.normal(0, 0.8, (SELECTED_FROM, texts))
     right = skill[:, None] + taste + chance.laplace(0, 0.4, (SELECTED_FROM, texts)) > difficulty
-    many = (SELECTED_FROM, 20_000)
+    many = (SELECTED_FROM, repeats(20_000, 4000))
     other = chance.standard_t(5, many[1])[None] - chance.normal(0, 0.8, many) - chance.laplace(0, 0.4, many)
     return right, (skill[:, None] > other).mean(axis=1)
 
@@ -327,7 +327,7 @@ def test_the_accuracy_of_what_was_selected_is_covered(texts: int, spread: float,
     With a favourite as without: it is rarely another where all are equal, and often the best where they are not.
     """
     chance, missed, bias, naive = np.random.default_rng(texts), 0, [], []
-    count = repeats(400, 120)
+    count = repeats(400, 80)
     for _ in range(count):
         right, truth = out_of_fold(chance, texts, spread)
         found = selected_accuracy(right.astype(float), favourite=favourite)
@@ -348,7 +348,7 @@ def test_the_accuracy_of_what_was_selected_is_covered(texts: int, spread: float,
 @pytest.mark.parametrize("texts", [100, 300])
 def test_the_accuracy_of_unequal_networks_is_covered(texts: int) -> None:
     """The same for a dozen networks, fitted once in each fold, some of which differ by two points from fit to fit."""
-    chance, missed, bias, count = np.random.default_rng(texts), 0, [], repeats(400, 200)
+    chance, missed, bias, count = np.random.default_rng(texts), 0, [], repeats(400, 100)
     steadiness = np.repeat([0.02, 0.05, 0.1], 4)
     for _ in range(count):
         skill = chance.normal(0.8, 0.2, len(steadiness))
@@ -395,7 +395,7 @@ def test_f1_of_what_was_selected_is_covered(texts: int, several: bool, average: 
 
     With few texts of a class it may be above: what learns from all texts does better than what learned from nearly all of them.
     """
-    chance, above, below, bias, width, count = np.random.default_rng(texts), 0, 0, [], [], repeats(300, 120)
+    chance, above, below, bias, width, count = np.random.default_rng(texts), 0, 0, [], [], repeats(300, 60)
     features = [slice(0, size) for size in (4, 8, 16)]
     methods = [(columns, strength) for columns in features for strength in (0.3, 10.0, 100.0)]
     for _ in range(count):

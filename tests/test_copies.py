@@ -7,7 +7,7 @@ import random
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -84,12 +84,6 @@ def without_punctuation(text: str, draw: random.Random) -> str:
     return re.sub(r"[^\w\s]", "", text)
 
 
-def with_another_word(text: str, draw: random.Random) -> str:
-    words = text.split()
-    words[draw.randrange(len(words))] = "zebra"
-    return " ".join(words)
-
-
 def with_a_zero_width_space(text: str, draw: random.Random) -> str:
     place = draw.randrange(1, len(text))
     return f"{text[:place]}\u200b{text[place:]}"
@@ -101,19 +95,7 @@ def with_a_look_alike(text: str, draw: random.Random) -> str:
     return text[:place] + text[place].translate(str.maketrans("aeopcx", "аеорсх")) + text[place + 1 :]
 
 
-PLANTED = 50
-KINDS: dict[str, Callable[[str, random.Random], str]] = {
-    "punctuation stripped": without_punctuation,
-    "one word changed": with_another_word,
-    "one word appended": lambda text, draw: f"{text} zebra",
-    "cut to 80%": lambda text, draw: text[: len(text) * 4 // 5],
-    "zero-width space": with_a_zero_width_space,
-    "look-alike letter": with_a_look_alike,
-}
-"""ways in which copies differ"""
-
-
-def generated(count: int, words: tuple[int, int], seed: int) -> Texts:
+def sentences(count: int, seed: int, words: tuple[int, int] = (7, 16)) -> Texts:
     """Texts with punctuation, of so many words."""
     lengths = np.random.default_rng(seed).integers(*words, count)
     drawn = words_drawn(count, int(lengths.max()), seed, 20_000)
@@ -121,27 +103,6 @@ def generated(count: int, words: tuple[int, int], seed: int) -> Texts:
     return [
         ", ".join(f"{word}ae".translate(letters) for word in row[:length]) + "." for row, length in zip(drawn, lengths, strict=True)
     ]
-
-
-def check_planted(texts: Texts, kinds: Collection[str]) -> None:
-    """Of 50 altered copies of each of these kinds at least 48 are one unit with their text; altered are texts of six words."""
-    draw = random.Random(0)
-    places = draw.sample([place for place, text in enumerate(texts) if len(text_words(text)) >= 6], PLANTED)
-    for name in kinds:
-        units = independent_units([*texts, *(KINDS[name](texts[place], draw) for place in places)], None)
-        assert (units[places] == units[len(texts) :]).sum() >= 48, name
-
-
-SHORT = {*KINDS} - {"one word changed", "cut to 80%"}
-"""of questions and sentences, in which another word makes another text"""
-
-
-def test_planted_copies_in_generated_texts() -> None:
-    """Each kind of altered copy is found in short and long texts, and no text has one by chance."""
-    for words, kinds in (((8, 14), SHORT), ((150, 300), KINDS)):
-        texts, others = generated(500, words, seed=0), generated(500, words, seed=1)
-        check_planted(texts, kinds)
-        assert len({*independent_units([*texts, *others], None).tolist()}) == 1000, words
 
 
 # ------------------------------------------------------------------------------------------------ one inside another
@@ -216,7 +177,6 @@ SLOTS = {
     "city": ["Hamburg", "Lyon", "Leeds", "Porto", "Krakow", "Oslo", "Graz", "Turin", "Ghent"],
     "day": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"],
 }
-Altered = Callable[[str, random.Random], str]
 
 
 def name(draw: random.Random) -> str:
@@ -265,14 +225,18 @@ def quoted(text: str, draw: random.Random) -> str:
     return draw.choice((*forms, f"{new}\n-----Original Message-----\nFrom: {name(draw)}\n{text}"))
 
 
-ALTERATIONS: dict[str, Altered] = {
-    "number": with_number,
-    "typo": with_typo,
-    "signature": signed,
-    "greeting": greeted,
-    "quote": quoted,
+KINDS: dict[str, Callable[[str, random.Random], str]] = {
+    "number": with_number, "typo": with_typo, "two typos": lambda text, draw: with_typo(with_typo(text, draw), draw),
+    "signature": signed, "greeting": greeted, "quote": quoted, "punctuation stripped": without_punctuation,
+    "one word appended": lambda text, draw: f"{text} zebra", "zero-width space": with_a_zero_width_space,
+    "look-alike letter": with_a_look_alike,
+}  # fmt: skip
+"""ways in which copies differ"""
+OF_LONG = {
+    "one word changed": lambda text, draw: " ".join(changed(text.split(), np.random.default_rng(draw.randrange(99)))),
+    "cut to 80%": lambda text, draw: text[: len(text) * 4 // 5],
 }
-ALTERATIONS["two typos"] = lambda text, draw: with_typo(with_typo(text, draw), draw)
+"""ways that make another text of a question or a sentence"""
 
 
 def filled(template: str, draw: random.Random) -> str:
@@ -288,35 +252,24 @@ def share_found(rows: Sequence[tuple[str, int]]) -> tuple[float, int]:
     return largest / len(texts), sum(len(set(of[units == unit].tolist())) > 1 for unit in set(units.tolist()))
 
 
-def check_altered(texts: Sequence[str]) -> None:
-    """Of forty texts, each three times with an alteration of one kind, 95% are found; 90% if two copies differ in four words."""
-    for kind, alter in ALTERATIONS.items():
+def check_planted(texts: Sequence[str], kinds: Mapping[str, Callable[[str, random.Random], str]]) -> None:
+    """Of forty texts among others, two copies each, altered in one way: 95% are in its unit; 90% if they differ in two words."""
+    for kind, alter in kinds.items():
         draw = random.Random(kind)
-        base = draw.sample([text for text in texts if len(text.split()) >= 6], 40)
-        copies = [
-            (text if kind == "quote" and not time else alter(text, draw), place)
-            for place, text in enumerate(base)
-            for time in range(3)
-        ]
-        found, mixed = share_found(copies)
-        assert found >= (0.9 if kind == "two typos" else 0.95), (kind, found)
-        assert mixed <= 1, (kind, mixed)
-
-
-def sentences(count: int, seed: int) -> list[str]:
-    """Of words as frequent as in English, each of another length."""
-    chance = np.random.default_rng(seed)
-    frequency = 1 / (np.arange(5000) + 2.7)
-    drawn = chance.choice(5000, (count, 16), p=frequency / frequency.sum())
-    letters = str.maketrans("0123456789", "abcdefghij")
-    return [" ".join(f"w{number:04d}".translate(letters) for number in row[: chance.integers(7, 16)]) + "." for row in drawn]
+        base = draw.sample([text for text in texts if len(text_words(text)) >= 6], 40)
+        copies = [alter(text, draw) for _ in range(2) for text in base]
+        units = independent_units([*base, *copies, *draw.sample([*texts], 200)], None)
+        found = units[:120].reshape(3, 40)
+        assert (found[1:] == found[0]).mean() >= (0.9 if kind in ("two typos", "one word changed") else 0.95), kind
+        assert len({*found[0].tolist()}) >= 39, kind
 
 
 def test_planted_copies_of_generated_texts() -> None:
-    """Numbers, typing errors, signatures, greetings and quotes make no other unit; other texts do."""
-    texts = sentences(1000, seed=0)
-    check_altered(texts)
-    assert len(set(independent_units(texts, None).tolist())) >= 990
+    """Whatever a copy adds or leaves out; of long ones also another word or the end; and no text has a copy by chance."""
+    for words, kinds in (((7, 16), KINDS), ((150, 300), OF_LONG)):
+        texts = sentences(1000, 0, words)
+        check_planted(texts[:500], kinds)
+        assert len({*independent_units(texts, None).tolist()}) >= 990, words
 
 
 def test_what_fills_a_template_is_one_unit() -> None:
@@ -365,12 +318,11 @@ def test_planted_copies_of_real_texts(data_folder: Path, monkeypatch: pytest.Mon
         read["banking77"] = tuple(row.split("\t", 1)[1] for row in file.read().splitlines()[1:])
     for name, all_texts in read.items():
         texts = [*{text_key(text): text for text in all_texts}.values()]
-        check_altered(texts)
+        check_planted(texts, KINDS)
         units = [independent_units(random.Random(seed).sample(texts, 500), None) for seed in range(10)]
         assert np.mean([np.bincount(one)[one] > 1 for one in units]) <= 0.01, name
     for name in ("trec", "sst2"):
         texts, others = ([*dict.fromkeys(split.texts)] for split in (tasks[name].train, tasks[name].test))
-        check_planted(texts, SHORT)
         units_of_both = independent_units([*others, *texts], None)
         assert np.isin(units_of_both[: len(others)], units_of_both[len(others) :]).mean() <= 0.05, name
 

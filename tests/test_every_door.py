@@ -16,8 +16,6 @@ import fastexcel
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import warmstart as ws
 from helpers.workbook import workbook
@@ -29,7 +27,7 @@ from warmstart.data.read import read_documents
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task, joined_splits
 from warmstart.data.written import workbook as workbook_of
-from warmstart.errors import DataError, WarmstartError
+from warmstart.errors import DataError
 from warmstart.experiment.config import FitConfig, RaceConfig
 from warmstart.experiment.sweep import open_sweep
 from warmstart.system import console
@@ -404,24 +402,6 @@ def rows(**columns: list[Any]) -> pl.DataFrame:
     return pl.DataFrame({name: values * 2 for name, values in columns.items()})
 
 
-WRITERS: dict[str, Any] = {
-    "csv": pl.DataFrame.write_csv,
-    "tsv": lambda table, file: table.write_csv(file, separator="\t", quote_style="never"),
-    "ndjson": pl.DataFrame.write_ndjson,
-    "jsonl": pl.DataFrame.write_ndjson,
-    "parquet": pl.DataFrame.write_parquet,
-}
-
-
-def test_a_table_is_a_task(tmp_path: Path) -> None:
-    """In every format, whatever its columns are called."""
-    for ending, write in WRITERS.items():
-        write(rows(id=[*range(6)], message=SENTENCES, animal=ANIMALS), file := tmp_path / f"mails.{ending}")
-        task = load_task(file)
-        assert (task.name, task.type, task.labels) == ("mails", "classification", ("cat", "dog"))
-        assert ({*task.train.texts, *task.test.texts}, len(task.validation)) == ({*SENTENCES}, 0), ending
-
-
 def test_the_type_is_guessed(tmp_path: Path) -> None:
     """Classes, numbers, several labels in a cell or a list, tags of words, and pairs of texts."""
     cases: list[tuple[dict[str, list[Any]], str, str | None]] = [
@@ -460,25 +440,3 @@ def test_a_table_that_is_no_task_is_refused(tmp_path: Path, capsys: pytest.Captu
         assert re.search(message, " ".join(capsys.readouterr().err.split()))
     with pytest.raises(DataError, match="name a table"):
         guess_task(tmp_path / "nothing.csv")
-
-
-SOME_TEXT = st.text(min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
-
-
-@settings(deadline=None)
-@given(
-    found=st.lists(st.tuples(SOME_TEXT, st.sampled_from(["one", "two: three", "#four"])), min_size=1, max_size=8),
-    first=SOME_TEXT,
-    second=SOME_TEXT,
-)
-def test_any_table_is_a_task_or_an_error(
-    tmp_path_factory: pytest.TempPathFactory, found: list[tuple[str, str]], first: str, second: str
-) -> None:
-    """Whatever the columns are called and the cells hold: a sentence says why it is none."""
-    file = tmp_path_factory.mktemp("any") / "any.ndjson"
-    file.write_text("\n".join(json.dumps({first: text, second: label}) for text, label in found), encoding="utf-8")
-    try:
-        task = load_task(file)
-    except WarmstartError:
-        return
-    assert len(task.train) + len(task.validation) + len(task.test) <= len(found)

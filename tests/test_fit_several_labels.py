@@ -111,7 +111,7 @@ def test_rows_without_a_label_are_texts_for_which_none_holds(tmp_path: Path) -> 
     assert len(read_labelled(FitConfig(data=str(place))).unlabelled_texts) > 90
 
 
-def test_what_cannot_be_learned_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_learned_is_refused() -> None:
     """A metric of other tasks; labels that nobody repeats."""
     with pytest.raises(ConfigError, match="--metric must be micro_f1 or macro_f1 or subset for a multilabel task, but is accuracy"):
         ws.fit(["a", "b"] * 4, [["x"], ["x", "y"]] * 4, metric="accuracy")

@@ -156,6 +156,17 @@ def test_manifests_of_any_values(folder: Path, changes: dict[str, Any]) -> None:
     only_our_errors(lambda: load_task(folder / "task.yaml"))
 
 
+CELLS = st.text(min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
+
+
+@fuzzed(rows=st.lists(st.tuples(CELLS, st.sampled_from(["one", "two: three", "#four"])), min_size=1, max_size=8), first=CELLS,
+        second=CELLS)  # fmt: skip
+def test_tables_without_a_manifest(folder: Path, rows: list[tuple[str, str]], first: str, second: str) -> None:
+    """Whatever the columns are called and the cells hold."""
+    (folder / "any.ndjson").write_text("\n".join(json.dumps({first: text, second: label}) for text, label in rows), "utf-8")
+    only_our_errors(lambda: load_task(folder / "any.ndjson"))
+
+
 @fuzzed(title=VALUES, steps=st.one_of(VALUES, st.dictionaries(st.text(max_size=4), VALUES)), lengths=VALUES, content=BYTES)
 def test_recipes(folder: Path, title: Any, steps: Any, lengths: Any, content: bytes) -> None:
     """Of any values, and of any bytes."""

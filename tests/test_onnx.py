@@ -198,9 +198,6 @@ def test_what_cannot_go_out_is_refused(tokenizer: Tokenizer, tmp_path: Path, mon
 
 # ------------------------------------------------------------------------------------------------ stacks
 
-pytest.importorskip("onnxscript", reason='pip install "warmstart[onnx]" to run these tests')
-pytest.importorskip("onnxruntime", reason='pip install "warmstart[onnx]" to run these tests')
-
 TYPES = ("classification", "multilabel", "regression")
 
 

@@ -214,7 +214,7 @@ def test_a_race_continues_where_it_stopped(place: Path, counted: list[str]) -> N
     assert [s.test_scores.scores for s in repaired.ranking.methods] == [s.test_scores.scores for s in first.ranking.methods]
 
 
-def test_other_texts_other_weights_and_other_settings_are_other_trials(place: Path, tokenizer: Tokenizer) -> None:
+def test_other_texts_other_weights_and_other_settings_are_other_trials(place: Path) -> None:
     """A result is found only under all that it depends on; not what the method is called, nor where files are."""
     context = SweepContext.of(cats(), "task", place, FineTuneConfig(), drop_leaks=False)
     trial = Trial(method=Method(name="full", family="adapted", backbone_digest="a", scheme="full"), seed=0, learning_rates=(1e-3,))
@@ -401,7 +401,7 @@ def test_small_things() -> None:
     assert [file_size(size) for size in (12, 6200, 21_000_000, 3.2e9)] == ["12 B", "6.2 KB", "21.0 MB", "3.2 GB"]
 
 
-def test_a_backbone_that_knows_the_labels_is_named(place: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_backbone_that_knows_the_labels_is_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An adapted model that learns the same task again, or races for it, says nothing about few labels; the audit reports it."""
     base = ["--steps", "3", "--seeds", "1", "--no-scratch"]
     task = str(place / "task" / "task.yaml")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from helpers.holding import held_by_another
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.race.command import race
@@ -25,15 +25,6 @@ from warmstart.runs.state import RunState, find_runs
 from warmstart.system.locks import LOCK, holder_of, releasing_locks
 from warmstart.system.storage import SETTINGS
 from warmstart.tokenizer.tokenizer import Tokenizer
-
-HOLDER = """
-import sys
-from pathlib import Path
-from warmstart.system.locks import hold
-hold(Path(sys.argv[1]), "it")
-print("held", flush=True)
-sys.stdin.read()
-"""
 
 
 def write_run(folder: Path, *, finished: bool = True, losses: tuple[float, ...] = (3.0, 2.0), rate: float = 0.01) -> Path:
@@ -76,12 +67,8 @@ def runs(tmp_path: Path) -> Path:
 @pytest.fixture
 def writer(runs: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that writes the stopped run."""
-    words = [sys.executable, "-c", HOLDER, str(runs / "half" / LOCK)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    with held_by_another(runs / "half" / LOCK) as process:
         yield process
-        process.kill()
 
 
 def test_every_folder_has_its_state(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,15 +116,12 @@ def test_a_run_that_a_process_writes_names_it(runs: Path, writer: subprocess.Pop
 
 def test_a_lock_of_another_host_is_asked_for(tmp_path: Path) -> None:
     """Its process cannot be seen from here; that nobody holds the lock can."""
-    (tmp_path / LOCK).write_text(json.dumps({"process": 1, "host": "elsewhere"}))
+    content = json.dumps({"process": 1, "host": "elsewhere"})
+    (tmp_path / LOCK).write_text(content)
     assert holder_of(tmp_path / LOCK) is None
-    code = "import fcntl, sys; h = open(sys.argv[1], 'r+'); fcntl.flock(h, 2); print('held', flush=True); sys.stdin.read()"
-    words = [sys.executable, "-c", code, str(tmp_path / LOCK)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    with held_by_another(tmp_path / LOCK):
+        (tmp_path / LOCK).write_text(content)
         assert holder_of(tmp_path / LOCK) == (1, "elsewhere")
-        process.kill()
 
 
 def test_files_of_another_form_are_no_errors(runs: Path) -> None:

@@ -413,7 +413,7 @@ def test_every_kind_of_model_is_explained(kind: str, tmp_path: Path, tokenizer: 
 
 
 @pytest.mark.journeys
-def test_the_command_explains_a_stack(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_explains_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By erasure, without a step to heads that it has not; words cannot be masked."""
     words = WordRows(("cat", "dog"), word_pairs=False, idf=np.ones(2))
     member = Member("words", FittedBaseline(words, LinearReadout(2 * np.eye(2), np.zeros(2))))

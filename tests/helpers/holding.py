@@ -19,9 +19,9 @@ sys.stdin.read()
 
 
 @contextmanager
-def held_by_another(lock: Path, code: str = HOLD) -> Iterator[subprocess.Popen[str]]:
+def held_by_another(lock: Path) -> Iterator[subprocess.Popen[str]]:
     """The process that holds it; it is killed at the end."""
-    words = [sys.executable, "-c", code, str(lock)]
+    words = [sys.executable, "-c", HOLD, str(lock)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
