@@ -19,6 +19,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from warmstart.data.pool import pool_unlike
 from warmstart.data.scorings import require_task_folder, task_folder
 from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError
+from warmstart.runs.steps import LABELLED_IN
 
 
 @dataclass
@@ -207,8 +209,17 @@ def export(
             (aside / f"{name}.{ending}").write_bytes(_file_bytes(rows, form))
         if rest:
             (aside / "unlabelled.ndjson").write_text("".join(text_lines(rest)), encoding="utf-8", newline="\n")
-        (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        text = yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)
+        (aside / "task.yaml").write_text(f"{LABELLED_IN}{_way_back(target, project.folder)}\n{text}", encoding="utf-8")
     return {"task": str(target / "task.yaml"), **{name: len(rows) for name, rows in written.items()}}
+
+
+def _way_back(target: Path, project: Path) -> str:
+    """The path of a project from the folder of its task."""
+    try:
+        return os.path.relpath(project.resolve(), target.resolve())
+    except ValueError:  # another drive of Windows
+        return str(project.resolve())
 
 
 def suffices(project: Project) -> bool:
