@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from warmstart.app.training import Training
 
 LABEL_PAGE = Path(__file__).parent / "label_page"
-SHARED = ("page.css", "elements.js", "api.js")
+SHARED = ("page.css", "elements.js", "api.js", "person.js")
 """files of the page of models that this page uses, too"""
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
 """a report holds all that it needs, and may ask this server for nothing"""
