@@ -42,7 +42,7 @@ from warmstart.runs.steps import LABELLED_IN
 
 @dataclass
 class ImportSummary:
-    """What came of an import."""
+    """Counts of an import."""
 
     answers: int = 0
     unlabelled: int = 0
@@ -139,11 +139,11 @@ def _check_words(text: str, value: Value, row: Annotation) -> None:
 LabelForm = Literal["csv", "ndjson"]
 TestSplit = Literal["fraction", "random"]
 VALIDATION_FRACTION, LEAST_TO_CHOOSE = 0.2, 300
-"""of the labelled texts, held out to choose settings, where there is no validation split; of fewer all are learned from"""
+"""share of the labelled texts held out to choose settings if there is no validation split; all of fewer texts are learned from"""
 LEAST_TEST = 50
 """texts drawn at random that may be a test split"""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""with which a cell begins that a spreadsheet runs"""
+"""beginnings of cells that a spreadsheet runs"""
 
 
 def as_bytes(project: Project, form: LabelForm = "csv") -> bytes:
@@ -154,7 +154,7 @@ def as_bytes(project: Project, form: LabelForm = "csv") -> bytes:
 
 
 def formula_texts(project: Project) -> int:
-    """How many labelled texts, and labels in use, a spreadsheet may run as formulas."""
+    """The number of labelled texts, and labels in use, that a spreadsheet may run as formulas."""
     counted = project.labelled()
     used = {label for value in counted.values() for label in ([value] if isinstance(value, int) else value)}
     cells = [project.texts[text] for text in counted] + [label.name for label in project.labels() if label.id in used]
@@ -223,7 +223,7 @@ def _way_back(target: Path, project: Path) -> str:
 
 
 def suffices(project: Project) -> bool:
-    """Whether ``export`` writes a task from which something can be learned: two labels on two texts each, at least."""
+    """True if ``export`` writes a task from which something can be learned: two labels on two texts each, at least."""
     rows = _rows(project, sorted(project.labelled()))
     counts = Counter(name for row in rows for name in {*_names(row)})
     if sum(count > 1 for count in counts.values()) < 2:
