@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -137,6 +138,29 @@ def test_next_steps_run_as_printed(name: str, place: Path, capsys: pytest.Captur
         : len(steps)
     ]
     follow(steps, exported=name == "labels")
+
+
+@pytest.mark.parametrize("export", ["my labels/task", "a task elsewhere"])
+def test_the_thread_of_labels_holds_with_absolute_paths(
+    export: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], few_baselines: Any
+) -> None:
+    """From labels to a model and back to the same project, whether its task was written into it or beside it, from any folder."""
+    project, task = tmp_path / "away" / "my labels", tmp_path / "away" / export
+    words = ["label", str(place / "my tickets.csv"), "--labels", "sport", "tech", "--text-column", "body", "--out", str(project)]
+    assert main([*words, "--label-column", "category", "--import", str(place / "my tickets.csv")]) == 0
+    steps = printed_steps(capsys.readouterr().err)
+    assert steps[-1] == shlex.join(["warmstart", "label", "--out", str(project)])
+    assert main(["label", "--out", str(project), "--export", str(task)]) == 0
+    (learn,) = printed_steps(capsys.readouterr().err)
+    for folder, manifest in ((place, str(task / "task.yaml")), (task, "task.yaml"), (task.parent, str(task))):
+        os.chdir(folder)
+        out = tmp_path / "away" / f"fit {len(manifest)}"
+        assert main(["fit", manifest, "--minutes", "0.05", "--out", str(out)]) == 0
+        steps = printed_steps(capsys.readouterr().err)
+        follow(steps)
+        back = next(shlex.split(step) for step in steps if step.startswith("warmstart label"))
+        assert Path(back[-1]).resolve() == project
+    assert learn == shlex.join(["warmstart", "fit", str(task / "task.yaml")])
 
 
 @pytest.mark.parametrize("page", ["tutorials/support-tickets", "how-to/excel", "how-to/emails"])

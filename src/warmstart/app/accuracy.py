@@ -52,7 +52,7 @@ NOTHING_COMPARED = f"Not proven yet: that takes {FEWEST_FOR_FIGURES} texts that 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What was drawn while there was a model, in the order of the draws."""
+    """Outcomes of the draws since there was a model, in their order."""
 
     right: np.ndarray
     """(n,) bool: whether the prediction was the label. A text that nobody can label counts as wrong."""
@@ -109,7 +109,7 @@ class RunningAccuracy:
 
     value: float
     low: float
-    """which holds at every moment, with 95% confidence"""
+    """lower bound that holds at every moment, with 95% confidence"""
     first: int
     last: int
     compared: int
@@ -118,11 +118,11 @@ class RunningAccuracy:
     """target -> further texts that would prove it if the accuracy stays; infinite: none would"""
 
     def proves(self, target: float) -> bool:
-        """Whether the accuracy is at least the target, with 95% confidence."""
+        """True if the accuracy is at least the target, with 95% confidence."""
         return self.low >= target
 
     def target_sentence(self, target: float, left: float = math.inf) -> str:
-        """Whether a target is proven, or about how many more texts that takes, of which ``left`` have not been drawn."""
+        """A sentence: a target is proven, or takes about so many more texts, of which ``left`` have not been drawn."""
         goal = percent(target, trim=True)
         if self.proves(target):
             return (
@@ -152,7 +152,7 @@ def newest_accuracy(drawn: Sequence[tuple[Draw, Value | None]], left_out: np.nda
 
 
 def newest_sentence(found: Estimate | None, given: int) -> str:
-    """What the model that learns along is worth, after some labels given on the page."""
+    """A sentence on the accuracy of the model that learns along, after some labels given on the page."""
     if found is None:
         few = given < FEWEST_FOR_FIGURES
         when = f"with {FEWEST_FOR_FIGURES} labels given on" if few else "once the model has learned the labels of"
@@ -194,7 +194,7 @@ def accuracy_starts(count: int) -> list[int]:
 
 
 SMALLEST_GAIN = 0.01
-"""what is worth as many labels again: less is not worth the work"""
+"""gain that is worth as many labels again: less is not worth the work"""
 _CAUTION = 0.5
 """share of the smallest gain that refits must stay below: they know the noise, not whether the law is right"""
 _ENOUGH = 400
@@ -219,11 +219,11 @@ class Outlook:
 
     @property
     def pays(self) -> bool:
-        """Whether more labels may still gain a point; with few labels nothing else is claimed."""
+        """True if more labels may still gain a point; with few labels nothing else is claimed."""
         return self.high >= SMALLEST_GAIN * _CAUTION or self.labels < _ENOUGH
 
     def sentence(self) -> str:
-        """What more labels bring."""
+        """A sentence on the gain by more labels."""
         if not self.more:
             return "Every text has been shown."
         if not self.pays:
@@ -235,7 +235,7 @@ class Outlook:
         )
 
     def price_sentence(self, price: float | None, seconds: float | None) -> str:
-        """What that costs: in money by the price of a label, in hours by the median time for one; empty if neither is known."""
+        """Its cost, in money by the price of a label and in hours by the median time for one; empty if neither is known."""
         if not self.more or (price is None and seconds is None):
             return ""
         hours = self.more * seconds / 3600 if seconds is not None else None
@@ -281,7 +281,7 @@ def outlook(outcomes: Outcomes, labels: np.ndarray, left: int, seed: int = 0, si
 
 
 def _standard_error(values: np.ndarray, ratios: np.ndarray) -> float:
-    """Of a mean; not below that of right answers at a rate with one more of each kind, for a few that agree by luck say little."""
+    """The error of a mean; at least that of a rate with one right and one wrong answer more, for a few that agree say little."""
     count = len(values)
     rate = (float(np.clip(values.mean(), 0, 1)) * count + 1) / (count + 2)
     variance = max(float(values.var(ddof=1)), rate * (1 - rate) * float((ratios**2).mean()))

@@ -9,15 +9,11 @@ Letters: N training texts, M texts of a request, D width, K nearest.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warmstart.config import TaskInput, read_yaml
-from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Task, subsample
 from warmstart.errors import WarmstartError
 from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
@@ -25,11 +21,9 @@ from warmstart.heads.pooled import PooledHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
-from warmstart.runs.made_of import input_hashes
-from warmstart.runs.record import read_record_of
+from warmstart.runs.made_of import run_of, task_named
 from warmstart.seeding import rng
 from warmstart.system.console import unsaid
-from warmstart.system.storage import SETTINGS
 from warmstart.tasks.load import load_task, load_whole_task
 
 if TYPE_CHECKING:
@@ -43,41 +37,20 @@ _PAIRED = 1000
 """training texts of which all pairs are compared"""
 
 
-class _Labelled(LabelledTableFlags):
-    """A task, and how it is read if it is a table."""
-
-    task: TaskInput[str]
-
-
 def task_of_run(model: str) -> Task | None:
     """The task from which the run in a folder made its model, read as the run did; None if it is gone or not what it was.
 
-    Paths start where the run was started. Nothing is printed.
+    Nothing is printed.
     """
-    place = Path(model).resolve()
-    folder = place if (place / SETTINGS).is_file() else place.parent
     try:
-        settings = read_yaml(folder / SETTINGS)
-        whole, own = "data" in settings, folder / "task" / "task.yaml"  # of the quickstart
-        named = settings.get("data") or settings.get("task")
-        if not named:
-            return load_task(own) if own.is_file() else None
-        flags = {name: settings[name] for name in LabelledTableFlags.model_fields if name in settings}
-        labelled, start = _Labelled.build({"task": named, **flags}, str(folder)), _start(folder, Path(settings["out"]))
+        run = run_of(model)
+        task = task_named(run) if run else None
+        if task is None or not task.unchanged:
+            return None
         with unsaid():
-            hashes, made = input_hashes(labelled, start), read_record_of(folder)["made_of"]
-            if not hashes or not {*hashes.values()} <= {*made.values()}:
-                return None
-            read = load_whole_task(start / named, LabelledTableFlags.of(labelled)) if whole else None
-            return read or load_task(start / named, flags=LabelledTableFlags.of(labelled))
-    except (WarmstartError, OSError, KeyError, TypeError):  # files that are gone, or were changed by hand
+            return load_whole_task(task.path, task.flags) if task.whole else load_task(task.path, flags=task.flags)
+    except (WarmstartError, OSError):  # files that are gone, or were changed by hand
         return None
-
-
-def _start(folder: Path, out: Path) -> Path:
-    """From here to where a run was started that wrote ``out``, which is now ``folder``."""
-    parts = out.parts
-    return Path(os.path.relpath(folder.parents[len(parts) - 1])) if parts == folder.parts[-len(parts) :] else Path()
 
 
 def random_pair_cosine(units: np.ndarray) -> float:

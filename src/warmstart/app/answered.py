@@ -1,4 +1,4 @@
-"""What was labelled, to be searched and corrected: a correction is a further answer, and those before it stay in the history."""
+"""Labelled texts, to be searched and corrected: a correction is a further answer, and those before it stay in the history."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SHOWN = 300
 
 @dataclass(frozen=True)
 class AnsweredQuery:
-    """Which answered texts are looked for."""
+    """A search among answered texts."""
 
     words: str = ""
     """part of the text, in small or capital letters"""
     label: int | None = None
-    """that counts for the text, or that somebody gave it"""
+    """label that counts for the text, or that somebody gave it"""
     person: str = ""
-    """who answered"""
+    """name of a person who answered"""
     kind: Kind = "all"
     """doubtful: labels that are likely wrong, the least credible first; disputed: people differ; skipped: without a label"""
     start: int = 0
@@ -65,7 +65,7 @@ def answered_texts(project: Project, query: AnsweredQuery, doubtful: Sequence[in
 
 
 def correct(project: Project, person: str, text: int, value: int | None) -> Value | None:
-    """What a person says of a text now; returns the label that counts.
+    """Store another answer of a person to a text; returns the label that counts.
 
     It decides a disagreement if they are the judge or decided it before, and where nobody else has answered but an import.
     Raises ``DataError`` for a text without an answer, or for words with a label each.

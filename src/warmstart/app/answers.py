@@ -1,4 +1,4 @@
-"""What the applications of the server share: how our errors become answers, what bodies may hold, and the files of a page.
+"""The shared part of the server's applications: errors as answers, the limits of bodies, and the files of a page.
 
 Every field of a request has a limit, and a text must be one that can be written as UTF-8.
 """
@@ -24,7 +24,7 @@ PAGE = Path(__file__).parent / "page"
 """files of the page for people; the style sheet and the helpers are those of every page"""
 TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 MOST_PROBLEMS = 20
-"""of a request that are looked at: each takes time in which nobody else is answered"""
+"""problems of a request that are looked at: each takes time in which nobody else is answered"""
 NAMED = 5
 """problems that an answer names"""
 LONGEST_PLACE = 60
@@ -99,7 +99,7 @@ class Health(AnswerForm):
 
 
 def problems(error: ValidationError | Any) -> str:
-    """What is wrong with a body, in one sentence, by its first problems; the values themselves are not repeated."""
+    """The faults of a body in one sentence, by its first problems; the values themselves are not repeated."""
     all_of_them = error.errors()
     by_place = dict[str, list[Mapping[str, Any]]]()
     for problem in all_of_them[:MOST_PROBLEMS]:
@@ -127,7 +127,7 @@ def _repeated(name: str) -> str:
 
 
 def _in_our_words(problems: Sequence[Mapping[str, Any]]) -> str:
-    """What must be true of one value, by what pydantic says of it."""
+    """The condition that a value breaks, by pydantic's problems with it."""
     kinds = {one["type"]: one for one in problems}
     one = next((one for kind, one in kinds.items() if kind in _LIMITS), None)
     if one is None:
@@ -162,7 +162,7 @@ _LIMITS = {
     "less_than": "must be less than {lt}", "less_than_equal": "must be at most {le}",
     "literal_error": "must be {expected}", "value_error": "{error}",
 }  # fmt: skip
-"""the same -> what is wrong with the value, with what pydantic knows of it"""
+"""pydantic's name of a problem -> the fault of the value, with the limits that pydantic knows"""
 
 
 def make_api(rules: AccessRules, **settings: Any) -> FastAPI:
@@ -228,11 +228,11 @@ def add_files(app: FastAPI, paths: Iterable[Path]) -> None:
 
 
 MOST_INPUTS = 1_000
-"""of a request"""
+"""inputs of a request"""
 MOST_CHARACTERS = 100_000
-"""of a text"""
+"""characters of a text"""
 MOST_NEW_TOKENS = 2_000
-"""of a continuation"""
+"""tokens of a continuation"""
 
 
 Text = Annotated[Unicode, Field(max_length=MOST_CHARACTERS)]
@@ -244,7 +244,7 @@ Name = Annotated[Unicode, Field(max_length=1_000)]
 
 
 class Body(Fields):
-    """What every request may say."""
+    """Fields that every request may have."""
 
     model: Name | None = None
     """name of a served model; none: the first"""
@@ -288,7 +288,7 @@ class GenerateBody(Body):
     """server-sent events: ``token`` for each, then ``done``, or ``error``"""
 
     def settings(self) -> GenerateConfig:
-        """How the text is generated."""
+        """The settings of the generation."""
         names = ("max_new_tokens", "greedy", "temperature", "top_k", "top_p", "seed")
         return GenerateConfig(**{name: getattr(self, name) for name in names})
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 32
 """texts that are read between two requests"""
 READING = "the training texts are being read"
-"""what is said until they are"""
+"""words of the answer until they are"""
 _WAIT = 0.1
 """seconds until another attempt if too many requests wait"""
 
@@ -76,7 +76,7 @@ class BackgroundReader:
         return known
 
     def of(self, model: ServedModel) -> TrainingTexts:
-        """What was made for a model. Raises ``NotReadyError`` before it is ready, and ``ModelError`` if it failed."""
+        """The training texts as a model sees them. Raises ``NotReadyError`` before it is ready, and ``ModelError`` if it failed."""
         known = self.start(model)
         if known.error is not None:
             raise ModelError(f"what the server reads for '{model.name}' could not be read: {known.error}")

@@ -1,4 +1,4 @@
-"""Who computes when: requests that wait are joined to batches, large ones are computed in parts, and long generations take turns.
+"""The order of computing: requests that wait are joined to batches, large ones are computed in parts, and generations take turns.
 
 Requests wait in queues of bounded length, and never are two computed at once. Small ones that ask the same of the same model become
 the next batch, up to about ``batch_tokens``. A batch that is not full waits at most ``wait_seconds`` for more, but not once every
@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 JOINED_TOKENS, WAIT_SECONDS, QUEUE = 1024, 0.005, 256
-"""what a server takes by default"""
+"""defaults of a server"""
 STRETCH = 0.01
 """seconds that a large request computes before it lets others go first again"""
 Compute = Callable[[Sequence[Any]], Sequence[Any]]
@@ -211,7 +211,7 @@ class Computer:
             self._changed.notify()
 
     def _is_full(self) -> bool:
-        """Whether waiting longer would not make the next batch larger."""
+        """True if waiting longer would not make the next batch larger."""
         if self._stopped or self._large or self._parted or len(self._small) >= self._open:
             return True
         first = self._small[0].key
@@ -221,7 +221,7 @@ class Computer:
 KERNELS = 64
 """kept by each cache: about ten shapes of a network"""
 CACHE_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-"""of oneDNN's cache and of torch's own above it, each of which holds what the other would drop; by these the user decides"""
+"""variables by which a user sizes oneDNN's cache and torch's own above it, each of which holds what the other would drop"""
 
 
 def bound_kernel_caches() -> None:

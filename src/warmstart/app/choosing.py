@@ -1,4 +1,4 @@
-"""Which text comes next: a mixture of ways to choose, drawn with known probabilities.
+"""The choice of the next text: a mixture of ways to choose, drawn with known probabilities.
 
     random       every text with the same probability
     uncertain    one of the few texts about which the model is least certain
@@ -37,9 +37,9 @@ class Mixture:
     uncertain: float = 0.3
     diverse: float = 0.2
     doubtful: float = 0.05
-    """of the turns: labelled texts whose label is likely wrong, while there are any"""
+    """share of the turns for labelled texts whose label is likely wrong, while there are any"""
     overlap: float = 0.1
-    """of the turns: texts that one other person has answered, while there are several people"""
+    """share of the turns for texts that one other person has answered, while there are several people"""
     information: bool = False
     """uncertain: by the members' disagreement (BALD) instead of the margin between the two most probable labels"""
 
@@ -93,7 +93,7 @@ class Chosen:
     text: int
     component: str
     probability: float
-    """of this text among the remaining ones, under the whole mixture"""
+    """probability of this text among the remaining ones, under the whole mixture"""
 
 
 def draw_text(
@@ -108,7 +108,7 @@ def draw_text(
 
 
 class Distances:
-    """Of every text to the nearest labelled one, kept while labels are added."""
+    """Distances of every text to the nearest labelled one, kept while labels are added."""
 
     def __init__(self, vectors: np.ndarray) -> None:
         self.vectors = vectors

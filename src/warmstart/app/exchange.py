@@ -19,6 +19,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,11 +37,12 @@ from warmstart.data.pool import pool_unlike
 from warmstart.data.scorings import require_task_folder, task_folder
 from warmstart.data.text_key import text_key
 from warmstart.errors import ConfigError, DataError
+from warmstart.runs.steps import LABELLED_IN
 
 
 @dataclass
 class ImportSummary:
-    """What came of an import."""
+    """Counts of an import."""
 
     answers: int = 0
     unlabelled: int = 0
@@ -137,11 +139,11 @@ def _check_words(text: str, value: Value, row: Annotation) -> None:
 LabelForm = Literal["csv", "ndjson"]
 TestSplit = Literal["fraction", "random"]
 VALIDATION_FRACTION, LEAST_TO_CHOOSE = 0.2, 300
-"""of the labelled texts, held out to choose settings, where there is no validation split; of fewer all are learned from"""
+"""share of the labelled texts held out to choose settings if there is no validation split; all of fewer texts are learned from"""
 LEAST_TEST = 50
 """texts drawn at random that may be a test split"""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""with which a cell begins that a spreadsheet runs"""
+"""beginnings of cells that a spreadsheet runs"""
 
 
 def as_bytes(project: Project, form: LabelForm = "csv") -> bytes:
@@ -152,7 +154,7 @@ def as_bytes(project: Project, form: LabelForm = "csv") -> bytes:
 
 
 def formula_texts(project: Project) -> int:
-    """How many labelled texts, and labels in use, a spreadsheet may run as formulas."""
+    """The number of labelled texts, and labels in use, that a spreadsheet may run as formulas."""
     counted = project.labelled()
     used = {label for value in counted.values() for label in ([value] if isinstance(value, int) else value)}
     cells = [project.texts[text] for text in counted] + [label.name for label in project.labels() if label.id in used]
@@ -207,12 +209,21 @@ def export(
             (aside / f"{name}.{ending}").write_bytes(_file_bytes(rows, form))
         if rest:
             (aside / "unlabelled.ndjson").write_text("".join(text_lines(rest)), encoding="utf-8", newline="\n")
-        (aside / "task.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        text = yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)
+        (aside / "task.yaml").write_text(f"{LABELLED_IN}{_way_back(target, project.folder)}\n{text}", encoding="utf-8")
     return {"task": str(target / "task.yaml"), **{name: len(rows) for name, rows in written.items()}}
 
 
+def _way_back(target: Path, project: Path) -> str:
+    """The path of a project from the folder of its task."""
+    try:
+        return os.path.relpath(project.resolve(), target.resolve())
+    except ValueError:  # another drive of Windows
+        return str(project.resolve())
+
+
 def suffices(project: Project) -> bool:
-    """Whether ``export`` writes a task from which something can be learned: two labels on two texts each, at least."""
+    """True if ``export`` writes a task from which something can be learned: two labels on two texts each, at least."""
     rows = _rows(project, sorted(project.labelled()))
     counts = Counter(name for row in rows for name in {*_names(row)})
     if sum(count > 1 for count in counts.values()) < 2:

@@ -1,4 +1,4 @@
-"""Who may ask what: hosts, origins, the token, the size of a body and the rate of requests; and the headers of every answer.
+"""The rules of access: hosts, origins, the token, the size of a body and the rate of requests; and the headers of every answer.
 
 A page on another site can make a browser send requests here, also under a name of its own that leads to this address (DNS
 rebinding). So the ``Host`` header must be one of ours, and a request with another ``Origin`` is refused. No header allows other
@@ -37,7 +37,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 BODY_SECONDS = 30
 """in which a body must have arrived"""
 LINGER_BYTES, LINGER_SECONDS, SILENT_SECONDS = 64 << 20, 30, 5
-"""of a refused body that are read and thrown away, so that a client that sends all before it reads gets the answer; in how many
+"""bytes of a refused body that are read and thrown away, so that a client which sends all first gets the answer; in how many
 seconds, and after how many in which nothing came the connection is closed"""
 CLIENTS = 10_000
 """clients whose rate is remembered"""
@@ -50,21 +50,21 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""of every answer"""
+"""headers of every answer"""
 OPEN = ("/health",)
 """paths that need no token and are answered by any name, so that a supervisor can ask"""
 
 
 @dataclass(frozen=True)
 class AccessRules:
-    """What a guard lets pass."""
+    """The requests that a guard lets pass."""
 
     hosts: tuple[str, ...] = LOOPBACK
     """names and addresses by which the server may be called, without port"""
     token: str | None = None
     """requests must carry it (``Authorization: Bearer``, or as the password of a browser); None: none is needed"""
     most_bytes: int = 2 << 20
-    """of a body"""
+    """bytes of a body"""
     rate: float | None = None
     """requests per second of a client; None: any"""
 
@@ -126,7 +126,7 @@ class Guard:
             raise _RefusedError(413, f"a body must have at most {self.rules.most_bytes:,} bytes")
 
     def _may_pass(self, path: str, authorization: str) -> bool:
-        """Whether the token is right, where one is needed."""
+        """True if the token is right, or none is needed."""
         token = self.rules.token
         return token is None or path in OPEN or hmac.compare_digest(_token(authorization), token.encode())
 
@@ -208,7 +208,7 @@ def _address(url: str) -> SplitResult:
 
 
 def network_of(address: str) -> str:
-    """Whose address it is: of IPv6 the first half, since one client may have all of the other half."""
+    """The network of an address: of IPv6 the first half, since one client may have all of the other half."""
     if ":" not in address:
         return address
     found = IPv6Address(address)
@@ -222,7 +222,7 @@ EXPOSED_RATE = 20.0
 
 
 class AccessSettings(Config):
-    """Where a server listens, and who may ask."""
+    """The address of a server, and the rules of access."""
 
     host: str = "127.0.0.1"
     """address to listen at; any other than this machine's own needs a token"""
@@ -257,5 +257,5 @@ class AccessSettings(Config):
 
 
 def missing_extra(command: str, error: ImportError) -> ConfigError:
-    """What to say where the extra of servers is not installed."""
+    """The error where the extra of servers is not installed."""
     return ConfigError(f'{command} needs {error.name}, which is not installed; pip install "warmstart[app]"')

@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from warmstart.app.training import Training
 
 LABEL_PAGE = Path(__file__).parent / "label_page"
-SHARED = ("page.css", "elements.js", "api.js")
+SHARED = ("page.css", "elements.js", "api.js", "person.js")
 """files of the page of models that this page uses, too"""
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
 """a report holds all that it needs, and may ask this server for nothing"""
 TRY, NEXT = '<a class="step" href="model/">Use the model</a>', {"label": "#work", "serve": None}
-"""what stands in place of commands in a verdict"""
+"""links in place of the commands of a verdict"""
 MOST_TAGS = 1_000_000
 """words of a text"""
 
@@ -73,16 +73,16 @@ class PersonBody(Fields):
     """``POST /api/next``."""
 
     person: Person
-    """who asks; a name, no password"""
+    """name of the person; no password"""
 
 
 class JoinBody(PersonBody):
     """``POST /api/join``."""
 
     browser: Annotated[Unicode, Field(max_length=100)] = ""
-    """tells two people of one name apart: the second is asked (``taken``)"""
+    """mark of a browser, by which two people of one name are told apart: the second is asked (``taken``)"""
     same: bool = False
-    """whether they are one person, in two browsers"""
+    """true if they are one person, in two browsers"""
 
 
 class UndoBody(PersonBody):
@@ -96,11 +96,11 @@ class AnswerBody(PersonBody):
     """``POST /api/answer``."""
 
     draw: int = Field(gt=0, lt=2**63)
-    """which showing of a text is answered"""
+    """the showing of a text that is answered"""
     value: LabelId | Annotated[list[LabelId], Field(max_length=MOST_TAGS, fail_fast=True)] | None
     """a label; for tagging a label for each word; null: skipped"""
     seconds: float = Field(ge=0, le=1e7)
-    """that the text was looked at"""
+    """time for which the text was looked at"""
     comment: Annotated[Unicode, Field(max_length=10_000)] = ""
 
 
@@ -135,7 +135,7 @@ class TrainBody(Fields):
     """``POST /api/train``."""
 
     thorough: bool = False
-    """whether every method has time"""
+    """true for a training in which every method has time"""
 
 
 class LabelBody(PersonBody):
@@ -143,9 +143,9 @@ class LabelBody(PersonBody):
 
     action: Literal["add", "rename", "merge"]
     label: LabelId | None = None
-    """which one is renamed or merged"""
+    """the label that is renamed or merged"""
     name: Annotated[Unicode, Field(max_length=1_000)] | None = None
-    """of the label that is added, or the new name"""
+    """name of the label that is added, or the new name"""
     into: LabelId | None = None
     """the label that it becomes"""
 
@@ -180,7 +180,7 @@ def labels_api(session: LabelSession, rules: AccessRules, models: str = "") -> F
 
 
 def _add_work(app: FastAPI, session: LabelSession) -> None:
-    """What a person does with texts. Answers hold ``item``, the text to look at now, and ``last``, what undo would take back."""
+    """Routes of a person's work. Answers hold ``item``, the text to look at, and ``last``, the draw that undo would open again."""
 
     def turn(person: str, item: dict[str, Any] | None) -> dict[str, Any]:
         return {"item": item, "last": session.last(person)}

@@ -23,7 +23,7 @@ from warmstart.system.console import console
 
 MEMBERS = 5
 _REPETITIONS = 3
-"""of the folds, for the accuracy of the newest model"""
+"""repetitions of the folds, for the accuracy of the newest model"""
 LEARNER_STRENGTHS = (0.01, 0.1, 1.0)
 """values of C of a logistic regression on standardised vectors; the first until there are enough labels to choose"""
 _NAME_WORTH, _SHARPNESS = 3.0, 10.0
@@ -31,12 +31,12 @@ _NAME_WORTH, _SHARPNESS = 3.0, 10.0
 _LEAST = 0.001
 """probability of any label: a regression gives 0 to one that it has not seen"""
 _FOLDS = 5
-"""of the labelled texts, for predictions by models that did not learn from a text"""
+"""folds of the labelled texts, for predictions by models that did not learn from a text"""
 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What one version of the model makes of every text of the pool."""
+    """The predictions of one version of the model for every text of the pool."""
 
     version: int
     classes: np.ndarray
@@ -48,7 +48,7 @@ class Beliefs:
     learned_from: int
     """labelled texts"""
     named: bool = False
-    """whether the names of the labels are the model"""
+    """True if the names of the labels are the model"""
 
     @property
     def predicted(self) -> np.ndarray:
@@ -218,7 +218,7 @@ class BackgroundLearner:
 
     @property
     def fitting(self) -> bool:
-        """Whether labels have come in that the beliefs do not know."""
+        """True if labels have come in that the beliefs do not know."""
         return not self._idle.is_set()
 
     def wake(self) -> None:

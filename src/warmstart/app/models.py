@@ -55,9 +55,9 @@ LEVEL = 0.95
 TARGETS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 """error rates whose guarantees are shown"""
 KEPT_THRESHOLDS = 64
-"""of a model"""
+"""thresholds that are kept of a model"""
 Input = str | list[str]
-"""of a request"""
+"""an input of a request"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +67,13 @@ class ServedModel:
     name: str
     path: str
     model: Bundle | Stack
-    """with its weights laid out for inference"""
+    """the model with its weights laid out for inference"""
     whole: Bundle | Stack
-    """the same with plain weights, through which gradients flow"""
+    """the model with plain weights, through which gradients flow"""
     task: Task | None = None
-    """whose training texts are shown beside predictions"""
+    """the task whose training texts are shown beside predictions"""
     counts: NgramCounts | None = None
-    """what followed in a corpus, shown beside what is probable"""
+    """counts of the tokens that followed in a corpus, shown beside the probable ones"""
 
     @classmethod
     def open(cls, path: str, name: str | None = None, tasks: Sequence[Task] = (), corpus: Corpus | None = None) -> ServedModel:
@@ -110,7 +110,7 @@ class ServedModel:
 
     @cached_property
     def abilities(self) -> tuple[str, ...]:
-        """What it can be asked for."""
+        """Names of the requests that it can answer."""
         found = {
             "predict": self._predicts(), "generate": self._generates(), "embed": self._embeds(), "explain": self._explains(),
             "nearest": self.task is not None, "tokens": isinstance(self.model, Bundle), "card": True,
@@ -160,18 +160,18 @@ class ServedModel:
 
     @property
     def reads_texts(self) -> bool:
-        """Whether it predicts from one vector of each text or pair, so that training texts can be compared by theirs."""
+        """True if it predicts from one vector of each text or pair, so that training texts can be compared by theirs."""
         return _FORMS.get(str(self.task_type)) is _TEXT and self.reader is not None
 
     @cached_property
     def several_texts(self) -> bool | None:
-        """Whether an input is several texts, such as a pair; None for a model that reads both if no record says what it learned."""
+        """True if an input is several texts, such as a pair; None for a model that reads both if no record says what it learned."""
         if _FORMS.get(str(self.task_type)) is _TEXT:
             return trained_on_pairs(self.model)
         return False
 
     def fits(self, task: Task) -> bool:
-        """Whether the model predicts what the texts of a task are labelled with."""
+        """True if the model predicts the labels of a task."""
         return self.reads_texts and self.task_type == task.type and set(self.model.labels) == set(task.labels)
 
     def check_inputs(self, inputs: Sequence[Input]) -> list[Any]:
@@ -208,7 +208,7 @@ class ServedModel:
         return threshold_for(self.model, target_error, confidence_level)
 
     def _guarantees(self) -> bool:
-        """Whether it has examples that thresholds can be found on."""
+        """True if it has examples that thresholds can be found on."""
         try:
             return bool(self._predicts() and self.threshold(0.5, LEVEL))
         except WarmstartError:
@@ -335,14 +335,14 @@ class Corpus:
         self._counts = dict[str, NgramCounts]()
 
     def counts(self, tokenizer: Tokenizer) -> NgramCounts:
-        """What followed each context. Raises ``DataError`` if there is no text."""
+        """Counts of the tokens after each context. Raises ``DataError`` if there is no text."""
         if tokenizer.digest not in self._counts:
             self._counts[tokenizer.digest] = NgramCounts(tokenizer, documents_of([Source(path=self.path)]))
         return self._counts[tokenizer.digest]
 
 
 def checks_of(model: ServedModel) -> list[dict[str, Any]]:
-    """What ``warmstart doctor`` finds."""
+    """The checks of ``warmstart doctor``."""
     return [one.to_dict() for one in examine(model.whole, model.path)]
 
 
@@ -383,7 +383,7 @@ def held_out_of(model: Bundle | Stack) -> Sequence[tuple[float, bool]]:
 
 
 def calibration_of(held_out: Sequence[tuple[float, bool]]) -> dict[str, Any] | None:
-    """How confidence and accuracy agree; None without held-out texts.
+    """The agreement of confidence and accuracy; None without held-out texts.
 
     ``error`` is the expected calibration error, ``error_of_chance`` that of a perfectly calibrated model with the same confidences.
     """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle
 
 TASK_PERSON = "task"
-"""whose answers the labels of a task are"""
+"""person whose answers the labels of a task are"""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _checked(text: str, where: str) -> Iterator[str]:
 
 
 _DIMENSIONS = 100
-"""of latent semantic analysis, at most"""
+"""dimensions of latent semantic analysis, at most"""
 
 
 def pool_vectors(texts: Sequence[str], model: str, folder: Path, loaded: Bundle | None = None) -> np.ndarray:

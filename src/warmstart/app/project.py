@@ -57,16 +57,16 @@ class Project:
     """The texts, label names, draws and answers of one folder, which is locked until ``close``."""
 
     name: str
-    """what an exported task is called"""
+    """name of an exported task"""
     type: ProjectType
     guidelines: str
-    """how to label, in words"""
+    """rules of labelling, in words"""
     price: float | None
-    """of one label"""
+    """price of one label"""
     task: str
     """the manifest of the task whose pool this labels; empty if there is none"""
     table: Mapping[str, Any]
-    """how that is read, if it is a table: the flags that were given"""
+    """flags by which the task is read, if it is a table"""
     settings: ProjectSettings
     texts: tuple[str, ...]
     """a text's id is its place"""
@@ -129,7 +129,7 @@ class Project:
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
+        """The folder of the project."""
         return self._database.folder
 
     @property
@@ -273,7 +273,7 @@ class Project:
             return draw
 
     def answer(self, draw: int, person: str, value: Sequence[int] | int | None, seconds: float, comment: str = "") -> GivenAnswer:
-        """What a person says of a draw; it replaces the draw's earlier answer, which is undone. None: skipped.
+        """Store a person's answer to a draw; it replaces the draw's earlier answer, which is undone. None: skipped.
 
         The answer to a draw of the queue ``disagreement`` decides it. Raises ``DataError`` if the draw is unknown or somebody
         else's, or if the value is no label or does not have one for each word.
@@ -465,7 +465,7 @@ class Project:
         return standing
 
     def _own_label(self, label: int) -> int:
-        """The same, of a label that may be renamed and merged."""
+        """The label that stands for this one, if it may be renamed and merged."""
         label = self._known_label(label)
         if label == OUTSIDE:
             raise DataError(f"the label {OUTSIDE_NAME} of words that have no other must stay as it is; rename or merge another one")

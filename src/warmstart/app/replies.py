@@ -1,4 +1,4 @@
-"""What a served model computes for a request, as plain values, and what they hold; one thread at a time calls it (``batches.py``).
+"""Answers of a served model to a request, as plain values, and their forms; one thread at a time computes them (``batches.py``).
 
 Routes name the forms of answers, so that ``/openapi.json`` describes what is sent, and nothing else is sent.
 """
@@ -38,7 +38,7 @@ class _Sure(AnswerForm):
     confidence: float = Field(ge=0, le=1)
     """calibrated, if the model knows its temperature"""
     abstained: bool
-    """whether the confidence is below the threshold of the guarantee, or the text is blank"""
+    """true if the confidence is below the threshold of the guarantee, or the text is blank"""
 
 
 class LabelPrediction(_Sure):
@@ -47,9 +47,9 @@ class LabelPrediction(_Sure):
     label: str | None
     """null: abstained"""
     probabilities: dict[str, float]
-    """of the ``top`` most probable labels"""
+    """probabilities of the ``top`` most probable labels"""
     unknown: bool = False
-    """whether the text is like none of the labels, as on average at most 5 of 100 texts of known labels are; left out by models
+    """true if the text is like none of the labels, as on average at most 5 of 100 texts of known labels are; left out by models
     that cannot tell"""
 
 
@@ -59,7 +59,7 @@ class LabelsPrediction(_Sure):
     labels: list[str] | None
     """those with a probability of at least a half, or that reach their thresholds; null: the text is blank"""
     probabilities: dict[str, float]
-    """of the ``top`` most probable labels, each for itself"""
+    """probabilities of the ``top`` most probable labels, each for itself"""
 
 
 class NumberPrediction(AnswerForm):
@@ -85,11 +85,11 @@ class AnswerPrediction(_Sure):
 
 
 Prediction = LabelPrediction | LabelsPrediction | NumberPrediction | TagsPrediction | AnswerPrediction
-"""by the task of the model"""
+"""forms of a prediction, by the task of the model"""
 
 
 class ModelAnswer(AnswerForm):
-    """What every answer of a model says."""
+    """Fields of every answer of a model."""
 
     model: str
     """name of the model that answered"""
@@ -101,11 +101,11 @@ class Predicted(ModelAnswer):
     predictions: list[Prediction]
     """one for each input"""
     guarantee: str | None
-    """what is guaranteed with ``target_error``, in a sentence"""
+    """guarantee by ``target_error``, in a sentence"""
     threshold: float | None
     """the confidence below which the model abstains; null: without ``target_error``, or where it always abstains"""
     cut: str | None
-    """how many inputs were too long for the model, in a sentence"""
+    """number of inputs that were too long for the model, in a sentence"""
     unread: list[int]
     """tokens (words, where words are tagged) of each input that were not read"""
 
@@ -125,29 +125,29 @@ class Follower(AnswerForm):
 
 
 class CorpusCounts(AnswerForm):
-    """What followed the same tokens in the corpus of the server."""
+    """Tokens that followed the same ones in the corpus of the server."""
 
     context: list[str]
     """the last tokens, as many as the corpus has"""
     count: int
-    """how often they were followed by anything"""
+    """number of times that anything followed them"""
     followed: list[Follower]
-    """what followed most often"""
+    """tokens that followed most often"""
     candidates: list[int]
-    """how often each of the step's candidates did"""
+    """number of times that each of the step's candidates did"""
     kl_divergence: float
-    """of the model from the corpus, in nats"""
+    """divergence of the model from the corpus, in nats"""
 
 
 class GeneratedToken(AnswerForm):
     """A token of a continuation; also the data of an event ``token``."""
 
     text: str
-    """that it adds; empty while bytes of a character are missing"""
+    """characters that it adds; empty while bytes of a character are missing"""
     token: str
     probability: float = Field(ge=0, le=1)
     entropy: float
-    """of what could have come, in nats"""
+    """entropy of the next token, in nats"""
     candidates: list[Candidate]
     """the most probable tokens"""
     corpus: CorpusCounts | None
@@ -159,7 +159,7 @@ class Ended(AnswerForm):
 
     text: str
     ended: bool
-    """whether the model ended the text itself"""
+    """true if the model ended the text itself"""
 
 
 class Generated(ModelAnswer, Ended):
@@ -187,7 +187,7 @@ class Tokenized(ModelAnswer):
     """``POST /api/tokens``."""
 
     tokens: list[list[Token]]
-    """of each text"""
+    """tokens of each text"""
 
 
 class TrainingText(AnswerForm):
@@ -195,7 +195,7 @@ class TrainingText(AnswerForm):
 
     text: str | list[str]
     label: str | list[str] | float
-    """of the text: several where a text may have several, a number where numbers are predicted"""
+    """label of the text: several where a text may have several, a number where numbers are predicted"""
     cosine: float
 
 
@@ -216,9 +216,9 @@ class Explained(ModelAnswer):
     probability: float = Field(ge=0, le=1)
     words: list[str]
     importance: dict[str, list[float]]
-    """by method, of each word"""
+    """method -> the importance of each word"""
     faithfulness: dict[str, float]
-    """by method: 1 is best; none of a stack, whose words are erased and no more"""
+    """method -> its faithfulness: 1 is best; empty for a stack, whose words are erased and no more"""
     faithfulness_of_random_orders: float | None
 
 
@@ -245,22 +245,22 @@ class Cells(AnswerForm):
 
 
 class ServedModelFacts(AnswerForm):
-    """What a model is and can do."""
+    """Facts and abilities of a model."""
 
     name: str
     kind: str
-    """that of its head, or stack"""
+    """kind of its head, or stack"""
     task: str | None
     """task type; null: it predicts nothing"""
     labels: list[str]
     abilities: list[str]
     calibrated: bool
     guarantees: bool
-    """whether ``target_error`` may be given"""
+    """true if ``target_error`` may be given"""
     reads_texts: bool
-    """whether it predicts from one vector of each text"""
+    """true if it predicts from one vector of each text"""
     several_texts: bool | None
-    """whether an input is a list of texts, such as a pair; null: nothing says so, and it takes both"""
+    """true if an input is a list of texts, such as a pair; null: nothing says so, and it takes both"""
     depth: int | None
     max_length: int | None
     """tokens that it reads"""
@@ -273,7 +273,7 @@ class Models(AnswerForm):
 
 
 MOST_WORDS = 100
-"""of a text to be explained: the time grows with their square"""
+"""words of a text to be explained: the time grows with their square"""
 RANDOM_ORDERS = 5
 """random word orders that an explanation is compared with"""
 
@@ -304,7 +304,7 @@ def _confidence(confidence: float, lowest: float) -> dict[str, Any]:
 
 
 def unread_of(model: ServedModel, inputs: Sequence[Any]) -> Unread:
-    """How much of the inputs does not fit into the model."""
+    """The parts of inputs that do not fit into the model."""
     return Unread(tokens=(0,) * len(inputs)) if model.task_type == "answers" else unread(model.model, inputs)
 
 
@@ -353,7 +353,7 @@ def write_on(
 
 
 def _followed(counts: NgramCounts, before: Sequence[int], log_probabilities: Tensor, probable: Tensor) -> dict[str, Any]:
-    """What followed the tokens ``before`` in the corpus, and how often each of the ``probable`` tokens (k,) did."""
+    """Tokens that followed those ``before`` in the corpus, and the counts of the ``probable`` ones (k,) among them."""
     context, followers = counts.longest(before)
     found = counts.compared(context, followers, log_probabilities, len(probable))
     return {

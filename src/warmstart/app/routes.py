@@ -91,7 +91,7 @@ EVENTS = {
         }
     }
 }
-"""what ``/api/generate`` answers with ``stream``"""
+"""form of the answers of ``/api/generate`` with ``stream``"""
 STREAMS = 8
 """texts that are generated at once; further requests get 429"""
 
@@ -101,7 +101,7 @@ class _Markdown(PlainTextResponse):
 
 
 class _LeftError(Exception):
-    """Who asked is gone."""
+    """The client is gone."""
 
 
 class Server:

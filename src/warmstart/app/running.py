@@ -92,7 +92,7 @@ class OnceAMinute(logging.Filter):
         self.clock, self.then = clock, dict[tuple[Any, ...], float]()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is logged."""
+        """True if the line is logged."""
         line, now = (str(record.msg).partition("\n")[0], record.exc_info and record.exc_info[0]), self.clock()
         passes = now - self.then.get(line, -LOG_SECONDS) >= LOG_SECONDS
         if passes:
@@ -111,7 +111,7 @@ def _reload(models: ServedModels) -> None:
 HEADER_SECONDS = 10
 """in which the headers of a request must have arrived"""
 MOST_CONNECTIONS = 4096
-"""that are open at once, where so many files may be open"""
+"""connections that are open at once, where so many files may be open"""
 MOST_OF_AN_ADDRESS = 256
 """connections from one address, or from one /64 network of IPv6; at most half of all"""
 SPARE_FILES = 64
@@ -125,7 +125,7 @@ class Closable(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no whole request has come that waits for its answer."""
+        """True if no whole request has come that waits for its answer."""
 
     def close(self) -> None:
         """Close it."""
@@ -140,7 +140,7 @@ class Connections:
         self.open: dict[str, dict[Closable, None]] = {}
 
     def admit(self, connection: Closable, network: str) -> bool:
-        """Whether there is room for it, made where needed by closing the oldest one that asks for nothing."""
+        """True if there is room for it, made where needed by closing the oldest one that asks for nothing."""
         if len(self.open.get(network, ())) >= self.most_of_one and not self._make_room(network):
             return False
         if sum(map(len, self.open.values())) >= self.most:
@@ -196,7 +196,7 @@ class _LimitedProtocol(H11Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no whole request has come that waits for its answer."""
+        """True if no whole request has come that waits for its answer."""
         return self.conn.their_state is h11.IDLE
 
     def close(self) -> None:

@@ -121,7 +121,7 @@ class LabelSession:
             return None if draw is None else self._item(draw)
 
     def answer(self, person: str, draw: int, value: Sequence[int] | int | None, seconds: float, comment: str = "") -> None:
-        """What a person says of a text; None: skipped."""
+        """Store a person's answer to a text; None: skipped."""
         self.project.answer(draw, person, value, seconds, comment)
         self.learner.wake()
 
@@ -152,7 +152,7 @@ class LabelSession:
         return counts
 
     def label_tried(self, person: str, text: str, value: int) -> dict[str, Any]:
-        """What a person says of a text that they tried a model on; it may be new in the project. A sentence says what came of it.
+        """Store a person's label of a text that a model was tried on, which may be new in the project; returns a sentence.
 
         Nobody drew it at random, so no figure of accuracy counts it. The model that learns along reads new texts from the next
         start on. Raises ``DataError`` for a text that is held out to score models.
@@ -220,7 +220,7 @@ class LabelSession:
         return draw
 
     def _look_again(self, person: str, *, surely: bool = False) -> Draw | None:
-        """By chance, or surely, a disagreement, a doubtful label, or a text for a second answer.
+        """A text for another look, by chance or surely: a disagreement, a doubtful label, or a text for a second answer.
 
         Disagreements go to the judge, or to who has not answered the text: nobody decides what their own answer made.
         """
@@ -269,7 +269,7 @@ class LabelSession:
         return None
 
     def _is_stale(self, draw: Draw) -> bool:
-        """Whether an open draw has been left for long, or for a while in which others answered some new texts."""
+        """True if an open draw has been left for long, or for a while in which others answered some new texts."""
         shown = self._seen.get(draw.id, datetime.fromisoformat(draw.at))
         waited = datetime.now(UTC) - shown
         if waited <= _OVERTAKEN:
@@ -279,7 +279,7 @@ class LabelSession:
         return waited > _STALE or others >= _WENT_ON
 
     def _went_on(self, draw: Draw) -> bool:
-        """Whether somebody else has answered a new text that this draw left open."""
+        """True if another person has answered a new text that this draw left open."""
         return draw.queue == "new" and any(answer.text == draw.text for answer in self.project.answers())
 
     def _chance(self, what: str) -> np.random.Generator:
@@ -323,7 +323,7 @@ class LabelSession:
     # ------------------------------------------------------------------------------------------------ what is known
 
     def status(self) -> dict[str, Any]:
-        """How far the session is: progress, agreement, accuracy, whether the target is proven, what more labels bring and cost."""
+        """The state of the session: progress, agreement, accuracy, proof of the target, gain and cost of more labels."""
         answers, beliefs = self.project.answers(), self.learner.beliefs
         model = (beliefs and beliefs.version, self.learner.checked)
         key = (answers[-1] if answers else None, len(answers), len(self.project.history()), model)
@@ -402,7 +402,7 @@ class LabelSession:
         }
 
     def outcomes(self) -> tuple[Outcomes | None, np.ndarray, int]:
-        """What the models predicted of new texts before these had a label, up to the first that is being read; None without any.
+        """Predictions of the models for new texts before these had a label, up to the first that is being read; None without any.
 
         Also the number of labels (n,) with each, and the first that the kind of model in use now predicted: that of the names, or
         the regression. What a text is compared with is the answer to the draw itself: second looks are drawn where the model
@@ -483,13 +483,13 @@ def _target_state(target: float | None, accuracy: RunningAccuracy | None, left: 
 
 
 def _left_open(drawn: Sequence[tuple[Draw, Value | None, bool]], open_: Draw) -> bool:
-    """Whether one other person has gone on by some texts since an open one was drawn; one who reads is not passed so often."""
+    """True if one other person has gone on by some texts since an open one was drawn; one who reads is not passed so often."""
     later = Counter(draw.person for draw, _, given in drawn if given and draw.id > open_.id and draw.person != open_.person)
     return max(later.values(), default=0) >= _WENT_ON
 
 
 def _waiting_sentence(drawn: Sequence[tuple[Draw, Value | None, bool]]) -> str:
-    """Whose open texts count as wrong for now."""
+    """A sentence on the people whose open texts count as wrong for now."""
     people = [draw.person for draw, _, given in drawn if not given and _left_open(drawn, draw)]
     who = " and ".join(dict.fromkeys(people))
     if len(people) > 1:

@@ -1,4 +1,4 @@
-"""What a labelling project holds, and the SQLite file with its tables. Rows are added; one that counts no longer says so.
+"""The rows of a labelling project, and the SQLite file with its tables. Rows are added; one that counts no longer says so.
 
 - A row is on the disk when the call that writes it returns (WAL, ``synchronous=FULL``): a killed process loses none.
 - A damaged file is refused, and never written to. A copy is made now and then, to go on from.
@@ -28,17 +28,17 @@ Value = int | tuple[int, ...]
 """a label id, or one for each word"""
 ProjectType = Literal["classification", "tagging"]
 MOST_TEXT_BYTES = 1 << 20
-"""of a text in UTF-8"""
+"""bytes of a text in UTF-8"""
 MOST_COMMENT = 10_000
 """characters of a comment, or of a person's or a label's name (a hundredth of them)"""
 MOST_PEOPLE = 1_000
-"""who may join"""
+"""people who may join"""
 OUTSIDE = 0
 """the label of words that have no other, in tagging"""
 OUTSIDE_LABEL = (OUTSIDE, OUTSIDE_NAME, "0")
 """its id, name and key"""
 KEYS = "123456789abdefghijklmnopqrtvwxyz"
-"""that choose labels on the page, which has other uses for c, s and u"""
+"""keys that choose labels on the page, which has other uses for c, s and u"""
 IMPORTED, DISAGREEMENT, CORRECTION, TRIED = "imported", "disagreement", "correction", "tried"
 """queues of draws that mean more than where a text came from"""
 
@@ -56,27 +56,27 @@ class Draw:
     """new: of texts that nobody answered; overlap: for a second answer; doubtful: for a second look; disagreement; imported;
     correction: of a label in the list; tried: a prediction for it was wrong, in the eyes of who chose the text"""
     component: str = ""
-    """of the mixture: random, uncertain or diverse; empty for other queues than new"""
+    """component of the mixture: random, uncertain or diverse; empty for other queues than new"""
     probability: float | None = None
-    """of this text among the ``remaining``, under the whole mixture; None for other queues than new, and if ``suggested``"""
+    """probability of this text among the ``remaining``, by the whole mixture; None except for new ones, and if ``suggested``"""
     remaining: int = 0
     """texts from which it was drawn"""
     predicted: int | None = None
     """label id by the model at that time (after merges: the one that stands now); None without a model"""
     confidence: float | None = None
-    """of that prediction"""
+    """confidence of that prediction"""
     mean_confidence: float | None = None
     """over the remaining texts"""
     version: int = 0
-    """of the model; 0: none"""
+    """version of the model; 0: none"""
     random_share: float | None = None
-    """of the draws among new texts that were random; None for other queues than new"""
+    """share of the draws among new texts that were random; None for other queues than new"""
     named: bool = False
-    """whether the model was that of the names of the labels"""
+    """True if the model was that of the names of the labels"""
 
     @property
     def suggested(self) -> bool:
-        """Whether the prediction is shown to the person."""
+        """True if the prediction is shown to the person."""
         return self.queue == "new" and self.predicted is not None and self.probability is None
 
     @property
@@ -86,7 +86,7 @@ class Draw:
 
 
 class KnownOfDraw(TypedDict, total=False):
-    """What a draw may hold beside text, person and queue; as in ``Draw``."""
+    """Fields of a draw beside text, person and queue, as in ``Draw``."""
 
     component: str
     probability: float | None
@@ -100,19 +100,19 @@ class KnownOfDraw(TypedDict, total=False):
 
 
 class AboutProject(TypedDict, total=False):
-    """What a project may hold beside its name, type, labels and texts."""
+    """Fields of a project beside its name, type, labels and texts."""
 
     guidelines: str
     price: float | None
     task: str
     """the manifest that it belongs to"""
     table: Mapping[str, Any]
-    """how that is read, if it is a table"""
+    """flags by which the task is read, if it is a table"""
 
 
 @dataclass(frozen=True)
 class ProjectSettings:
-    """How a project goes on; it stays until it is changed."""
+    """Settings with which a project goes on until they are changed."""
 
     vectors: str = ""
     """a model whose frozen vectors the learner reads; empty: vectors made from the words of the pool"""
@@ -121,14 +121,14 @@ class ProjectSettings:
     mixture: Mapping[str, float] = field(default_factory=dict)
     """shares of the ways to choose the next text; empty: the default"""
     suggest: Literal["", "yes"] = ""
-    """whether the likely label stands beside texts that are not drawn at random; only the others then tell the accuracy"""
+    """True if the likely label stands beside texts that are not drawn at random; only the others then tell the accuracy"""
     judge: str = ""
-    """who decides disagreements; empty: whoever has not answered the text"""
+    """person who decides disagreements; empty: anybody who has not answered the text"""
 
 
 @dataclass(frozen=True)
 class GivenAnswer:
-    """What a person said of a text."""
+    """A person's answer to a text."""
 
     id: int
     draw: int
@@ -166,7 +166,7 @@ class LabelChange:
     person: str
     """empty: whoever made the project"""
     words: str
-    """what happened"""
+    """change in words"""
 
 
 # ------------------------------------------------------------------------------------------------ what may be written
@@ -221,7 +221,7 @@ def check_text(text: str, where: str) -> None:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be written as UTF-8."""
+    """True if a text can be written as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -364,7 +364,7 @@ class Database:
 
 
 def damaged(folder: Path, what: object) -> DataError:
-    """What to say of a damaged database, and what to do."""
+    """The error for a damaged database, with the way out."""
     file, copy = folder / DATABASE, folder / BACKUP
     cure = "put a copy of your own in its place"
     if copy.exists():
@@ -444,7 +444,7 @@ def _opened(folder: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _opening(file: Path) -> Iterator[None]:
-    """What SQLite says of a file that it cannot open becomes ``StorageError``, or ``DamagedError``."""
+    """Turn SQLite's error on a file that it cannot open into ``StorageError``, or ``DamagedError``."""
     try:
         yield
     except sqlite3.Error as error:
@@ -458,7 +458,7 @@ def _opening(file: Path) -> Iterator[None]:
 
 @contextmanager
 def storing(folder: Path) -> Iterator[None]:
-    """What SQLite says of a full or read-only disk becomes ``StorageError``."""
+    """Turn SQLite's error on a full or read-only disk into ``StorageError``."""
     try:
         yield
     except sqlite3.Error as error:

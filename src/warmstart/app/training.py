@@ -47,7 +47,7 @@ class TrainedModel(NamedTuple):
 
 
 def after_labelling(project: Project) -> list[str]:
-    """What comes after labelling, as lines of a terminal: to learn from the labels if they suffice, and to go on."""
+    """The next commands after labelling, as lines of a terminal: to learn from the labels if they suffice, and to go on."""
     steps, task = [NextStep("label", "Go on", command("label", "--out", project.folder))], project.folder / EXPORTED
     if suffices(project):
         write = NextStep("export", "Write the labels", command("label", "--out", project.folder, "--export", task))
@@ -91,7 +91,7 @@ class Training:
 
     @property
     def model(self) -> TrainedModel | None:
-        """What the last training made; None without one."""
+        """The model of the last training; None without one."""
         with suppress(OSError):
             version = (self._run / "fit.json").stat().st_mtime_ns
             if (self._run / "bundle").is_dir():
@@ -100,7 +100,7 @@ class Training:
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the last training found; None without one."""
+        """The verdict of the last training; None without one."""
         return read_verdict(self._run)
 
     @property
@@ -111,7 +111,7 @@ class Training:
         return None
 
     def status(self) -> dict[str, Any] | None:
-        """Whether a model is being trained, and what the last one is worth, in the sentences of its report; None without any."""
+        """The state of the training, and the findings on the last model in the sentences of its report; None without any."""
         code = self._process.poll() if self._process is not None else 0
         verdict, model = self.verdict, self.model
         status = {"state": "done", "sentence": "", "findings": [*verdict.sentences] if verdict else [], "served": model is not None}

@@ -14,7 +14,7 @@ from pydantic import Field
 from tyro.conf import Positional, arg
 
 from warmstart.app.guard import AccessSettings, missing_extra
-from warmstart.config import Advanced, Effectless, read_yaml
+from warmstart.config import Advanced, Effectless
 from warmstart.data.files import open_text
 from warmstart.data.source import LabelledTableFlags
 from warmstart.errors import ConfigError, StorageError
@@ -22,7 +22,6 @@ from warmstart.runs.steps import command
 from warmstart.system.console import console
 from warmstart.system.limits import YAML_BYTES
 from warmstart.system.locks import LOCK, holder_of
-from warmstart.system.storage import SETTINGS
 
 WORD_VECTORS = "words"
 """name that stands for vectors made from the words of the pool, without a model"""
@@ -154,20 +153,19 @@ def labelling(folder: str, model: str) -> Iterator[LabelSession]:
 
     Raises ``ConfigError`` if there is no project, and the run names no table or task.
     """
+    from warmstart.runs.made_of import run_of, task_named
+
     config = LabelConfig(out=folder)
     if not _is_project(folder):
-        place = Path(model).resolve()
-        run = next((one for one in (place, place.parent) if (one / SETTINGS).is_file()), None)
-        settings = read_yaml(run / SETTINGS) if run else {}
-        named = settings.get("data") or settings.get("task")
-        if not isinstance(named, str) or not Path(named).exists():
-            words = ["--task", named] if isinstance(named, str) else []
+        run = run_of(model)
+        task = task_named(run) if run else None
+        if task is None or not task.path.exists():
+            words = ["--task", str(task.path)] if task else []
             raise ConfigError(
                 f"{folder} must hold a project, or the table from which {model} learned must be where it was, but neither is so; "
                 f"make a project first, with `{command('label', *words, '--out', folder)}`"
             )
-        flags = {name: settings[name] for name in LabelledTableFlags.model_fields if settings.get(name) is not None}
-        config = LabelConfig.build({"out": folder, "task": named, **flags})
+        config = LabelConfig.build({"out": folder, "task": str(task.path), **task.flags.to_dict()})
     with _project(config, labelled=True) as project:
         console.print(project_sentence(project))
         with _session(project) as session:

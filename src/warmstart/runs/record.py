@@ -1,7 +1,7 @@
 """``run.json``: what a run says of itself when it opens, at each step and at its end; whoever lists or continues runs reads this.
 
     {"command": "adapt", "settings": "config.yaml", "state": "finished", "headline": "LoRA is better: 91.2%.", "done": 6,
-     "made_of": {"task.yaml": "ab…", …}, "provenance": {…}}
+     "made_of": {"task.yaml": "ab…", …}, "made_in": "/home/ann/tickets", "provenance": {…}}
 
 A recipe and a sweep add how many steps or results are ``planned``, a sweep the ``threads`` of each trial; whatever compares methods
 adds the test ``score`` of the one in question: its name and mean, or null if that is not known.

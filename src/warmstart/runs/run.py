@@ -162,7 +162,7 @@ def _open(path: Path, config: Config, made: Mapping[str, str], *, extend: bool) 
     console.print(f"computing on {describe_machine(pick_device())}")
     text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
     about = {"command": command_name(config), "settings": SETTINGS, "state": "running", "headline": "", "made_of": dict(made)}
-    write_record(path, **about, provenance=provenance().to_dict())
+    write_record(path, **about, made_in=str(Path.cwd()), provenance=provenance().to_dict())
     atomic_write(path / SETTINGS, f"# {command_name(config)}\n{text}".encode())  # its first line names the command
     kept, own = _finished(path / STEPS_FOLDER), _finished(_steps(path, made))
     if own:

@@ -5,8 +5,10 @@ A step names no file that is not there, and none that is there as its output. Ne
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +25,9 @@ TRIED_TEXTS = 200
 """texts of which one is chosen"""
 PROJECT_FILE = "project.sqlite"
 """in a folder in which texts are labelled"""
+LABELLED_IN = "# labelled in "
+"""beginning of a manifest that people's labels were written with; the path of their project from there follows"""
+_LONGEST_PATH = 4096
 NO_PAGE = ("regression", "multiple-choice", "span")
 """task types that no page can hold"""
 NO_PAGE_TOKENIZER = b'"Precompiled"'
@@ -125,14 +130,24 @@ def label_step(place: TaskPlace | None, task: Task, title: str) -> NextStep | No
     single = task.single_label and task.type == "classification" and isinstance(next(iter(task.train.texts), None), str)
     if place is None or not single or place.flags is None:
         return None
-    for folder in Path(place.path).parents[:2]:
-        if (folder / PROJECT_FILE).is_file():  # these labels come from it
-            return NextStep("label", title, command("label", "--out", folder))
+    if project := _project_of(Path(place.path)):
+        return NextStep("label", title, command("label", "--out", project))
     pool = [] if place.is_manifest else [source.path for source in task.unlabelled]
     if not (pool or task.unlabelled_texts or task.unlabelled):
         return None
     words = ["label", *pool, "--task", place.path, *(() if place.is_manifest else place.flags), "--out", free_name("labels")]
     return NextStep("label", title, command(*words))
+
+
+def _project_of(path: Path) -> Path | None:
+    """The folder of the project that labels come from: of a task that it wrote, wherever that lies, or in that it lies."""
+    folders = [*path.parents[:2]]
+    manifest = path / "task.yaml" if path.is_dir() else path
+    with suppress(OSError, UnicodeDecodeError), manifest.open(encoding="utf-8") as file:
+        mark, _, named = file.readline(_LONGEST_PATH).rstrip("\n").partition(LABELLED_IN)
+        if named and not mark:
+            folders.insert(0, Path(os.path.normpath(manifest.parent / named)))
+    return next((folder for folder in folders if (folder / PROJECT_FILE).is_file()), None)
 
 
 def predict_step(model: str | Path, task: Task, place: TaskPlace | None) -> NextStep | None:

@@ -5,10 +5,10 @@ import { get, post } from "./api.js";
 import { count, make, run, visible } from "./elements.js";
 import { Figures } from "./figures.js";
 import { setUpNames } from "./names.js";
+import { keepName, keepSame, nameKept, personFields } from "./person.js";
 import { spansOf, Tags } from "./tags.js";
 import { setUpTraining } from "./training.js";
 
-const [STORED, BROWSER, SAME] = ["warmstart-person", "warmstart-browser", "warmstart-same-person"];
 const ALOUD = 1000; // characters of a text that are read aloud
 const FEW = 9; // labels that need no search
 const SINGLE_KEYS = "warmstart-single-keys";
@@ -82,7 +82,7 @@ const figures = new Figures((sentence) => (part["read-aloud"].textContent = `The
 const sender = new Sender((gone) => {
   part.away.textContent = gone ? "The server does not answer. What you did last is kept here, and is sent as soon as the server is back." : "";
 });
-let person = localStorage.getItem(STORED);
+let person = nameKept();
 let labels = [];
 let item = null;
 let last = null; // what undo takes back
@@ -295,17 +295,10 @@ function setUpFields() {
   });
 }
 
-// Tells this browser from another one with the same name.
-function browserName() {
-  if (!localStorage.getItem(BROWSER)) localStorage.setItem(BROWSER, crypto.getRandomValues(new Uint32Array(4)).join("-"));
-  return localStorage.getItem(BROWSER);
-}
-
 function join(name) {
   return run(part.join, async () => {
     part.taken.hidden = true;
-    const body = { person: name, browser: browserName(), same: localStorage.getItem(SAME) === name };
-    const [found, joined] = [await get("/api/labels"), await sender.send("/api/join", body)];
+    const [found, joined] = [await get("/api/labels"), await sender.send("/api/join", personFields(name))];
     if (!joined) return;
     if (joined.taken) {
       part.taken.querySelector("p").textContent = `Somebody called “${joined.person}” has joined in another browser, and gave ${count(joined.answered, "answer")}. Is that you?`;
@@ -315,7 +308,7 @@ function join(name) {
     const known = (await found.json()).labels; // nothing below waits: the page is shown whole
     person = joined.person;
     last = joined.last;
-    localStorage.setItem(STORED, person);
+    keepName(person);
     part["me-name"].textContent = person;
     part.join.hidden = true;
     part.work.hidden = part.me.hidden = false;
@@ -334,7 +327,7 @@ part.join.querySelector("form").addEventListener("submit", (event) => {
   join(fields.person.value.trim());
 });
 document.getElementById("taken-same").addEventListener("click", () => {
-  localStorage.setItem(SAME, fields.person.value.trim());
+  keepSame(fields.person.value.trim());
   join(fields.person.value.trim());
 });
 document.getElementById("taken-other").addEventListener("click", () => {

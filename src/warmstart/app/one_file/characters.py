@@ -54,7 +54,7 @@ def punctuation() -> tuple[str, ...]:
 
 @cache
 def cleaned_characters() -> dict[str, tuple[str, ...]]:
-    """What BERT's cleaning does: the characters that it removes, makes a space, and puts between spaces (Chinese ones)."""
+    """BERT's cleaning: the characters that it removes, makes a space, and puts between spaces (Chinese ones)."""
     clean = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)
     kinds: dict[str, list[str]] = {"removed": [], "spaces": [], "chinese": []}
     for one, made in _normalised(clean, "|"):
@@ -92,7 +92,7 @@ def lower_case() -> tuple[str, str]:
 
 @cache
 def word_characters() -> dict[str, Any]:
-    """What bags of words ask for, by Python: letters and digits of words, white space, and lower case."""
+    """Characters for bags of words, by Python: letters and digits of words, white space, and lower case."""
     every = "".join(every_character())
     classes = {name: ranges_of(re.findall(pattern, every)) for name, pattern in (("word", r"\w"), ("space", r"\s"))}
     return classes | {"lower": list(_changed((one, one.lower()) for one in every))}

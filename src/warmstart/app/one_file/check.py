@@ -1,4 +1,4 @@
-"""What ``warmstart doctor`` finds in a page: whether it is what export writes, and has the weights of the bundle that it names."""
+"""``warmstart doctor`` for a page: it must be as export writes it, and have the weights of the bundle that is named."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from warmstart.interop.load import load_predictor
 from warmstart.model.files import model_digest
 
 SLACK = 1e-4
-"""of half a step: what float32 adds to the rounding of a weight"""
+"""share of half a step that float32 adds to the rounding of a weight"""
 
 
 def check_page(path: str, bundle: str | None) -> dict[str, Any]:
-    """What a page says of itself, and the largest distance of its weights from those of the ``bundle``, in steps of their rounding.
+    """Facts of a page, and the largest distance of its weights from those of the ``bundle``, in steps of their rounding.
 
     Raises ``BundleError`` if the page is damaged or was changed, or does not come from the bundle.
     """

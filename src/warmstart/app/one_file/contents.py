@@ -1,4 +1,4 @@
-"""What a page holds of a model: its weights, its settings as the scripts read them, and what the server would say of it.
+"""The contents of a page: a model's weights, its settings as the scripts read them, and the answers that a server would give on it.
 
 The scripts run every backbone with attention from queries and keys, heads for one label, several labels, tags and text, bottleneck
 adapters and scalar mixes; LoRA is merged first. They also run stacks and baselines of such networks and of words. Everything else
@@ -40,13 +40,13 @@ from warmstart.tasks.thresholds import thresholds_of
 from warmstart.version import __version__
 
 ABLE = {"predict", "explain", "generate", "card"}
-"""what a model can be asked for in a page"""
+"""abilities of a model in a page"""
 _INSTEAD = "use `warmstart serve`, or export with --to onnx"
 
 
 @dataclass(frozen=True)
 class PageContents:
-    """What the scripts of a page read."""
+    """The values that the scripts of a page read."""
 
     facts: dict[str, Any]
     """settings, tokenizer, where each tensor is, and what is known of the model, fit for JSON"""
@@ -77,7 +77,7 @@ def page_contents(model: Bundle | Stack, path: str, name: str) -> PageContents:
 
 
 def model_facts(model: Bundle | Stack, parts: Parts) -> dict[str, Any]:
-    """What the scripts compute with beside the weights."""
+    """The values that the scripts compute with, beside the weights."""
     tokenizers = {one.tokenizer.digest: one.tokenizer for one in parts.networks}
     networks = [_network(one) | {"tokenizer": one.tokenizer.digest} for one in parts.networks]
     whole = {"task": model.type, "labels": list(model.labels)} if isinstance(model, Stack) else networks[0]
@@ -124,7 +124,7 @@ def _why_not(bundle: Bundle, able: tuple[type, ...]) -> str | None:
 
 
 def tells_unknown(model: Bundle | Stack) -> bool:
-    """Whether predictions of a model mark texts of none of its labels, which pages do not."""
+    """True if predictions of a model mark texts of none of its labels, which pages do not."""
     members = [one.model for one in model.members] if isinstance(model, Stack) else []
     known = any(isinstance(one, FittedBaseline) and one.known for one in members)
     return known or bool(model.calibration and model.calibration.held_out)
@@ -139,7 +139,7 @@ def rounding_effect(model: Bundle | Stack, rounded: Bundle | Stack) -> float:
 
 
 def _outputs(model: Bundle | Stack) -> list[Tensor]:
-    """What a network gives for each text, or the probabilities of a stack."""
+    """The outputs of a network for each text, or the probabilities of a stack."""
     if isinstance(model, Stack):
         return [torch.from_numpy(raw_predictions(model, SELFTEST_TEXTS))]
     specials, most = model.tokenizer.specials, model.model.backbone.config.max_length
@@ -181,7 +181,7 @@ def _adapters(model: Model) -> dict[str, Any]:
 
 
 def _replies(served: ServedModel) -> dict[str, Any]:
-    """What the server would answer, by the last part of its address."""
+    """The answers of a server, by the last part of their address."""
     replies: dict[str, Any] = {
         "card": served.card(),
         "checks": {"checks": checks_of(served)},

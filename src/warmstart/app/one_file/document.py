@@ -62,7 +62,7 @@ def write_model_page(model: Bundle | Stack, path: str, name: str, file: Path) ->
 
 
 def as_in_page(model: Bundle | Stack, contents: PageContents) -> Bundle | Stack:
-    """The same model with the rounded weights of its page."""
+    """A model with the rounded weights of its page."""
     found = unpack_tensors(contents.facts["weights"], contents.weights)
     return with_page_weights(model, {name: tensor for name, (tensor, _) in found.items()})
 
@@ -88,7 +88,7 @@ def page_html(contents: PageContents) -> bytes:
 
 
 def security_policy(script: str, style: str) -> str:
-    """What the browser may do: run this script, apply this style sheet, show images that are in the page."""
+    """The rights of a page in the browser: to run this script, apply this style sheet, and show images that are in the page."""
     return (
         f"default-src 'none'; script-src '{source_hash(script)}'; style-src '{source_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -158,7 +158,7 @@ def read_page(file: Path) -> PageContents:
 
 
 def of_this_version(contents: PageContents) -> bool:
-    """Whether this version of warmstart wrote a page."""
+    """True if this version of warmstart wrote a page."""
     return bool(contents.facts["warmstart"] == __version__)
 
 

@@ -1,4 +1,4 @@
-"""What a model consists of in a page: its networks, each once, and of a stack the members, as ``export --to onnx`` describes them.
+"""The parts of a model in a page: its networks, each once, and the members of a stack, as ``export --to onnx`` describes them.
 
 A baseline is words and numbers. A row of its matrices belongs to a word or a dimension, as in products of few words, and has a
 scale of its own; where a softmax follows, the mean of each row is taken off first, which changes no probability.
@@ -34,9 +34,9 @@ class Parts:
     """A model taken apart."""
 
     networks: tuple[Bundle, ...]
-    """with LoRA merged, each once, although several members may read it"""
+    """networks with LoRA merged, each once, although several members may read it"""
     members: list[dict[str, Any]] | None
-    """of a stack, as its ``config.json`` and ``baseline.json`` have them, with the number of the ``network``; None of a bundle"""
+    """members of a stack, by their ``config.json`` and ``baseline.json``, with the number of the ``network``; None for a bundle"""
     tensors: dict[str, Tensor]
     """``"networks.0.head.score.weight"``, ``"members.1.idf"``"""
 
@@ -74,7 +74,7 @@ def merged_copy(bundle: Bundle) -> Bundle:
 
 
 def with_page_weights(model: Bundle | Stack, found: Mapping[str, Tensor]) -> Bundle | Stack:
-    """The same model with the tensors of a page, as its scripts compute with them."""
+    """A model with the tensors of a page, as its scripts compute with them."""
     parts = taken_apart(model)
     networks = [replace(one, model=_with_weights(one.model, f"networks.{i}.", found)) for i, one in enumerate(parts.networks)]
     if isinstance(model, Bundle):
@@ -93,7 +93,7 @@ def with_page_weights(model: Bundle | Stack, found: Mapping[str, Tensor]) -> Bun
 
 
 def _place(own: Bundle, networks: list[Bundle]) -> int:
-    """Where a network is among others, behind which it is put if it is not."""
+    """The place of a network among others, behind which it is put if it is new."""
     merged = merged_copy(own)
     for number, other in enumerate(networks):
         if _same(merged, other):

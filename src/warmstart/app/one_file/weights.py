@@ -22,7 +22,7 @@ INT8_FROM = 4096
 
 
 def pack_tensors(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], bytes]:
-    """Where each tensor is, and the deflated bytes. Of ``[name, shape, start, scales]``, ``scales`` is null for float32 numbers.
+    """Places of tensors, and the deflated bytes. Of ``[name, shape, start, scales]``, ``scales`` is null for float32 numbers.
 
     ``start`` counts float32 numbers from the beginning, or integers behind all of those.
     """

@@ -3,10 +3,8 @@
 import { get, post } from "./api.js";
 import { offerBeside } from "./classify.js";
 import { make } from "./elements.js";
+import { keepName, nameKept, personFields } from "./person.js";
 
-const PERSON = "warmstart-person";
-const BROWSER = "warmstart-browser";
-const SAME = "warmstart-same-person"; // all as on the page of the labels
 const at = (path) => `/${document.getElementById("pages").dataset.labels}api/${path}`;
 
 offerBeside((one, option) => {
@@ -29,14 +27,9 @@ offerBeside((one, option) => {
   return place;
 });
 
-function browserName() {
-  if (!localStorage.getItem(BROWSER)) localStorage.setItem(BROWSER, crypto.getRandomValues(new Uint32Array(4)).join("-"));
-  return localStorage.getItem(BROWSER);
-}
-
 // A name, if this browser knows none, and a button for each label; then the sentence that the server says.
 function offerLabels(place, note, text, labels) {
-  const known = localStorage.getItem(PERSON);
+  const known = nameKept();
   const name = make("input", { maxLength: 100, dir: "auto", autocomplete: "nickname", required: true, value: known ?? "" });
   const who = make("label", { textContent: "Your name, as it stands beside your answers " }, name);
   const choose = async (value) => {
@@ -48,9 +41,9 @@ function offerLabels(place, note, text, labels) {
       return;
     }
     try {
-      const body = { person, browser: browserName(), same: localStorage.getItem(SAME) === person, text, value };
+      const body = { ...personFields(person), text, value };
       note.textContent = (await (await post(at("tried"), body)).json()).sentence;
-      localStorage.setItem(PERSON, person);
+      keepName(person);
       choices.remove();
       who.remove();
     } catch (problem) {
