@@ -18,7 +18,7 @@ from warmstart.flags import Flag, all_flags, file_settings
 
 FOLDER = "reference/generated"
 STATISTICS = Path(__file__).parents[1] / "reference" / "statistics.md"
-"""lists every public statistic beside its module"""
+"""lists every public statistic behind the name of its module"""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -85,14 +85,9 @@ def _table(flags: Sequence[Flag]) -> Iterator[str]:
 
 def _statistics() -> dict[str, str]:
     """Every public statistic, and the dotted name of where it is defined."""
-    rows = re.findall(r"^\| (`.+?`) \| (`.+?`) \|", STATISTICS.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    cells = [(_words(names), [import_module(f"warmstart.stats.{one}") for one in _words(modules)]) for names, modules in rows]
-    found = [getattr(module, name, None) for names, modules in cells for name in names for module in modules]
-    return {one.__name__: f"{one.__module__}.{one.__name__}" for one in found if one is not None}
-
-
-def _words(cell: str) -> list[str]:
-    return re.findall(r"`(\w+)`", cell)
+    cells = " ".join(re.findall(r"^\| (`.+?`) \|", STATISTICS.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    values = [getattr(import_module(f"warmstart.stats.{module}"), name) for module, name in re.findall(r"`(\w+)\.(\w+)`", cells)]
+    return {value.__name__: f"{value.__module__}.{value.__name__}" for value in values}
 
 
 def _names_page(title: str, names: Mapping[str, str]) -> str:
