@@ -39,8 +39,10 @@ def one_draw(rows: Rows, seed: int) -> np.ndarray | None:
     if np.isnan(counted[0].low):
         return None
     covered = np.mean([share.low <= value <= share.high for share, value in zip(counted, truth, strict=True)])
-    figures = [(np.mean([share.high - share.low for share in one]) / 2, np.abs(np.array([share.value for share in one]) - truth).mean())
-               for one in (counted, alone)]  # fmt: skip
+    figures = [
+        (np.mean([share.high - share.low for share in one]) / 2, np.abs(np.array([share.value for share in one]) - truth).mean())
+        for one in (counted, alone)
+    ]
     return np.array([covered, *figures[0], *figures[1]])
 
 
@@ -53,8 +55,8 @@ def run() -> str:
             draws = [draw for seed in range(DRAWS) if (draw := one_draw(train + test, seed)) is not None]
         covered, half, error, half_alone, error_alone = np.mean(draws, axis=0)
         classes = len({label for _, label in train})
-        rows.append((f"{name}, {classes} labels", f"{len(draws)} of {DRAWS}", percent_value(covered), f"{percent_value(half)} / {percent_value(half_alone)}",
-                     f"{percent_value(error)} / {percent_value(error_alone)}"))  # fmt: skip
+        pairs = (f"{percent_value(one)} / {percent_value(other)}" for one, other in ((half, half_alone), (error, error_alone)))
+        rows.append((f"{name}, {classes} labels", f"{len(draws)} of {DRAWS}", percent_value(covered), *pairs))
     header = (
         "set",
         "draws with intervals",
@@ -63,8 +65,8 @@ def run() -> str:
         "mean error, points: the same",
     )
     said = (
-        f"{LABELLED} random labels, shares among {OTHERS} other texts; in the mean over labels and draws. Fits of words alone: an encoder's "
-        "predictions are better, and its intervals narrower."
+        f"{LABELLED} random labels, shares among {OTHERS} other texts; in the mean over labels and draws. Fits of words "
+        "alone: an encoder's predictions are better, and its intervals narrower."
     )
     return "\n\n".join([table(header, rows), paragraph(said)])
 

@@ -88,6 +88,9 @@ def test_a_table_becomes_a_model_that_predicts(fitted: tuple[Path, FitResult, st
     """Rows without a label are read as texts; the model is saved, with its report, and labels the next table."""
     place, found, _ = fitted
     assert (len(found.task.train), found.unlabelled) == (40, 20)
+    assert found.shares
+    assert found.shares.groups[0].texts == 20
+    assert found.counted_labels.startswith("Of 100 of the 20 texts without labels, ")
     assert {"majority", "naive Bayes + EM", "stack"} <= {one.name for one in found.candidates}
     assert (place / "run" / "report.html").is_file()
     assert json.loads((place / "run" / "fit.json").read_text())["recommended"] == found.best.name

@@ -10,7 +10,8 @@ import numpy as np
 from helpers.tasks import cats
 from warmstart.commands.quickstart.result import QuickstartResult
 from warmstart.data.audit import audit
-from warmstart.experiment.fit_result import FitResult, OutOfFold
+from warmstart.experiment.fit_result import FitResult
+from warmstart.experiment.trial import OutOfFold
 from warmstart.stats.proportions import wilson_interval
 
 METHODS = {

@@ -27,14 +27,14 @@ from warmstart.data.text_key import key_hash, key_of, text_hashes_wanted
 from warmstart.errors import DataError
 from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
 from warmstart.experiment.execution import baseline_within
-from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult, OutOfFold, least_unlabelled
+from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult, least_unlabelled
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import reads_pool, stack_of
 from warmstart.experiment.refit import Refit, refit
 from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
-from warmstart.experiment.trial import Limits, Method, SweepRuns, Trial
+from warmstart.experiment.trial import Limits, Method, OutOfFold, SweepRuns, Trial
 from warmstart.finetuning.calibration import confidence_and_correct, fitted_calibration, threshold_from
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import MOST_LEFT_OUT, Bundle, Calibration, LeftOutAnswers
@@ -46,10 +46,12 @@ from warmstart.stats.differences import MethodScores
 from warmstart.stats.extrapolation import extrapolate
 from warmstart.stats.intervals import Estimate, percentiles
 from warmstart.stats.proportions import wilson_interval
+from warmstart.stats.shares import FEWEST_LABELLED
 from warmstart.system.console import console
 from warmstart.system.stopping import Terminated
 from warmstart.tasks.predict import predict
 from warmstart.tasks.scoring import score_test
+from warmstart.tasks.shares import Shares, shares
 from warmstart.tasks.thresholds import (
     at_thresholds,
     has_thresholds,
@@ -76,6 +78,8 @@ SHARES = (0.35, 0.5, 0.7, 1.0)
 """shares of the labels that learn in each fold"""
 ROUND_NUMBERS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """numbers of further labels that may be spoken of"""
+MOST_COUNTED = 1000
+"""texts without labels of which the labels are counted: with more, an interval from 100 labels would be 5% narrower at most"""
 
 
 def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, random_sample: bool = False) -> FitResult:
@@ -119,7 +123,17 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     model = replace(done.model, calibration=held_out)
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
     sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
-    return replace(result, model=model, more=more, late=late, alone=sure, tested=tested)
+    found_shares = _shares(model, pool.texts)
+    return replace(result, model=model, more=more, late=late, alone=sure, tested=tested, shares=found_shares)
+
+
+def _shares(model: Bundle | Stack, pool: Sequence[str]) -> Shares | None:
+    """The shares of the labels among the texts without labels, of which a random sample is read; None if few texts are known."""
+    few = not model.calibration or not model.calibration.left_out or len(model.calibration.left_out.labels) < FEWEST_LABELLED
+    if few or len(pool) < FEWEST_LABELLED:
+        return None
+    drawn = rng(0, "texts that are counted").permutation(len(pool))[:MOST_COUNTED]
+    return replace(shares(model, [pool[place] for place in drawn]), asked=len(pool))
 
 
 def more_labels(method: Method, sweep: Sweep, runs: SweepRuns, until: float) -> tuple[int, Estimate] | None:

@@ -7,12 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from warmstart.errors import ModelError
 from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
+from warmstart.experiment.trial import OutOfFold
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
 from warmstart.runs.verdict import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle
     from warmstart.model.stack import Stack
     from warmstart.stats.abstention import Threshold
+    from warmstart.tasks.shares import Shares
 
 FROZEN_FOLDS = 20
 """of methods that fit in milliseconds: what predicts a text that is left out has learned from nearly all others"""
@@ -64,25 +66,6 @@ MANY_UNSEEN = 0.03
 def least_unlabelled(task: Task) -> int:
     """Texts without labels from which methods can learn: as many as label names, so that each may have one."""
     return max(FEW_UNLABELLED, len(task.labels))
-
-
-class OutOfFold(NamedTuple):
-    """One method, by what it predicts for the labelled texts when they are left out."""
-
-    name: str
-    family: str
-    probabilities: np.ndarray
-    """(N, C)"""
-    predicted: np.ndarray
-    """(N, C) 1 for each label that it predicts, else 0"""
-    right: np.ndarray
-    """(N,) 1 if its prediction is right, else 0"""
-    score: float
-    """the task's metric"""
-    gain: float
-    """nats per text over the label frequencies, calibrated"""
-    seconds: float
-    """of one fit"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,6 +95,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """whether the time was too short to know that"""
     tested: Estimate | None = None
     """the task's metric on the test texts that were given"""
+    shares: Shares | None = None
+    """shares of the labels among the texts without labels, if there are enough of both"""
     model: Bundle | Stack | None = field(default=None, repr=False, compare=False)
     """fitted to all labels; None if no method learned anything"""
 
@@ -240,6 +225,11 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return f"{count:,} more labels: {about} of 100 more right (likely {of_100(max(0.0, low))} to {of_100(high)})."
 
     @property
+    def counted_labels(self) -> str:
+        """The shares of the labels among the texts without labels; empty where they are not known well."""
+        return f"{self.shares.sentence}." if self.promised and self.shares and self.shares.covered else ""
+
+    @property
     def majority(self) -> tuple[str, float]:
         """The most frequent label, and its share: of texts that have it, where they may have several."""
         if self.several:
@@ -364,7 +354,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             self.headline,
             rows,
             len(self.candidates) - len(rows),
-            tuple(filter(None, [*self.label_sentences, self.unclear, self.answers_alone, self.how, self.no_time])),
+            tuple(
+                filter(None, [*self.label_sentences, self.unclear, self.answers_alone, self.how, self.counted_labels, self.no_time])
+            ),
             mistakes,
             fails,
             self.steps(folder if self.learned else None, place),
@@ -488,6 +480,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "threshold": self.alone.threshold if self.alone and self.answers_alone else None,
             "more_labels": {"labels": self.more[0], **self.more[1]._asdict()} if self.more else None,
             "test": self.tested._asdict() if self.tested else None,
+            "shares": self.shares.rows if self.shares else None,
             "majority": {"label": self.majority[0], "share": self.majority[1]},
             "methods": [
                 {"method": one.name, "family": one.family, "score": one.score, "gain": one.gain, "seconds": one.seconds}

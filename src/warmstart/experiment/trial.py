@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -212,3 +212,22 @@ class SweepRuns:
         """The trial that chose the learning rate of all seeds; None if there is none, or the time was too short."""
         results = (self.results.get(trial) for trial in self.trials if trial.method == method and trial.chooses_rate)
         return next((result for result in results if result), None)
+
+
+class OutOfFold(NamedTuple):
+    """One method, by what it predicts for the labelled texts when they are left out."""
+
+    name: str
+    family: str
+    probabilities: np.ndarray
+    """(N, C)"""
+    predicted: np.ndarray
+    """(N, C) 1 for each label that it predicts, else 0"""
+    right: np.ndarray
+    """(N,) 1 if its prediction is right, else 0"""
+    score: float
+    """the task's metric"""
+    gain: float
+    """nats per text over the label frequencies, calibrated"""
+    seconds: float
+    """of one fit"""

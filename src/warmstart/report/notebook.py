@@ -20,9 +20,9 @@ from warmstart.model.stack import Stack
 from warmstart.report.charts import number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, svg
 from warmstart.report.page import FORBIDDEN, drawable
-from warmstart.report.parts import Figure, Report, Section, Table, headline, paragraphs_once
+from warmstart.report.parts import Report, Section, Table, headline, paragraphs_once
 from warmstart.report.result import StudyResult
-from warmstart.report.sections import as_sentence, scores_section, size_section
+from warmstart.report.sections import as_sentence, scores_section, shares_section, size_section
 from warmstart.report.templates import page_template
 from warmstart.stats.comparison import MethodTable
 from warmstart.stats.formatting import percent, sentence_case
@@ -78,16 +78,6 @@ def comparison_view(comparison: MethodTable) -> Report:
 def shares_view(shares: Shares) -> Report:
     """The chart and the table of the shares among all texts; the shares of groups in tables."""
     return Report("Shares of labels", as_sentence(shares.sentence), (), (shares_section(shares),))
-
-
-def shares_section(shares: Shares) -> Section:
-    """The chart of the shares among all texts, and a table with those of each group."""
-    group = shares.groups[0]
-    rows = [(label, (), *share) for label, share in zip(shares.labels, group.shares, strict=True)]
-    figure = Figure("shares", "Share of each label, with its 95% interval.", comparison_chart(rows, "share"))
-    header = list(shares.rows[0])
-    table = Table(header, [["" if value is None else f"{value}" for value in row.values()] for row in shares.rows])
-    return Section("Shares of labels", tuple(map(as_sentence, shares.notes)), (figure, table))
 
 
 def bundle_view(bundle: Bundle) -> Report:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from warmstart.config import Config
@@ -19,7 +20,8 @@ from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.runs.run import provenance
 from warmstart.runs.verdict import Verdict
 from warmstart.stats.comparison import MethodTable
-from warmstart.stats.formatting import sentence_case, sources_of_interval
+from warmstart.stats.formatting import percent_value, sentence_case, sources_of_interval
+from warmstart.tasks.shares import Shares
 
 
 def verdict_report(title: str, verdict: Verdict, sections: Sequence[Section]) -> Report:
@@ -41,6 +43,22 @@ def scores_section(comparison: MethodTable, title: str, metric: str) -> Section:
     caption = f"{sentence_case(title)}: each seed, mean and 95% interval over {sources}."
     figure = Figure("comparison", caption, comparison_chart(rows, metric))
     return Section("Comparison", tuple(comparison.findings()), (figure, Table(comparison.header, comparison.table())))
+
+
+def shares_section(shares: Shares) -> Section:
+    """The chart of the shares among all texts, and a table with those of each group."""
+    from warmstart.report.drawings import comparison_chart
+
+    group = shares.groups[0]
+    drawn = [(label, (), *share) for label, share in zip(shares.labels, group.shares, strict=True)]
+    figure = Figure("shares", "Share of each label, with its 95% interval.", comparison_chart(drawn, "share"))
+    rows = [
+        (part.name, label, *("-" if np.isnan(value) else percent_value(value) for value in share), f"{part.texts:,}")
+        for part in shares.groups
+        for label, share in zip(shares.labels, part.shares, strict=True)
+    ]
+    table = Table(("texts", "label", "of 100", "95% interval from", "to", "number of texts"), rows)
+    return Section("Shares of labels", tuple(map(as_sentence, (shares.sentence, *shares.notes))), (figure, table))
 
 
 def audit_section(audit: Audit) -> Section:

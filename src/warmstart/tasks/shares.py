@@ -59,6 +59,8 @@ class Shares(Shown, view="report.notebook:shares_view"):
     """all texts first; then those of each group, if any were asked for"""
     notes: tuple[str, ...] = ()
     """assumptions, and reasons for missing intervals, as complete sentences without a full stop"""
+    asked: int | None = None
+    """number of texts of which those of the first group are a random sample; None: these are all"""
 
     def __repr__(self) -> str:
         return "\n".join([self.sentence, *self.notes])
@@ -70,7 +72,13 @@ class Shares(Shown, view="report.notebook:shares_view"):
         order = np.argsort([-share.value for share in group.shares], kind="stable")
         parts = [f"{of_100(group.shares[place].value)} {self.labels[place]}{_ends(group.shares[place])}" for place in order]
         parts[0] = parts[0].replace(" ", " are ", 1)
-        return f"Of 100 of the {group.texts:,} texts, {first_of(parts, _NAMED, 'labels')}"
+        texts = f"{group.texts:,} texts" if self.asked is None else f"{self.asked:,} texts without labels"
+        return f"Of 100 of the {texts}, {first_of(parts, _NAMED, 'labels')}"
+
+    @property
+    def covered(self) -> bool:
+        """Whether there are intervals for all texts."""
+        return not np.isnan(self.groups[0].shares[0].low)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

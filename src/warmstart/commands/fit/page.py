@@ -11,7 +11,7 @@ from warmstart.data.budget import FOLDS
 from warmstart.experiment.choose import LEARNABLE
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult
 from warmstart.report.parts import Figure, Report, Section, Table
-from warmstart.report.sections import audit_section, verdict_report, write_run_page
+from warmstart.report.sections import audit_section, shares_section, verdict_report, write_run_page
 from warmstart.runs.steps import TaskPlace
 from warmstart.runs.verdict import ACCURACY, metric_words
 from warmstart.stats.formatting import percent, percent_value
@@ -28,7 +28,9 @@ def write_fit_page(result: FitResult, config: Config, folder: Path, view: Report
 
 def fit_view(result: FitResult, folder: Path | None = None, place: TaskPlace | None = None) -> Report:
     """The report in a notebook: the method, its rival, and where it fails; with commands once the run has a folder."""
-    sections = (*([_labels_section(result)] if result.learned else []), _methods_section(result))
+    labels = [_labels_section(result)] if result.learned else []
+    counted = [shares_section(result.shares)] if result.shares and result.learned else []
+    sections = (*labels, *counted, _methods_section(result))
     return verdict_report(f"Fit: {result.task.name}", result.verdict(folder, place), sections)
 
 
