@@ -51,6 +51,7 @@ _HOMES = {
     "remove_adapters": "adapters.insertion",
     "save": "model.files",
     "save_model": "model.stack_files",
+    "shares": "tasks.shares",
     "to_huggingface": "interop.export",
     "trace": "generation.trace",
     "train_tokenizer": "tokenizer.train",
