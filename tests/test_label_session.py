@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -154,6 +155,19 @@ def test_the_figure_of_a_training_is_the_only_one(session: LabelSession) -> None
     status = session.status()
     assert (status["newest"], status["outlook"], status["price"], status["sentence"]) == (None, None, None, FITTED)
     assert status["target"]["sentence"].startswith("Of the model that learns along: not proven")
+
+
+def test_the_shares_of_all_labels_are_said(session: LabelSession) -> None:
+    """Of the pool's texts with and without a label, whatever was preferred; nothing before the first figures."""
+    label(session, "Ada", 20)
+    assert session.status()["shares"] == ""
+    label(session, "Ada", 40)
+    found = re.fullmatch(
+        r"Of 100 of the 200 texts, (\d+) are (\w+) \(\d+ to \d+\), (\d+) \w+ .*, if you look once\.", session.status()["shares"]
+    )
+    assert found
+    assert int(found[1]) + int(found[3]) == 100
+    assert abs(int(found[1]) - 50) < 12
 
 
 def test_skipped_texts_count_as_wrong(session: LabelSession) -> None:

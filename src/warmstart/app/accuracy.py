@@ -26,7 +26,7 @@ Letters: n texts drawn while there was a model, R texts without a label at a dra
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -37,6 +37,7 @@ from warmstart.stats.extrapolation import LEAST_SIZES, Extrapolation, extrapolat
 from warmstart.stats.formatting import percent, percent_range, percent_value
 from warmstart.stats.intervals import Estimate, percentiles, t_quantile
 from warmstart.stats.proportions import proven_mean, values_to_prove, weighted_accuracy
+from warmstart.stats.shares import LabelledSample, estimate_shares, shares_sentence, with_known
 
 _LEVEL = 0.95
 """confidence that all lower ends hold, at all moments together"""
@@ -149,6 +150,28 @@ def newest_accuracy(drawn: Sequence[tuple[Draw, Value | None]], left_out: np.nda
     remaining, probabilities = np.array([(draw.remaining, draw.probability) for draw, _ in known]).T
     found = weighted_accuracy(right, remaining, probabilities)
     return None if math.isnan(found.value) else found
+
+
+def newest_shares(
+    drawn: Sequence[tuple[Draw, Value | None]], left_out: np.ndarray | None, labelled: Mapping[int, Value], names: Mapping[int, str]
+) -> str:
+    """The shares of the labels among all texts of the pool as a sentence; empty with few labels.
+
+    As ``newest_accuracy``, but skipped texts are left out. ``labelled`` are all labels that count, ``names`` those of the labels.
+    A text that was preferred counts for less: by the probability with which it was drawn.
+    """
+    known = [(draw, answer) for draw, answer in drawn if draw.probability and answer in names]
+    if left_out is None or len(known) < FEWEST_FOR_FIGURES:
+        return ""
+    ids, others = np.array([*names]), np.setdiff1d(np.arange(left_out.shape[1]), [*labelled])
+    predictions = (left_out[:, :, None] == ids).mean(axis=0)
+    labels = np.array([answer for _, answer in known])[:, None] == ids
+    weights = np.array([1 / (draw.remaining * (draw.probability or 1)) for draw, _ in known])
+    sample = LabelledSample(labels.astype(float), predictions[[draw.text for draw, _ in known]], weights)
+    counted = np.array([*labelled.values()])[:, None] == ids
+    found = estimate_shares(sample, predictions[others]) if len(others) else [Estimate(0.0, 0.0, 0.0)] * len(ids)
+    shares = [with_known(share, len(others), column) for share, column in zip(found, counted.T, strict=True)]
+    return f"{shares_sentence([*names.values()], shares, f'{left_out.shape[1]:,} texts')}, if you look once."
 
 
 def newest_sentence(found: Estimate | None, given: int) -> str:

@@ -29,6 +29,7 @@ from warmstart.app.accuracy import (
     RunningAccuracy,
     newest_accuracy,
     newest_sentence,
+    newest_shares,
     outlook,
     running_accuracy,
 )
@@ -347,7 +348,7 @@ class LabelSession:
         accuracy = running_accuracy(outcomes, settings.target) if outcomes else None
         accuracy = accuracy and replace(accuracy, first=int(counts[accuracy.first - 1]))  # as the page counts, not the proof
         here = [(draw, answer) for draw, answer, given in drawn if given and not draw.suggested]
-        newest = newest_accuracy(here, self.learner.left_out)
+        newest, names = newest_accuracy(here, self.learner.left_out), {label.id: label.name for label in self.project.labels()}
         ahead = outlook(outcomes, counts, left, self.seed, since) if outcomes else None
         times = [min(answer.seconds, _LONGEST) for answer in answers if answer.seconds > 0]
         price = ahead.price_sentence(self.project.price, median(times) if times else None) if ahead else ""
@@ -364,6 +365,7 @@ class LabelSession:
             "accuracy": accuracy
             and {"estimate": accuracy.value, "low": accuracy.low, "labels": accuracy.compared},
             "sentence": "" if self.project.type == "tagging" else newest_sentence(newest, len(here)),
+            "shares": newest_shares(here, self.learner.left_out, labelled, names),
             "waiting": _waiting_sentence(drawn),
             "target": _target_state(settings.target, accuracy, left),
             "outlook": ahead and {"sentence": ahead.sentence(), "points": [list(point) for point in ahead.points]},

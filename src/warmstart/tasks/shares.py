@@ -17,9 +17,18 @@ from warmstart.errors import DataError
 from warmstart.model.bundle import Bundle, LeftOutAnswers
 from warmstart.model.stack import Stack
 from warmstart.notebook import Shown
-from warmstart.stats.formatting import first_of, of_100, percent_range
+from warmstart.stats.formatting import first_of, of_100
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.shares import FEWEST_LABELLED, LabelledSample, estimate_shares, sampled_alike, share_difference, with_known
+from warmstart.stats.shares import (
+    FEWEST_LABELLED,
+    LabelledSample,
+    estimate_shares,
+    sampled_alike,
+    share_difference,
+    share_ends,
+    shares_sentence,
+    with_known,
+)
 from warmstart.tasks import task_type_for
 from warmstart.tasks.predict import as_inputs, read
 from warmstart.tasks.unknown import drift_sentence, texts_compared
@@ -29,8 +38,8 @@ PICKED = 0.01
 """p-value of the test that labelled texts and others are alike below which no interval is given"""
 MOST_GROUPS = 100
 _DAY = re.compile(r"\d{4}-\d\d-\d\d.*")
-_NAMED, _BAR = 5, 50
-"""labels that a sentence names; characters of a bar of 100 of 100 texts"""
+_BAR = 50
+"""characters of a bar of 100 of 100 texts"""
 PICKED_SENTENCE = (
     "The labelled texts are no random sample of these texts: their predictions differ by more than chance explains. So there is no "
     "interval, and the shares may be wrong; label {fewest} or more of these texts drawn at random"
@@ -67,13 +76,10 @@ class Shares(Shown, view="report.notebook:shares_view"):
 
     @property
     def sentence(self) -> str:
-        """The commonest labels: ``Of 100 of the 9,700 texts, 18 are complaint (15 to 22), 9 praise (7 to 12)``."""
+        """The commonest labels, as ``shares_sentence`` says them."""
         group = self.groups[0]
-        order = np.argsort([-share.value for share in group.shares], kind="stable")
-        parts = [f"{of_100(group.shares[place].value)} {self.labels[place]}{_ends(group.shares[place])}" for place in order]
-        parts[0] = parts[0].replace(" ", " are ", 1)
         texts = f"{group.texts:,} texts" if self.asked is None else f"{self.asked:,} texts without labels"
-        return f"Of 100 of the {texts}, {first_of(parts, _NAMED, 'labels')}"
+        return shares_sentence(self.labels, group.shares, texts)
 
     @property
     def covered(self) -> bool:
@@ -113,13 +119,8 @@ def share_lines(counted: Shares) -> list[str]:
             bar = "█" * round(_BAR * share.value)
             if not np.isnan(share.high):
                 bar = f"{bar:<{round(_BAR * share.high)}}·"
-            lines.append(f"  {label:<{wide}}  {of_100(share.value):>3}{_ends(share):<13} {bar}")
+            lines.append(f"  {label:<{wide}}  {of_100(share.value):>3}{share_ends(share):<13} {bar}")
     return lines
-
-
-def _ends(share: Estimate) -> str:
-    """The interval behind a share of 100: `` (15 to 22)``; empty if there is none."""
-    return "" if np.isnan(share.low) else f" ({percent_range(share.low, share.high, digits=0)})"
 
 
 def shares(model: Bundle | Stack, texts: Sequence[Any], by: Sequence[Any] | None = None) -> Shares:

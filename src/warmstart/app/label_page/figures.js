@@ -91,8 +91,9 @@ function showMarks({ newest, target }) {
   part("marks-words").replaceChildren(...marks.map(([kind, , words]) => make("span", {}, sample(kind), words)));
 }
 
-function showModel({ sentence, waiting, target, price, model }) {
+function showModel({ sentence, shares, waiting, target, price, model }) {
   part("accuracy").textContent = sentence;
+  part("shares").textContent = shares;
   part("waiting").textContent = waiting;
   part("target").textContent = target?.sentence ?? "";
   part("price").textContent = price?.sentence ?? "";
