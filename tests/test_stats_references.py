@@ -336,7 +336,7 @@ def test_nothing_is_learned_from_texts_that_are_all_the_same() -> None:
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "reference" / "statistics.md"
 MODULES = sorted(path.stem for path in Path(warmstart.stats.__file__).parent.glob("[a-z]*.py"))
-CELLS = " ".join(re.findall(r"^\| (`.+?`) \|", PAGE.read_text(), flags=re.MULTILINE))
+CELLS = " ".join(re.findall(r"^- (`.+?`): ", PAGE.read_text(), flags=re.MULTILINE))
 PUBLIC = {
     name: getattr(importlib.import_module(f"warmstart.stats.{module}"), name)
     for module, name in re.findall(r"`(\w+)\.(\w+)`", CELLS)

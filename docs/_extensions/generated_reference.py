@@ -85,7 +85,7 @@ def _table(flags: Sequence[Flag]) -> Iterator[str]:
 
 def _statistics() -> dict[str, str]:
     """Every public statistic, and the dotted name of where it is defined."""
-    cells = " ".join(re.findall(r"^\| (`.+?`) \|", STATISTICS.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    cells = " ".join(re.findall(r"^- (`.+?`): ", STATISTICS.read_text(encoding="utf-8"), flags=re.MULTILINE))
     values = [getattr(import_module(f"warmstart.stats.{module}"), name) for module, name in re.findall(r"`(\w+)\.(\w+)`", cells)]
     return {value.__name__: f"{value.__module__}.{value.__name__}" for value in values}
 
