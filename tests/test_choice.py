@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.figures import repeats, show
+from helpers.races import ranked_method
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.commands.race.page import method_table
@@ -17,7 +18,7 @@ from warmstart.experiment.choose import doubt_of_best, transfer_gain
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.race_verdict import race_verdict
 from warmstart.experiment.ranking import RankedMethod, Ranking
-from warmstart.experiment.trial import Method, TrialResult
+from warmstart.experiment.trial import Method
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import (
     Difference,
@@ -115,16 +116,11 @@ AUDIT = audit(TASK)
 
 def race(validation: Scores, test: Scores) -> Comparison:
     """A race of methods in the order of their costs, from scores (M, S) and resamples (M, S, R)."""
-    methods, seeds = test[0].shape
     ranked = []
-    for m in range(methods):
+    for m, scores in enumerate(zip(*test, *validation, strict=True)):
         method = Method(name=f"{m}", family="adapted", backbone_digest=f"{m}", scheme="full")
-        runs = tuple(
-            TrialResult(test[0][m, s], tuple(test[1][m, s]), 3.0**m, validation[0][m, s], tuple(validation[1][m, s]))
-            for s in range(seeds)
-        )
-        ranked.append(RankedMethod(method, runs, tuple(range(seeds))))
-    return Comparison(TASK, 60, 20, Ranking(tuple(ranked), (), (), seeds), AUDIT, 0.5)
+        ranked.append(ranked_method(method, *scores, seconds=3.0**m))
+    return Comparison(TASK, 60, 20, Ranking(tuple(ranked), (), (), test[0].shape[1]), AUDIT, 0.5)
 
 
 def scored(

@@ -14,7 +14,8 @@ from scipy.special import softmax
 from scipy.stats import norm
 
 from helpers.figures import repeats, show
-from helpers.simulation import accuracies, accuracy, answers, seed_effects
+from helpers.races import ranked_method
+from helpers.simulation import METHOD_BY_TEXT, RESIDUAL, SCALE, accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.data.audit import audit
 from warmstart.data.splits import cross_validation_folds
@@ -23,7 +24,7 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.race_verdict import headline_of
 from warmstart.experiment.ranking import RankedMethod, Ranking
-from warmstart.experiment.trial import Method, TrialResult
+from warmstart.experiment.trial import Method
 from warmstart.stats.calibration import loss_gain
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores, corrected_p_values, paired_difference, picked
@@ -36,11 +37,9 @@ FAMILIES = {"majority": "baseline", "NB": "baseline", "TF-IDF": "baseline", "pro
 def ranked(name: str, validation: Sequence[float], test: Sequence[float], noise: np.ndarray, seconds: float) -> RankedMethod:
     """One run per draw, with these scores; ``noise`` (R,) is what other texts would change."""
     method = Method(name=name, family=FAMILIES[name], scheme=name, backbone_digest=name)  # type: ignore[arg-type]
-    runs = tuple(
-        TrialResult(score, tuple(score + noise / 100), seconds, chosen, tuple(chosen + noise), search_seconds=2.0 * seconds)
-        for chosen, score in zip(validation, test, strict=True)
-    )
-    return RankedMethod(method, runs, tuple(range(len(runs))), place=[*FAMILIES].index(name))
+    both = [np.add.outer(scores, some) for scores, some in ((test, noise / 100), (validation, noise))]
+    found = ranked_method(method, test, both[0], validation, both[1], seconds=seconds, search_seconds=2.0 * seconds)
+    return replace(found, place=[*FAMILIES].index(name))
 
 
 def methods_of(validation: dict[str, Sequence[float]], test: dict[str, Sequence[float]]) -> tuple[RankedMethod, ...]:
@@ -225,11 +224,6 @@ def test_the_cheapest_of_those_alike_is_named() -> None:
         one.startswith("Every other method is significantly worse on the texts that choose in most draws")
         for one in race(VALIDATION | far, TEST).findings
     )
-
-
-TEXT, METHOD_BY_TEXT, RESIDUAL = 1.0, 0.4, 0.5
-"""standard deviations on the probit scale, as in ``helpers.simulation``"""
-SCALE = float(np.sqrt(TEXT**2 + METHOD_BY_TEXT**2 + RESIDUAL**2))
 
 
 def skills(accuracy: np.ndarray, luck: np.ndarray, spread: float) -> np.ndarray:

@@ -13,12 +13,13 @@ import pytest
 from scipy import optimize, special, stats
 
 from helpers.figures import repeats
+from helpers.races import ranked_method
 from helpers.tasks import cats
 from warmstart.app.accuracy import SMALLEST_GAIN, Outcomes, Outlook, outlook
 from warmstart.data.audit import audit
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import RankedMethod
-from warmstart.experiment.trial import Method, TrialResult
+from warmstart.experiment.trial import Method
 from warmstart.stats import extrapolation
 from warmstart.stats.differences import MethodScores
 from warmstart.stats.extrapolation import (
@@ -204,16 +205,15 @@ def test_labels_that_were_chosen_are_worth_what_is_said(rivals: tuple[PowerLaw, 
         for method, (scores, accuracy) in zip(names, measure(laws, chance, seeds, spread, pool), strict=True):
             for i, n in enumerate(SIZES):
                 right = chance.binomial(n, np.clip(accuracy[:, i], 0, 1)) / n
-                runs = tuple(
-                    TrialResult(score, tuple(resampled), 1.0, float(validation), (float(validation),))
-                    for score, resampled, validation in zip(scores[n].scores, scores[n].resampled[:, :100], right, strict=True)
+                found = ranked_method(
+                    method, scores[n].scores, scores[n].resampled[:, :100], right.tolist(), right[:, None].tolist()
                 )
-                rankings[n].append(RankedMethod(method, runs, tuple(range(seeds)), place=len(rankings[n])))
+                rankings[n].append(replace(found, place=len(rankings[n])))
         of_sizes = {n: tuple(ranked) for n, ranked in rankings.items()}
         result = CurveResult(task, of_sizes, (), {}, None, audited, drawn=True)  # type: ignore[arg-type]
-        if found := result.worth:
-            rival = laws[int(found.rival.name)]
-            held.append(found.needed.low <= rival.labels(TRUE.score(found.labels)) <= found.needed.high)
+        if worth := result.worth:
+            rival = laws[int(worth.rival.name)]
+            held.append(worth.needed.low <= rival.labels(TRUE.score(worth.labels)) <= worth.needed.high)
     share = float(np.mean(held))
     print(f"{seeds} seeds, spread {spread}, pool of {pool:,}: said in {len(held)} of {draws}, held in {share:.3f}")
     assert len(held) > draws / 2

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from helpers.figures import repeats, show
+from helpers.races import ranked_method
 from helpers.simulation import accuracies, accuracy, answers, seed_effects
 from helpers.tasks import cats
 from warmstart.data.audit import audit
 from warmstart.experiment.choose import doubt_of_best
 from warmstart.experiment.comparison import Comparison
-from warmstart.experiment.ranking import RankedMethod, Ranking
-from warmstart.experiment.trial import Method, TrialResult
+from warmstart.experiment.ranking import Ranking
+from warmstart.experiment.trial import Method
 from warmstart.stats.differences import Difference, paired_difference
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.noise import (
@@ -237,14 +239,9 @@ def rankings(chance: np.random.Generator, count: int, seeds: int, world: World, 
         parts = [accuracies(chance, answers(chance, effects, n, world.lead), draws=150) for n in (VALIDATION_TEXTS, texts)]
         for one in range(size):
             (chosen, by), (scores, resampled) = ((part[0][one].tolist(), part[1][one].tolist()) for part in parts)
-            yield Ranking(tuple(ranked(m, scores[m], resampled[m], chosen[m], by[m]) for m in range(METHODS)), (), (), seeds)
-
-
-def ranked(m: int, *scores: list[float]) -> RankedMethod:
-    """A method with these test scores, resamples of them, and the same of validation."""
-    method = Method(name=f"{m}", family="adapted", backbone_digest=f"{m}", scheme="full")
-    runs = tuple(TrialResult(one, tuple(many), 1.0, val, tuple(vals)) for one, many, val, vals in zip(*scores, strict=True))
-    return RankedMethod(method, runs, tuple(range(len(runs))), place=m)
+            names = [Method(name=f"{m}", family="adapted", backbone_digest=f"{m}", scheme="full") for m in range(METHODS)]
+            rows = zip(names, scores, resampled, chosen, by, strict=True)
+            yield Ranking(tuple(replace(ranked_method(*row), place=m) for m, row in enumerate(rows)), (), (), seeds)
 
 
 @pytest.mark.proofs

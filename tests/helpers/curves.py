@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from helpers.races import race_result
+from helpers.races import race_result, ranked_method
 from helpers.tasks import cats
 from warmstart.data.audit import audit
 from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.ranking import RankedMethod
-from warmstart.experiment.trial import Method, TrialResult
+from warmstart.experiment.trial import Method
 
 SHAPE = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
 OTHER = np.array([0.5, -1.0, 0.0, 1.0, -0.5])
@@ -21,10 +21,8 @@ OTHER = np.array([0.5, -1.0, 0.0, 1.0, -0.5])
 def ranked(name: str, family: str, mean: float, spread: np.ndarray) -> RankedMethod:
     """Five seeds around a mean; the uncertainty over test texts is small."""
     chance = np.random.default_rng(0).normal(0, 0.002 if family == "adapted" else 0.001, 100)
-    runs = tuple(
-        TrialResult(float(score), tuple(score + chance), 1.0, float(score), tuple(score + chance)) for score in mean + spread
-    )
-    return RankedMethod(Method(name=name, family=family), runs, tuple(range(5)))  # type: ignore[arg-type]
+    scores = mean + spread
+    return ranked_method(Method(name=name, family=family), *[scores.tolist(), scores[:, None] + chance] * 2)  # type: ignore[arg-type]
 
 
 def curve_of(*rows: tuple[int, float, float], names: tuple[str, ...] = ("",)) -> CurveResult:

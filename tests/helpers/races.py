@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from helpers.tasks import cats
 from warmstart.data.audit import audit
 from warmstart.experiment.comparison import Comparison
-from warmstart.experiment.ranking import rank
+from warmstart.experiment.ranking import RankedMethod, rank
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 
 LADDER = {
@@ -22,6 +22,16 @@ LADDER = {
 FAMILIES = {"from scratch": "scratch", "stack": "stack", "frozen": "frozen"}
 FAMILIES |= dict.fromkeys(("TF-IDF", "naive Bayes", "NBSVM", "LSA", "majority"), "baseline")
 """the family of methods whose names begin so; the others are adapted"""
+
+
+def ranked_method(
+    method: Method, test: Iterable[float], resampled: Iterable[Any], chosen: Iterable[float], by: Iterable[Any], **costs: float
+) -> RankedMethod:
+    """A method with a run for each seed: test scores (S,), resamples of them (S, R), and the same of the texts that choose."""
+    scores = zip(test, resampled, chosen, by, strict=True)
+    runs = tuple(TrialResult(one, tuple(many), validation=val, resampled_validation=tuple(vals), **{"seconds": 1.0} | costs)
+                 for one, many, val, vals in scores)  # fmt: skip
+    return RankedMethod(method, runs, tuple(range(len(runs))))
 
 
 def race_result(scores: dict[str, float], seeds: int = 3, families: Mapping[str, str] = {}) -> Comparison:

@@ -8,8 +8,8 @@ from scipy.stats import norm
 ACCURACY = 0.75
 TEXT, METHOD_BY_TEXT, RESIDUAL = 1.0, 0.4, 0.5
 """standard deviations on the probit scale: the difficulty of a text, a method's affinity to it, and what each run does with it"""
-_SCALE = float(np.hypot(np.hypot(TEXT, METHOD_BY_TEXT), RESIDUAL))
-_SLOPE = float(norm.pdf(norm.ppf(ACCURACY)) / _SCALE)
+SCALE = float(np.hypot(np.hypot(TEXT, METHOD_BY_TEXT), RESIDUAL))
+_SLOPE = float(norm.pdf(norm.ppf(ACCURACY)) / SCALE)
 """accuracy gained per unit of skill"""
 
 
@@ -23,8 +23,8 @@ def answers(chance: np.random.Generator, seeds: np.ndarray, texts: int, lead: fl
 
     All methods have an accuracy of 75% over endless seeds and texts; the first has ``lead`` more.
     """
-    skill = np.full(seeds.shape[-2], norm.ppf(ACCURACY) * _SCALE)
-    skill[0] = norm.ppf(ACCURACY + lead) * _SCALE
+    skill = np.full(seeds.shape[-2], norm.ppf(ACCURACY) * SCALE)
+    skill[0] = norm.ppf(ACCURACY + lead) * SCALE
     outer = seeds.shape[:-2]
     level = chance.normal(0, TEXT, (*outer, 1, texts)) + chance.normal(0, METHOD_BY_TEXT, (*outer, len(skill), texts))
     base = (level + skill[:, None]).astype(np.float32)[..., None, :] + seeds[..., None].astype(np.float32)
@@ -41,4 +41,4 @@ def accuracies(chance: np.random.Generator, right: np.ndarray, draws: int = 300)
 def accuracy(spread: float, lead: float = 0.0) -> float:
     """The accuracy over endless seeds and texts: the spread of seeds pulls it a little towards one half."""
     effects = seed_effects(np.random.default_rng(0), (400_000,), spread)
-    return float(norm.cdf(norm.ppf(ACCURACY + lead) + effects / _SCALE).mean())
+    return float(norm.cdf(norm.ppf(ACCURACY + lead) + effects / SCALE).mean())
