@@ -16,7 +16,7 @@ import numpy as np
 
 from warmstart.data.encode import READ_WHOLE, encode, window_starts
 from warmstart.data.label_cells import MISSING
-from warmstart.data.leaks import GroupLeak, Leak, NearLeak, find_leaks, units_across
+from warmstart.data.leaks import Leaks, find_leaks, units_across
 from warmstart.data.spelled import SpelledLabel, spelled_label
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import label_key, text_key, text_words
@@ -36,7 +36,7 @@ FEW_EXAMPLES = 10
 MOST_INDEPENDENT = 0.9
 """share of texts up to which it is a warning that no more are independent"""
 MANY_CUT = 0.05
-"""above this fraction of cut texts or unknown tokens a finding is a warning, below it a note"""
+"""fraction of cut texts or unknown tokens above which a finding is a warning, below it a note"""
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -80,7 +80,7 @@ class SplitAudit:
     duplicates: int
     """texts that occur earlier in the same split"""
     duplicate: str
-    """one of them"""
+    """one of these texts"""
     units: int
     """texts that are independent: (near) copies, quotes and the texts of a group are one"""
     near_copies: tuple[str, str]
@@ -88,7 +88,7 @@ class SplitAudit:
     words: dict[str, float]
     """words per text: mean, median, p95, longest"""
     tokens: TokenCounts | None
-    """None without a tokenizer"""
+    """counts of tokens; None without a tokenizer"""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class PretrainingOverlap:
     compared: int
     """test texts long enough to be recognised"""
     example: str
-    """one that occurs; else one that nearly does"""
+    """a text that occurs; else one that nearly does"""
 
 
 @dataclass(frozen=True)
@@ -122,15 +122,15 @@ class Audit(Shown, view="report.notebook:audit_view"):
     max_length: int | None
     """the most tokens that the model reads at once, ends included; None if that is unknown"""
     splits: tuple[SplitAudit, ...]
-    leaks: tuple[Leak, ...]
+    leaks: Leaks
     """pairs of splits without a common text are left out"""
     conflicts: tuple[Conflict, ...]
-    near_leaks: tuple[NearLeak, ...] = ()
+    near_leaks: Leaks = ()
     """texts that are nearly the same as one of another split"""
-    group_leaks: tuple[GroupLeak, ...] = ()
+    group_leaks: Leaks = ()
     """pairs of splits without a common group are left out"""
     pretraining: PretrainingOverlap | None = None
-    """None if no plain text was given"""
+    """test texts in plain text; None if no plain text was given"""
     already_trained: tuple[str, ...] = ()
     """models to adapt that were already trained on labels of this task"""
     already_read: tuple[str, ...] = ()
@@ -170,17 +170,17 @@ class Audit(Shown, view="report.notebook:audit_view"):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The first few of them that are more than notes, as sentences."""
+        """The first few findings that are more than notes, as sentences."""
         return tuple(finding.sentence for finding in self.findings() if finding.severity != "note")[:MOST_WARNINGS]
 
     @property
     def dependent(self) -> list[str]:
-        """How many texts of each split are independent, as sentences, where these are fewer than its different texts."""
+        """Sentences on the number of independent texts of each split that has fewer than different ones."""
         return [finding.sentence for split in self.splits for finding in _dependent(split)]
 
     @property
     def copies(self) -> list[str]:
-        """How many texts of each split repeat an earlier one, as sentences."""
+        """Sentences on the number of texts of each split that repeat an earlier one."""
         return [_copies(split) for split in self.splits if split.duplicates]
 
     def _in_label_names(self) -> Iterator[Finding]:
@@ -193,11 +193,11 @@ class Audit(Shown, view="report.notebook:audit_view"):
                 yield Finding("warning", f"The label {name!r} ({count}) often stands for a missing one; then leave such rows out.")
 
     def _in_training_texts(self) -> Iterator[Finding]:
-        if found := self.spelled:
+        if label := self.spelled:
             yield Finding(
                 "warning",
-                f"{percent(found.share, 0)} of the training texts spell their label, such as {_short(found.example)}; new ones "
-                f"may not. By naive Bayes {of_100(found.without)} of 100 are right without it, {of_100(found.with_it)} with it.",
+                f"{percent(label.share, 0)} of the training texts spell their label, such as {_short(label.example)}; new ones "
+                f"may not. By naive Bayes {of_100(label.without)} of 100 are right without it, {of_100(label.with_it)} with it.",
             )
         yield from (finding for split in self.splits for finding in _dependent(split))
 
@@ -213,27 +213,24 @@ class Audit(Shown, view="report.notebook:audit_view"):
         yield from self._in_training_texts()
         yield from self._in_label_names()
         examples = {split.name: split.examples for split in self.splits}
-        for leak in self.leaks:
-            yield Finding(
-                "error" if leak.split == "test" else "warning",
-                f"{_number_of(leak.count, 'text')} of {leak.split} ({percent(leak.count / examples[leak.split])}) also "
-                f"{'occurs' if leak.count == 1 else 'occur'} in {leak.other}, such as {_short(leak.example)}.",
-            )
-        for near in self.near_leaks:
-            yield Finding(
-                "warning",
-                f"{_number_of(near.count, 'text')} of {near.split} ({percent(near.count / examples[near.split])}) "
-                f"{'is' if near.count == 1 else 'are'} nearly the same as a text of {near.other}, such as {_short(near.example)} "
-                f"and {_short(near.like)}.",
-            )
-        for shared in self.group_leaks:
-            yield Finding(
-                "error" if shared.split == "test" else "warning",
-                f"{_number_of(shared.groups, 'group')} of {shared.split} also {'occurs' if shared.groups == 1 else 'occur'} in "
-                f"{shared.other}, such as {_short(shared.example)}; {_number_of(shared.texts, 'text')} of {shared.split} "
-                f"({percent(shared.texts / examples[shared.split])}) {'belongs' if shared.texts == 1 else 'belong'} to "
-                f"{'it' if shared.groups == 1 else 'them'}.",
-            )
+        for leak in (*self.leaks, *self.near_leaks, *self.group_leaks):
+            severity: Severity = "error" if leak.split == "test" and not leak.like else "warning"
+            texts = f"{_number_of(leak.count, 'text')} of {leak.split}"
+            share, single_text = f"({percent(leak.count / examples[leak.split])})", leak.count == 1
+            if leak.groups:
+                single = leak.groups == 1
+                yield Finding(
+                    severity,
+                    f"{_number_of(leak.groups, 'group')} of {leak.split} also {'occurs' if single else 'occur'} in {leak.other}, "
+                    f"such as {_short(leak.example)}; {texts} {share} {'belongs' if single_text else 'belong'} to "
+                    f"{'it' if single else 'them'}.",
+                )
+            elif leak.like:
+                nearly = f"{'is' if single_text else 'are'} nearly the same as a text of {leak.other}"
+                yield Finding(severity, f"{texts} {share} {nearly}, such as {_short(leak.example)} and {_short(leak.like)}.")
+            else:
+                also = f"also {'occurs' if single_text else 'occur'} in {leak.other}"
+                yield Finding(severity, f"{texts} {share} {also}, such as {_short(leak.example)}.")
         if self.pretraining is not None:
             yield _in_pretraining(self.pretraining)
         if self.conflicts:
@@ -251,29 +248,29 @@ class Audit(Shown, view="report.notebook:audit_view"):
             yield from _in_tokens(split.name, split.tokens, self.max_length, self.windows)
 
 
-def _in_pretraining(found: PretrainingOverlap) -> Finding:
-    if not found.compared:
+def _in_pretraining(overlap: PretrainingOverlap) -> Finding:
+    if not overlap.compared:
         return Finding(
             "note", f"The test texts have under {SHORTEST_FOUND} words: too few to be looked for in the pretraining text."
         )
-    looked_for = f"{_number_of(found.compared, 'test text')} looked for in the pretraining text"
-    if not found.exact and not found.near:
+    looked_for = f"{_number_of(overlap.compared, 'test text')} looked for in the pretraining text"
+    if not overlap.exact and not overlap.near:
         return Finding("note", f"Of {looked_for}, none occurs there.")
     return Finding(
         "warning",
-        f"Of {looked_for}, {found.exact:,} ({percent(found.exact / found.compared)}) "
-        f"{'occurs' if found.exact == 1 else 'occur'} there and {found.near:,} more ({percent(found.near / found.compared)}) "
-        f"nearly, such as {_short(found.example)}.",
+        f"Of {looked_for}, {overlap.exact:,} ({percent(overlap.exact / overlap.compared)}) "
+        f"{'occurs' if overlap.exact == 1 else 'occur'} there and {overlap.near:,} more "
+        f"({percent(overlap.near / overlap.compared)}) nearly, such as {_short(overlap.example)}.",
     )
 
 
 def _dependent(split: SplitAudit) -> Iterator[Finding]:
     if split.units < split.examples - split.duplicates:
-        one, other = map(_short, split.near_copies)
+        text, other = map(_short, split.near_copies)
         yield Finding(
             "note" if split.units > MOST_INDEPENDENT * split.examples else "warning",
             f"Of the {split.examples:,} texts of {split.name} {split.units:,} are independent: others are nearly copies of "
-            f"one, quote it, or are by the same hand, such as {one} and {other}. They count as one.",
+            f"one, quote it, or are by the same hand, such as {text} and {other}. They count as one.",
         )
 
 
@@ -285,7 +282,7 @@ def _in_texts(split: SplitAudit) -> Iterator[Finding]:
         yield Finding("note", _copies(split))
     needed = FEW_EXAMPLES if split.name == "train" else 1
     if rare := [(label, count) for label, count in split.classes.items() if count < needed]:
-        named = ", ".join(f"{label!r} ({count})" for label, count in sorted(rare, key=lambda one: one[1])[:MOST_NAMED])
+        named = ", ".join(f"{label!r} ({count})" for label, count in sorted(rare, key=lambda pair: pair[1])[:MOST_NAMED])
         more = f" and {len(rare) - MOST_NAMED:,} others" if len(rare) > MOST_NAMED else ""
         problem = f"Labels with fewer than {FEW_EXAMPLES} examples" if split.name == "train" else "Labels without an example"
         yield Finding("warning", f"{problem} in {split.name}: {named}{more}.")
@@ -342,7 +339,7 @@ def audit(
     ``max_length`` is the most tokens that the model reads of a text, ends included, or in one window. Test texts are looked for in
     ``pretraining``, the documents of a plain text.
     """
-    given, task = task, task.as_texts()
+    original, task = task, task.as_texts()
     keys = {name: [text_key(text) for text in split.texts] for name, split in task.splits().items()}
     splits = tuple(
         _split_audit(name, split, keys[name], task.labels, _token_counts(split, tokenizer, max_length, windows or CUT))
@@ -350,7 +347,7 @@ def audit(
         if len(split)  # a budget of labels may have no validation texts
     )
     leaks, near, groups = find_leaks(task, keys)
-    named = given.single_label or given.train.labels.ndim > 1
+    named, learning = original.single_label or original.train.labels.ndim > 1, replace(task.train, labels=original.train.labels)
     return Audit(
         task=task.name,
         max_length=max_length,
@@ -362,19 +359,19 @@ def audit(
         pretraining=None if pretraining is None else _pretraining_overlap(task.test.texts, pretraining),
         windows=windows,
         same_labels=_same_labels(task.labels),
-        spelled=spelled_label(replace(task.train, labels=given.train.labels), given.labels) if named and len(task.train) else None,
+        spelled=spelled_label(learning, original.labels) if named and len(learning) else None,
     )
 
 
 def _stands_for_missing(name: str, names: Iterable[str]) -> bool:
-    """Whether a label's name is a sign for none: -1 is, unless labels are numbers that it may be one of, such as -1, 0 and 1."""
-    others = [one for one in names if one != name]
-    number = name in ("-1", "-1.0") and (len(others) > 2 or not all(one.replace(".", "").isdigit() for one in others))
+    """True if a label's name stands for no label: -1 does, unless it may be one of numbers such as -1, 0 and 1."""
+    others = [other for other in names if other != name]
+    number = name in ("-1", "-1.0") and (len(others) > 2 or not all(other.replace(".", "").isdigit() for other in others))
     return number or name.lower() in MISSING
 
 
 def _same_labels(labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The names of one key: those of each group."""
+    """Groups of names that have one key."""
     alike = defaultdict[str, list[str]](list)
     for name in labels:
         alike[label_key(name)].append(name)
@@ -435,9 +432,9 @@ def _token_counts(split: Split, tokenizer: Tokenizer | None, max_length: int | N
 def _pretraining_overlap(texts: Sequence[str], documents: Iterable[str]) -> PretrainingOverlap:
     words = [text_words(text) for text in texts]
     exact, near = occurrences(words, map(text_words, documents))
-    found = [*np.flatnonzero(exact), *np.flatnonzero(near)]
-    compared = sum(len(one) >= SHORTEST_FOUND for one in words)
-    return PretrainingOverlap(int(exact.sum()), int(near.sum()), compared, texts[found[0]] if found else "")
+    occurring = [*np.flatnonzero(exact), *np.flatnonzero(near)]
+    compared = sum(len(text) >= SHORTEST_FOUND for text in words)
+    return PretrainingOverlap(int(exact.sum()), int(near.sum()), compared, texts[occurring[0]] if occurring else "")
 
 
 def _conflicts(task: Task, keys: dict[str, list[str]]) -> tuple[Conflict, ...]:

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from warmstart.data.files import open_text
+from warmstart.data.files import open_text, without_compression
 from warmstart.data.read import source_files
 from warmstart.data.source import Source
 from warmstart.errors import DataError
@@ -20,18 +20,18 @@ _TAG = re.compile(r"O|[BIESLU]-\S+")
 
 
 def is_conllu(path: str | Path) -> bool:
-    """Whether a file is CoNLL-U by its name, compressed or not."""
-    return _bare_name(path).endswith(".conllu")
+    """True if a file is CoNLL-U by its name, compressed or not."""
+    return without_compression(Path(path)).suffix == ".conllu"
 
 
 def is_conll(path: str | Path) -> bool:
-    """Whether a file is CoNLL or CoNLL-U by its name, compressed or not; a .tsv, .txt, .iob or .bio by what it holds."""
-    name = _bare_name(path)
-    return name.endswith((".conll", ".conllu")) or (name.endswith((".tsv", ".txt", ".iob", ".bio")) and _holds_tags(Path(path)))
+    """True if a file is CoNLL or CoNLL-U by its name, compressed or not; a .tsv, .txt, .iob or .bio by what it holds."""
+    ending = without_compression(Path(path)).suffix
+    return ending in (".conll", ".conllu") or (ending in (".tsv", ".txt", ".iob", ".bio") and _holds_tags(Path(path)))
 
 
 def _holds_tags(file: Path) -> bool:
-    """Whether blank lines part lines of which each ends in a tag of a span, or O."""
+    """True if blank lines part lines of which each ends in a tag of a span, or O."""
     if not file.is_file():
         return False
     try:
@@ -43,17 +43,13 @@ def _holds_tags(file: Path) -> bool:
     return [] in [[*filter(None, row)] for row in rows[1:-1]] and len(ends) > 1 and all(map(_TAG.fullmatch, ends))
 
 
-def _bare_name(path: str | Path) -> str:
-    return Path(path).name.removesuffix(".gz").removesuffix(".xz")
-
-
 def read_conllu(path: str | Path, tags: Literal["upos", "xpos"] = "upos") -> list[list[tuple[str, str]]]:
     """The (word, tag) pairs of each sentence; multiword tokens and empty nodes are skipped.
 
     Raises ``DataError`` if the file is not CoNLL-U, or empty.
     """
     if not is_conllu(path):
-        raise DataError(f"parts of speech are read from .conllu files (also .gz and .xz), but got {path}")
+        raise DataError(f"parts of speech are read from .conllu files (also compressed), but got {path}")
     source = Source(path=str(path), label=TAG_COLUMNS[tags])
     sentences = [
         list(zip(words, of_words, strict=True))

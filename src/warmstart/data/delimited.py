@@ -5,14 +5,12 @@ The delimiter is the first of the usual ones with which every row has as many fi
 a text often has quotes of its own, if all of them stand where pandas, Excel or csv.writer would put them. Empty rows are none, but
 ``""`` in a table of one column is a row.
 
-A file without quotes is read by polars, any other by Python's csv, which says at which line it stops.
+Quotes are read by Python's csv, which says at which line it stops; without any, fields are cut at the delimiters.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import io
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -28,7 +26,7 @@ DELIMITERS = {"csv": (",", ";", "\t", "|"), "tsv": ("\t", ",", ";", "|")}
 NO_DELIMITER = "\x1f"
 """stands in no text: each line is one field, also if there are commas in it"""
 MOST_COLUMNS = 10_000
-"""each costs time and memory, however short the file"""
+"""most columns of a table: each costs time and memory, however short the file"""
 _SAMPLE, _MOST_ABOVE, _ENOUGH_LINES, _MANY_LINES = 200, 10, 4, 20
 """rows that decide on the delimiter; lines that may stand above a table; and lines of a table that is called text, with names of
 columns and without"""
@@ -42,23 +40,20 @@ def read_delimited(text: str, file: Path, form: str, delimiter: str | None = Non
     """
     text, above = in_lines(text), ""
     lines_before = int(_named_delimiter(text) is not None)
-    found = delimiter or found_delimiter(text, form)
+    separator = delimiter or found_delimiter(text, form)
     text = text.partition("\n")[2] if lines_before else text
     if header is None and not lines_before and _consistent(text, delimiter or form) is None:
-        above, lines_before, found = _title(text, delimiter or form) or ("", 0, found)
+        above, lines_before, separator = _title(text, delimiter or form) or ("", 0, separator)
         text = text.split("\n", lines_before)[-1]
-    if (columns := 1 + text.partition("\n")[0].count(found)) > MOST_COLUMNS:
+    if (columns := 1 + text.partition("\n")[0].count(separator)) > MOST_COLUMNS:
         raise DataError(f"{file} must have at most {MOST_COLUMNS:,} columns, but has {columns:,}; keep those that you need")
-    quoted = '"' in text and (form == "csv" or _written_with_quotes(text, found))
-    table = None if quoted else _read_plain(text, found)
-    if table is None:
-        table = _read_quoted(text, file, found, quoted=quoted, lines_before=lines_before)
-    return named_columns(table, file, header, above)
+    quoted = '"' in text and (form == "csv" or _written_with_quotes(text, separator))
+    return named_columns(_read(text, file, separator, quoted=quoted, lines_before=lines_before), file, header, above)
 
 
 def in_lines(text: str) -> str:
-    """The text of a table with its lines ended by LF or CRLF, without what stands around it."""
-    return (text if "\n" in text else text.replace("\r", "\n")).rstrip("\x1a\0").strip("\r\n")
+    """The text of a table with lines ended by LF or CRLF, without the blank lines and the marks of its begin and end."""
+    return (text if "\n" in text else text.replace("\r", "\n")).removeprefix("\ufeff").rstrip("\x1a\0").strip("\r\n")
 
 
 def _named_delimiter(text: str) -> str | None:
@@ -73,7 +68,7 @@ def found_delimiter(text: str, form: str) -> str:
     If there is none, the first of its format. ``form`` is csv or tsv.
     """
     # with no delimiter all rows are alike: one of the first line, so that the message is about the rows that differ
-    first = (one for one in DELIMITERS[form] if one in text.partition("\n")[0])
+    first = (character for character in DELIMITERS[form] if character in text.partition("\n")[0])
     return _named_delimiter(text) or _consistent(text, form) or next(first, NO_DELIMITER)
 
 
@@ -81,11 +76,11 @@ def table_form(text: str) -> Literal["csv", "tsv"] | None:
     """The format of a text that is a table, by a tab in each line, or another delimiter and names of columns; None: it is none."""
     lines = in_lines(text).split("\n")[:_SAMPLE]
     form: Literal["csv", "tsv"] = "tsv" if "\t" in lines[0] else "csv"
-    found = _consistent("\n".join(lines), "\t" if form == "tsv" else form) if len(lines) >= _ENOUGH_LINES else None
-    if found is None:
+    delimiter = _consistent("\n".join(lines), "\t" if form == "tsv" else form) if len(lines) >= _ENOUGH_LINES else None
+    if delimiter is None:
         return None
-    many = form == "tsv" and len(lines) >= _MANY_LINES and len({line.count(found) for line in lines}) == 1
-    return form if many or names_columns(lines[0].split(found)) else None
+    many = form == "tsv" and len(lines) >= _MANY_LINES and len({line.count(delimiter) for line in lines}) == 1
+    return form if many or names_columns(lines[0].split(delimiter)) else None
 
 
 def _consistent(text: str, form: str) -> str | None:
@@ -106,25 +101,25 @@ def _title(text: str, form: str) -> tuple[str, int, str] | None:
     lines = text.split("\n", _MOST_ABOVE + 1)
     for above in range(1, len(lines) - 1):
         rest = text.split("\n", above)[-1]
-        if rest.count("\n") and (found := _consistent(rest, form)):
-            named = names_columns(rest.lstrip().split("\n", 1)[0].split(found))
-            fields = [[*filter(None, map(str.strip, line.split(found)))] for line in lines[:above]]
+        if rest.count("\n") and (delimiter := _consistent(rest, form)):
+            named = names_columns(rest.lstrip().split("\n", 1)[0].split(delimiter))
+            fields = [[*filter(None, map(str.strip, line.split(delimiter)))] for line in lines[:above]]
             is_title = all(len(row) <= 1 or (named and not names_columns(row)) for row in fields)
-            return (next(filter(str.strip, lines), ""), above, found) if is_title else None
+            return (next(filter(str.strip, lines), ""), above, delimiter) if is_title else None
     return None
 
 
 def _rows(text: str, delimiter: str, *, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     """The last line of each row and its fields, without blank lines. Raises ``csv.Error``."""
-    lines = (line + "\n" for line in text.split("\n"))  # only "\n" ends a line: a stray carriage return shifts no label
-    reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True)
-    for row in reader:
-        if any(field.strip() for field in row) or row == [""]:  # "" alone is a blank text of a table with one column
-            yield reader.line_num, row
+    lines = text.split("\n")  # only "\n" ends a line: a stray carriage return shifts no label
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True) if quoted else None
+    for number, row in enumerate(reader or (line.removesuffix("\r").split(delimiter) for line in lines), 1):
+        if any(map(str.strip, row)) or (row == [""] and reader):  # "" alone is a blank text of a table with one column
+            yield reader.line_num if reader else number, row
 
 
 def _written_with_quotes(text: str, delimiter: str) -> bool:
-    """Whether a program's rule for quotes gives this text again: quotes where needed, also around commas, or around all fields."""
+    """True if a program's rule for quotes gives this text again: quotes where needed, also around commas, or around all fields."""
     try:
         rows = [row for _, row in _rows(text, delimiter, quoted=True)]
     except csv.Error:
@@ -141,20 +136,8 @@ def _quoted(field: str) -> str:
     return '"' + field.replace('"', '""') + '"'
 
 
-def _read_plain(text: str, delimiter: str) -> pl.DataFrame | None:
-    """The table by polars, which is fast; None if rows have different numbers of fields, which it would fill."""
-    lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip(f"{delimiter} \t\r")]
-    if not lines or any(line.count(delimiter) != lines[0].count(delimiter) for line in lines):
-        return None
-    data = "\n".join(lines).encode()
-    try:
-        return pl.read_csv(io.BytesIO(data), separator=delimiter, quote_char=None, has_header=False, infer_schema=False)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        return None
-
-
-def _read_quoted(text: str, file: Path, delimiter: str, *, quoted: bool, lines_before: int) -> pl.DataFrame:
-    """The table by Python's csv."""
+def _read(text: str, file: Path, delimiter: str, *, quoted: bool, lines_before: int) -> pl.DataFrame:
+    """All rows. Raises ``DataError`` for one with another number of fields than the first, and for a wrong quote."""
     rows, line = list[list[str]](), 0
     try:
         for line, row in _rows(text, delimiter, quoted=quoted):
@@ -180,13 +163,11 @@ def _read_quoted(text: str, file: Path, delimiter: str, *, quoted: bool, lines_b
 
 def _if_whole(text: str, delimiter: str) -> pl.DataFrame | None:
     """The table with quotes as ordinary characters, if all rows have as many fields as the first, and none has an open quote."""
-    with contextlib.suppress(csv.Error):
-        rows = [row for _, row in _rows(text, delimiter, quoted=False)]
-        open_quote = any(field.startswith('"') and field.count('"') % 2 for row in rows for field in row)
-        return _table(rows) if len({len(row) for row in rows}) == 1 and not open_quote else None
-    return None
+    rows = [row for _, row in _rows(text, delimiter, quoted=False)]
+    open_quote = any(field.startswith('"') and field.count('"') % 2 for row in rows for field in row)
+    return _table(rows) if len({len(row) for row in rows}) == 1 and not open_quote else None
 
 
 def _table(rows: Sequence[list[str]]) -> pl.DataFrame:
-    names = [str(place) for place in range(len(rows[0]))]
-    return pl.DataFrame([[field or None for field in row] for row in rows], schema=dict.fromkeys(names, pl.String), orient="row")
+    columns = {str(place): pl.Series(cells, dtype=pl.String) for place, cells in enumerate(zip(*rows, strict=True))}
+    return pl.DataFrame(columns).with_columns(pl.all().replace("", None))

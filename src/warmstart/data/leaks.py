@@ -18,52 +18,35 @@ from warmstart.data.units import independent_units
 
 @dataclass(frozen=True)
 class Leak:
-    """Texts that are in two splits."""
-
-    split: str
-    """the split whose texts are counted: of the two, the one that is scored later"""
-    other: str
-    """the split that also contains them"""
-    count: int
-    example: str
-
-
-@dataclass(frozen=True)
-class NearLeak:
-    """Texts of which another split has nearly the same, but not the same."""
+    """Texts of a split that another one has too, or nearly, or texts of groups, such as authors, that it has too."""
 
     split: str
     """the split whose texts are counted: of the two, the one that is scored later"""
     other: str
     count: int
+    """texts of ``split``"""
     example: str
-    like: str
-    """the text of the other split that the example is like"""
+    """one of these texts, or of the groups"""
+    like: str = ""
+    """the text of the other split that the example is nearly the same as"""
+    groups: int = 0
+    """groups in both splits"""
 
 
-@dataclass(frozen=True)
-class GroupLeak:
-    """Groups, such as authors, that are in two splits."""
-
-    split: str
-    """the split whose texts are counted: of the two, the one that is scored later"""
-    other: str
-    groups: int
-    texts: int
-    """texts of ``split`` in these groups"""
-    example: str
-    """one of the groups"""
+Leaks = tuple[Leak, ...]
 
 
-def find_leaks(
-    task: Task, keys: Mapping[str, Sequence[str]]
-) -> tuple[tuple[Leak, ...], tuple[NearLeak, ...], tuple[GroupLeak, ...]]:
-    """The texts that are in two splits, by their ``keys``; pairs of splits that share nothing are left out."""
+def find_leaks(task: Task, keys: Mapping[str, Sequence[str]]) -> tuple[Leaks, Leaks, Leaks]:
+    """Equal texts of two splits, by their ``keys``, nearly equal texts, and shared groups; of pairs of splits that have any."""
     pairs = [(scored, other) for other, scored in combinations(keys, 2) if keys[scored] and keys[other]]
-    leaks = [_leak(task, keys, *pair) for pair in pairs]
-    groups = [_group_leak(task, *pair) for pair in pairs]
-    near = [_near_leak(task, keys, units, *pair) for units in [units_across(task) if pairs else {}] for pair in pairs]
-    return tuple(leak for leak in leaks if leak.count), tuple(leak for leak in near if leak), tuple(leak for leak in groups if leak)
+    units = units_across(task) if pairs else {}
+    leaks = (
+        [_leak(task, keys, *pair) for pair in pairs],
+        [_near_leak(task, keys, units, *pair) for pair in pairs],
+        [_group_leak(task, *pair) for pair in pairs],
+    )
+    same, near, groups = (tuple(filter(None, kind)) for kind in leaks)
+    return same, near, groups
 
 
 def units_across(task: Task) -> dict[str, np.ndarray]:
@@ -74,25 +57,25 @@ def units_across(task: Task) -> dict[str, np.ndarray]:
     return dict(zip(splits, np.split(units, ends[:-1]), strict=True))
 
 
-def _leak(task: Task, keys: Mapping[str, Sequence[str]], scored: str, other: str) -> Leak:
+def _leak(task: Task, keys: Mapping[str, Sequence[str]], scored: str, other: str) -> Leak | None:
     present = set(keys[other]) - {""}
     leaked = [index for index, key in enumerate(keys[scored]) if key in present]
-    return Leak(scored, other, len(leaked), task.splits()[scored].texts[leaked[0]] if leaked else "")
+    return Leak(scored, other, len(leaked), task.splits()[scored].texts[leaked[0]]) if leaked else None
 
 
-def _group_leak(task: Task, scored: str, other: str) -> GroupLeak | None:
+def _group_leak(task: Task, scored: str, other: str) -> Leak | None:
     groups, others = (task.splits()[name].groups for name in (scored, other))
     if groups is None or others is None or not (shared := sorted({*groups.tolist()} & {*others.tolist()})):
         return None
-    return GroupLeak(scored, other, len(shared), int(np.isin(groups, shared).sum()), shared[0])
+    return Leak(scored, other, int(np.isin(groups, shared).sum()), shared[0], groups=len(shared))
 
 
 def _near_leak(
     task: Task, keys: Mapping[str, Sequence[str]], units: Mapping[str, np.ndarray], scored: str, other: str
-) -> NearLeak | None:
+) -> Leak | None:
     present = {*keys[other]}
     in_both = np.flatnonzero(np.isin(units[scored], units[other]))
     if not (near := [number for number in in_both.tolist() if keys[scored][number] not in present]):
         return None
     like = np.flatnonzero(units[other] == units[scored][near[0]])[0]
-    return NearLeak(scored, other, len(near), task.splits()[scored].texts[near[0]], task.splits()[other].texts[like])
+    return Leak(scored, other, len(near), task.splits()[scored].texts[near[0]], task.splits()[other].texts[like])

@@ -84,7 +84,7 @@ class Guess:
 
         Without a file for it, a fifth of the texts is set apart for test, and of many texts a tenth for validation.
         """
-        here, name = path_from(folder, self.train), Path(self.train.name.removesuffix(".gz").removesuffix(".xz")).stem
+        here, name = path_from(folder, self.train), without_compression(self.train).stem
         head = {"name": name or "task", "type": self.type} | ({"source": self.source} if self.source else {})
         train = [{"path": f"{here}/{name}", "as_label": name} for name in self.classes] or here
         apart = {"validation": 0.1} if self.rows >= MANY_TEXTS else {}
@@ -251,9 +251,9 @@ def _guess_folder(place: Path, encoding: str | None) -> Guess:
     source = {"document": "file"} | ({"encoding": encoding} if encoding else {})
     more = place / without[0] if without else None
     others = f", and {len(classes) - _SHOWN_LABELS} more" if len(classes) > _SHOWN_LABELS else ""
-    said = [f"Each folder is a label: {', '.join(classes[:_SHOWN_LABELS])}{others}."]
-    said += [f"The texts in {more} are read as texts without a label."] if more else []
-    return Guess("classification", place, source, tuple(said), classes=tuple(classes), unlabelled=more)
+    sentences = [f"Each folder is a label: {', '.join(classes[:_SHOWN_LABELS])}{others}."]
+    sentences += [f"The texts in {more} are read as texts without a label."] if more else []
+    return Guess("classification", place, source, tuple(sentences), classes=tuple(classes), unlabelled=more)
 
 
 def _guess_columns(whole: TextTable, text: str | None, label: str | None) -> tuple[dict[str, Any], Sequence[str]]:
