@@ -15,7 +15,8 @@ from helpers.models import make_backbone
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.export import to_huggingface
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import bundle_contents, write_files
+from warmstart.model.bundle_files import bundle_contents
+from warmstart.model.folder import write_files
 from warmstart.model.model import Model, fresh_head
 from warmstart.tokenizer.tokenizer import Tokenizer
 
