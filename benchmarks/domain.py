@@ -34,7 +34,6 @@ from warmstart.finetuning.further import COMPARED_TEXTS
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.history import PretrainRecord
 from warmstart.stats.formatting import percent
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import task_type_of
@@ -97,7 +96,7 @@ def pretrained(case: Case, manifest: Path, folder: Path) -> tuple[Bundle, float]
     """
     if case.backbone == GIVEN:
         given = load_model(os.environ.get("BACKBONE", "runs/wikitext-2"))
-        return given, sum(one.seconds or 0.0 for one in given.history if isinstance(one, PretrainRecord)) / 60
+        return given, sum(record.seconds or 0.0 for record in given.history if record.command == "pretrain") / 60
     made = BACKBONES[case.backbone]
     out = folder / "models" / f"{case.name}-{case.backbone.replace(' ', '_').replace(',', '')}"
     if not (out / "processor.json").is_file():

@@ -50,7 +50,7 @@ def _set_name(case: Case) -> str:
 def _readers(name: str) -> list[str]:
     """The encoders of the table that have read a set."""
     known = {one: read_by(ENCODERS[one].model) for one in AT_HAND}
-    return [one for one, read in known.items() if read and named_in(read.names, name)]
+    return [encoder for encoder, read in known.items() if named_in([data.name for data in read], name)]
 
 
 def encoders_table(page: str, minutes: float) -> Table:

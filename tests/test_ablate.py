@@ -34,9 +34,8 @@ from warmstart.inspection.ablation import (
     zero_states,
 )
 from warmstart.inspection.passages import language_passages, passage_losses
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Language
 from warmstart.model.files import load_bundle, save
-from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, swap_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.stats.differences import Difference, MethodScores
@@ -177,16 +176,16 @@ def test_losses_match_a_plain_loop(tokenizer: Tokenizer) -> None:
 
 def test_a_language_model_is_evaluated_as_it_was_trained(tokenizer: Tokenizer) -> None:
     """A hybrid model is evaluated from left to right, like a causal one; one trained on sentinel spans only is refused."""
-    hybrid = PretrainRecord(objective=ObjectiveConfig(name="hybrid"), generates=True)
+    hybrid = Language(objective=ObjectiveConfig(name="hybrid"), generates=True)
     backward, both = (make_language_model(vocab_size=tokenizer.vocab_size, causal=causal) for causal in (True, False))
-    bundle = Bundle(both, tokenizer, history=(hybrid,))
+    bundle = Bundle(both, tokenizer, language=hybrid)
     passages = language_passages(bundle, SENTENCES, 99, 0)
     plain = language_passages(Bundle(backward, tokenizer), SENTENCES, 99, 0)
     pad = tokenizer.specials.pad
     np.testing.assert_array_equal(passage_losses(both, passages, pad), passage_losses(backward, plain, pad))
     assert bundle.likelihood == "causal"
     assert Bundle(both, tokenizer).likelihood == "masked"
-    spans = Bundle(backward, tokenizer, history=(PretrainRecord(objective=ObjectiveConfig(name="span")),))
+    spans = Bundle(backward, tokenizer, language=Language(objective=ObjectiveConfig(name="span")))
     with pytest.raises(ModelError, match="trained on sentinel spans only"):
         language_passages(spans, SENTENCES, 99, 0)
 
@@ -206,10 +205,10 @@ def trained(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> P
         work.step()
     with torch.no_grad():
         out.weight[:, :8] = 0
-    history = (PretrainRecord(objective=ObjectiveConfig(name="causal"), generates=True),)
+    language = Language(objective=ObjectiveConfig(name="causal"), generates=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._fresh_reader", unread_model)
-        return save(Bundle(model.eval(), tokenizer, history=history), tmp_path_factory.mktemp("trained") / "lm")
+        return save(Bundle(model.eval(), tokenizer, language=language), tmp_path_factory.mktemp("trained") / "lm")
 
 
 def test_the_command_ranks_components(trained: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

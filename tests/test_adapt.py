@@ -36,9 +36,10 @@ from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
-from warmstart.model.history import AdaptRecord, ContinuedPretrainingRecord
+from warmstart.model.history import Record
 from warmstart.model.stack import Stack
 from warmstart.stats.calibration import fit_temperature, towards_one
+from warmstart.stats.formatting import percent
 from warmstart.tasks.answers import load_answer_task
 from warmstart.tasks.load import load_task, save_task
 from warmstart.tasks.predict import uncalibrated_predictions
@@ -58,12 +59,12 @@ def run(place: Path, whole: Task | None = None, **changes: Any) -> AdaptResult:
     return adapt(AdaptConfig.build(given | {"tune": tune("probe", epochs=2)} | changes))
 
 
-def record_of(result: AdaptResult, place: Path) -> AdaptRecord:
+def record_of(result: AdaptResult, place: Path) -> Record:
     """The last record of the bundle that was saved last."""
     folder = max(place.glob("run*/bundle"), key=lambda path: path.stat().st_mtime)
     record = load_bundle(folder).history[-1]
-    assert record.budget == tuple(result.label_findings)
-    assert " ".join(record.budget) in (folder / "README.md").read_text()
+    assert {*result.label_findings} <= {*record.notes}
+    assert all(f"- {note}" in (folder / "README.md").read_text() for note in result.label_findings)
     return record
 
 
@@ -82,8 +83,9 @@ def test_few_labels_are_cross_validated(place: Path) -> None:
     expected = towards_one(fit_temperature(result.best.choosing, choosing.labels), len(choosing))
     assert result.confidence.calibration.temperature == pytest.approx(expected)
     record = record_of(result, place)
-    assert (record.task.train, record.task.validation, record.task.test) == (24, None, 30)
-    assert record.validation == result.validation_scores
+    assert record.data[0].sizes == {"train": 24, "test": 30}
+    ((method, scores),) = record.tables[-1].rows
+    assert scores == ", ".join(map(percent, result.validation_scores[method]))
     assert json.loads(json.dumps(result.to_dict()))["labels"] == {"selection": "cross-validation", "looked_at": 24, "set_apart": 0}
 
 
@@ -92,7 +94,7 @@ def test_a_holdout_is_part_of_the_budget(place: Path) -> None:
     result = run(place, selection="holdout")
     assert result.label_findings == ["24 labels: 19 to learn, 5 to choose."]
     assert result.saved.endswith("because a choice among draws would look at the labels of all of them.")
-    assert record_of(result, place).task.validation == 5
+    assert record_of(result, place).data[0].sizes["validation"] == 5
 
 
 def test_a_control_may_take_a_share_of_its_steps_that_keeps_within_its_time() -> None:
@@ -117,9 +119,9 @@ def test_a_control_with_fewer_steps_is_said_wherever_the_gain_is(place: Path, mo
     sentence = "The control from scratch had time for 2 of 8 steps, so the gain over it is an upper bound; with --scratch-time 0 it"
     assert any(one.startswith(sentence) for one in result.findings)
     assert sentence in (place / "run" / "report.html").read_text()
-    comparison = load_bundle(place / "run" / "bundle").history[-1].comparison
-    assert any(one.startswith(sentence) for one in comparison.findings)
-    assert {row.name: row.note for row in comparison.methods}["from scratch"].endswith("2 of 8 steps")
+    record = load_bundle(place / "run" / "bundle").history[-1]
+    assert any(note.startswith(sentence) for note in record.notes)
+    assert {row[0]: row[-1] for row in record.tables[0].rows}["from scratch"].endswith("2 of 8 steps")
 
 
 def test_a_control_without_a_limit_takes_all_steps(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +140,7 @@ def test_without_selection_the_first_seed_is_saved(place: Path) -> None:
     assert result.label_findings == ["24 labels: all of them learn, and none chooses the settings of a network."]
     assert result.confidence.findings[0].startswith("No temperature was fitted, because no label chooses")
     record = record_of(result, place)
-    assert record.validation == {}
+    assert not any("texts that choose" in table.title for table in record.tables)
     assert "NaN" not in json.dumps(result.to_dict())
 
 
@@ -165,12 +167,10 @@ def test_the_probe_of_continued_pretraining_is_within_the_budget(tokenizer: Toke
     text = Pool(tuple(map(str, task.train.texts)))
     made = (continue_pretraining(language_bundle(tokenizer), each, options, text) for each in (budget, changed))
     one, other = (bundle.history[-1] for bundle in made)
-    assert isinstance(one, ContinuedPretrainingRecord)
-    assert isinstance(other, ContinuedPretrainingRecord)
-    assert one.decision == other.decision
-    assert [stage.probe_accuracy for stage in one.evaluations] == [stage.probe_accuracy for stage in other.evaluations]
-    accuracy = 20 * one.evaluations[0].probe_accuracy
-    assert accuracy == pytest.approx(round(accuracy)), "each label of the budget is predicted once"
+    assert one.notes == other.notes
+    (first, last), others = one.tables[0].rows, other.tables[0].rows
+    assert [first[:3], last[:3]] == [row[:3] for row in others]
+    assert float(first[2].rstrip("%")) % 5 == 0, "each label of the budget is predicted once"
 
 
 def test_calibration_texts_are_part_of_the_budget(place: Path) -> None:
@@ -213,8 +213,8 @@ def test_the_saved_model_is_what_was_scored(selection: str, place: Path, monkeyp
     found = uncalibrated_predictions(saved, task.test.texts)
     np.testing.assert_allclose(found, result.test_predictions, atol=1e-6)
     assert len(saved.calibration.held_out) == result.set_apart == 6
-    assert saved.history[-1].budget == (*result.label_findings, *result.ensemble_findings)
-    assert saved.history[-1].test.figures["accuracy"] == result.scores["mean of 3 seeds"][0].score("accuracy")
+    assert saved.history[-1].notes[-2:] == (*result.label_findings, *result.ensemble_findings)[-2:]
+    assert saved.history[-1].scores["accuracy"] == result.scores["mean of 3 seeds"][0].score("accuracy")
     assert result.ensemble_findings[0] in (place / "run" / "report.html").read_text()
     assert "mean of 3 seeds" in {row.name for row in result.comparison.rows}
     assert len({one.train.tobytes() for one in result.budgets.values()}) == 1, "a model of three draws would look at more labels"

@@ -18,12 +18,12 @@ from warmstart.commands.settings import EvaluateConfig, PredictConfig
 from warmstart.data.text_key import TextHashes, joint_overlap, key_of
 from warmstart.errors import DataError
 from warmstart.model.bundle import Calibration
+from warmstart.model.files import save
 from warmstart.model.fitted import FittedBaseline
 from warmstart.model.known import KnownTexts
 from warmstart.model.readout import LinearReadout
 from warmstart.model.rows import WordRows
 from warmstart.model.stack import Member, Stack
-from warmstart.model.stack_files import save_stack
 from warmstart.report.parts import headline
 from warmstart.report.result import StudyResult
 from warmstart.stats.noise import texts_to_tell
@@ -82,7 +82,7 @@ def word_model(place: Path, labels: tuple[str, str], *known: str) -> str:
     if labels[0] > labels[1]:
         weights = weights[:, ::-1].copy()
     readout = LinearReadout(weights, np.array([1.0, 0.0] if labels[0] < labels[1] else [0.0, 1.0]))
-    return str(save_stack(Stack((Member("words", FittedBaseline(words, readout), 1, 1),), "classification", labels), place))
+    return str(save(Stack((Member("words", FittedBaseline(words, readout), 1, 1),), "classification", labels), place))
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def animals(*, held_out: bool) -> Stack:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    return str(save_stack(animals(held_out=True), tmp_path / "model"))
+    return str(save(animals(held_out=True), tmp_path / "model"))
 
 
 def test_a_text_of_none_of_the_labels_is_marked_and_keeps_its_label(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +198,7 @@ def test_it_is_refused_if_asked(model: str, tmp_path: Path) -> None:
     out = tmp_path / "found.csv"
     predict(PredictConfig(model=model, texts=TEXTS, refuse_unknown=True, out=str(out)))
     assert [line.split(",")[0] for line in out.read_text().splitlines()] == ["label", "cat", "none of these", "dog"]
-    plain = str(save_stack(animals(held_out=False), tmp_path / "plain"))
+    plain = str(save(animals(held_out=False), tmp_path / "plain"))
     assert "unknown" not in predict(PredictConfig(model=plain, texts=TEXTS))[0]
     with pytest.raises(DataError, match="--refuse-unknown needs a model that gives one label"):
         predict(PredictConfig(model=plain, texts=TEXTS, refuse_unknown=True))
@@ -207,7 +207,7 @@ def test_it_is_refused_if_asked(model: str, tmp_path: Path) -> None:
 def test_no_text_is_refused_that_is_as_unsure_as_a_tenth_of_the_known_ones(tmp_path: Path) -> None:
     """The stated share decides."""
     some = Calibration(held_out=((0.4, True),) * 4 + ((0.99, True),) * 36)
-    place = str(save_stack(replace(animals(held_out=True), calibration=some), tmp_path / "model"))
+    place = str(save(replace(animals(held_out=True), calibration=some), tmp_path / "model"))
     marked = [predict(PredictConfig(model=place, texts=TEXTS, unknown_share=share))[1]["unknown"] for share in (0.05, 0.2)]
     assert marked == [False, True]
 

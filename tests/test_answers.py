@@ -19,9 +19,8 @@ from warmstart.data.scorings import read_ledger
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.experiment.answers import split_calibration_questions
 from warmstart.experiment.config import AdaptConfig
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Language
 from warmstart.model.files import load_bundle, save
-from warmstart.model.history import PretrainRecord
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import paired_difference
@@ -192,8 +191,8 @@ def test_a_bidirectional_model_cannot_answer(
 ) -> None:
     """A masked language model does not generate; it is refused before anything is trained or written."""
     model = make_language_model(vocab_size=letters.vocab_size, causal=False)
-    history = (PretrainRecord(objective=ObjectiveConfig(name="masked")),)
-    masked = save(Bundle(model, letters, history=history), tmp_path / "masked")
+    language = Language(objective=ObjectiveConfig(name="masked"))
+    masked = save(Bundle(model, letters, language=language), tmp_path / "masked")
     assert main(["adapt", str(masked), str(manifest), "--out", str(tmp_path / "out")]) == 2
     assert "this model is bidirectional; pretrain one with --objective causal, span or hybrid" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -36,11 +36,12 @@ from warmstart.heads.pooled import POOLINGS
 from warmstart.heads.registry import HEADS, head_config, make_head
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.load import load, load_model, load_predictor
-from warmstart.model import files as bundle_file
+from warmstart.model import bundle_files
 from warmstart.model.bundle import Bundle
+from warmstart.model.bundle_files import read_selftest
 from warmstart.model.checks import faults, run_checks
-from warmstart.model.files import load_bundle, read_selftest, save
-from warmstart.model.history import OtherRecord
+from warmstart.model.files import load_bundle, save
+from warmstart.model.history import Record
 from warmstart.model.model import parameter_counts, swap_head
 from warmstart.system.console import console
 from warmstart.system.processes import started_python
@@ -227,6 +228,9 @@ def test_what_is_no_bundle_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> N
         load_bundle(tmp_path / "nothing")
     with pytest.raises(BundleError, match="not a bundle, or its bundle.json is missing"):
         load_bundle(tmp_path)
+    (tmp_path / "stack.json").write_text("{}")
+    with pytest.raises(BundleError, match="is a stack of an older format; use the version that wrote it, or make it again"):
+        load_bundle(tmp_path)
     with pytest.raises(ModelError, match=rf"tokenizer has {tokenizer.vocab_size} tokens, but the backbone's embedding has 60"):
         Bundle(make_language_model(), tokenizer)
     with pytest.raises(ModelError, match="head has 3 classes, but got 2 label names"):
@@ -252,13 +256,13 @@ def test_a_bundle_that_does_not_reproduce_itself_is_not_put_in_place(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the stored outputs are wrong, the fresh process says so and the folder stays empty."""
-    wrong = bundle_file.make_selftest
+    wrong = bundle_files.make_selftest
 
     def lie(bundle: Bundle) -> dict[str, torch.Tensor]:
         stored = wrong(bundle)
         return stored | {"answers": stored["answers"] + 1}
 
-    monkeypatch.setattr(bundle_file, "make_selftest", lie)
+    monkeypatch.setattr(bundle_files, "make_selftest", lie)
     with pytest.raises(BundleError, match="does not reproduce itself in a fresh process.*outputs differ"):
         save(bundle_with(tokenizer, LMHeadConfig()), tmp_path / "b")
     assert list(tmp_path.iterdir()) == []
@@ -297,7 +301,7 @@ def test_every_head_keeps_its_contract(kind: str, tokenizer: Tokenizer, tmp_path
     cases = [case for case in HEAD_CASES if case.kind == kind]
     assert cases, "a new head joins HEAD_CASES"
     for number, config in enumerate(cases):
-        history = (OtherRecord(name="test", details={"kept": [1, 2]}),)
+        history = (Record(command="test", settings={"kept": [1, 2]}),)
         before = replace(bundle_with(tokenizer, config, causal=number % 2 == 0), history=history)
         with checked_here():
             after = load_bundle(save(before, tmp_path / str(number)))

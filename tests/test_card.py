@@ -22,34 +22,11 @@ from warmstart.data.task import Split, Task
 from warmstart.data.text_key import BYTES, NO_HASHES, TextHashes, joint_overlap, key_of
 from warmstart.errors import ConfigError, ModelError
 from warmstart.experiment.config import AdaptConfig
-from warmstart.model import stack_files
+from warmstart.model import files
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card, markdown_table
-from warmstart.model.files import load_bundle, save
-from warmstart.model.history import (
-    RECORDS,
-    AdaptRecord,
-    AnswersRecord,
-    ComparisonRecord,
-    ContinualRecord,
-    ContinuedPretrainingRecord,
-    DomainRecord,
-    FindingRecord,
-    ImportRecord,
-    MethodRecord,
-    OtherRecord,
-    PretrainRecord,
-    Provenance,
-    Record,
-    ScoresRecord,
-    StageEvaluation,
-    TaskRecord,
-    read_record,
-    recorded_tasks,
-    seen_labels,
-)
-from warmstart.model.stack_files import load_stack
-from warmstart.objectives.config import ObjectiveConfig
+from warmstart.model.files import load_bundle, load_saved, save
+from warmstart.model.history import DataRecord, FindingRecord, Provenance, Record, ScoreTable, recorded_tasks, seen_labels
 from warmstart.stats.formatting import percent
 from warmstart.stats.splits import ONE_SPLIT
 from warmstart.tasks.load import save_task
@@ -89,7 +66,7 @@ def test_what_the_audit_found_is_told(tokenizer: Tokenizer) -> None:
     found = FindingRecord(severity="error", sentence="3 texts stand in both splits")
 
     def card_of(*findings: FindingRecord) -> str:
-        record = AdaptRecord(task=TaskRecord(name="mine", train=9), audit=findings, seed=0)
+        record = Record(command="adapt", data=(DataRecord(name="mine", with_labels=True, audit=findings),))
         return card(Bundle(make_language_model(vocab_size=tokenizer.vocab_size), tokenizer, history=(record,)))
 
     assert "- error: 3 texts stand in both splits" in card_of(found)
@@ -98,7 +75,11 @@ def test_what_the_audit_found_is_told(tokenizer: Tokenizer) -> None:
 
 def test_no_history_is_in_its_way(tokenizer: Tokenizer) -> None:
     """Bundles made in Python say little, but they say it."""
-    for causal, history in ((True, ()), (False, (PretrainRecord(),)), (True, (OtherRecord(name="mine", details={"anything": 1}),))):
+    for causal, history in (
+        (True, ()),
+        (False, (Record(command="pretrain"),)),
+        (True, (Record(command="mine", settings={"anything": 1}),)),
+    ):
         model = make_language_model(vocab_size=tokenizer.vocab_size, causal=causal)
         assert "## Limits" in card(Bundle(model, tokenizer, history=history))
 
@@ -107,10 +88,10 @@ def test_data_brings_no_markup_into_a_card(tokenizer: Tokenizer) -> None:
     """Names of labels and tasks and quoted texts add no HTML, picture or link, end no code, and stay in their cell of a table."""
     assert markdown_table(("a", "b"), [["x|y", "1\n2"]]) == "| a | b |\n| --- | --- |\n| x\\|y | 1 2 |"
     evil = "`<script>alert(1)</script>\n# ![x](http://a)`"
-    task = TaskRecord(name=evil, train=9)
     found = FindingRecord(severity="error", sentence=f"a text is in both, such as '{evil}'")
-    comparison = ComparisonRecord(metric="accuracy", methods=(MethodRecord(name=evil, scores=(1.0,), mean=1.0),), findings=(evil,))
-    record = AdaptRecord(task=task, audit=(found,), seed=0, budget=(evil,), comparison=comparison)
+    task = DataRecord(name=evil, with_labels=True, sizes={"train": 9}, audit=(found,))
+    table = ScoreTable(title=evil, header=("method", evil), rows=((evil, "1"),))
+    record = Record(command=evil, data=(task,), tables=(table,), scores={evil: 1.0}, notes=(evil,))
     text = card(Bundle(classifier(tokenizer), tokenizer, (evil, "b"), (record,)))
     outside = re.sub(r"`[^`\n]*`", "", text)
     assert not any(mark in outside for mark in ("<script", "![x]"))
@@ -130,69 +111,56 @@ def test_nothing_reads_it_back(tokenizer: Tokenizer, tmp_path: Path) -> None:
 
 ORIGIN = Provenance(command="warmstart x", machine="a laptop", date="2026-11-22", warmstart="0.1.0")
 TEXTS = TextHashes.of(["a text", ["two", "parts"]], [0, 1])
-TASK = TaskRecord(
-    name="topics", type="classification", metric="accuracy", labels=("a", "b"), train=8, validation=2, test=4,
+TASK = DataRecord(
+    name="topics", with_labels=True, type="classification", labels=("a", "b"), sizes={"train": 8, "validation": 2, "test": 4},
     splits={"train": TEXTS}, labelled=TEXTS,
 )  # fmt: skip
-COMPARISON = ComparisonRecord(
-    metric="accuracy", methods=(MethodRecord(name="full", scores=(0.5, 1.0), mean=0.75, low=0.0, high=1.0),)
-)
-MASKED = ObjectiveConfig(name="masked", mask_rate=0.3)
-EVALUATION = StageEvaluation(stage="before", loss=2.5, probe_accuracy=0.5, standard_error=0.0, seconds=0.0)
+TABLE = ScoreTable(title="accuracy on the test split", header=("method", "score"), rows=(("full", "75.0%"), ("probe", "50.0%")))
+READ = DataRecord(name="NLI", with_labels=True, source="a paper")
 RECORD_CASES: dict[str, Record] = {
-    "pretrain": PretrainRecord(
-        objective=MASKED,
-        seed=1,
-        tokens=9,
-        seconds=0.5,
-        held_out={"loss": 1.5},
-        provenance=ORIGIN,
-        domain=DomainRecord(task="topics", texts=9, left_out=2, passages=5),
+    "pretrain": Record(
+        command="pretrain", seed=1, seconds=0.5, provenance=ORIGIN, scores={"loss": 1.5},
+        data=(DataRecord(name="corpus", sizes={"tokens": 9}, digest="f" * 64), DataRecord(name="topics", sizes={"texts": 9})),
     ),
-    "continued_pretraining": ContinuedPretrainingRecord(
-        objective=MASKED, task="topics", texts=9, evaluations=(EVALUATION,), kept=True, decision="It helps.", seed=0
-    ),
-    "adapt": AdaptRecord(task=TASK, seed=0, comparison=COMPARISON, test=ScoresRecord.of({"accuracy": 0.5, "note": "few"})),
-    "answers": AnswersRecord(task=TASK, seed=0, max_answer_tokens=5, held_out_answers=((0.5, True), (0.25, False))),
-    "continual": ContinualRecord(strategy="none", tasks=("topics", "moods"), task=TASK, seed=0, scores=((0.5,), (0.25, 0.5))),
-    "import": ImportRecord(family="gpt2", config={"n_embd": 8}, source="folder", generates=True),
-    "other": OtherRecord(name="mine", details={"anything": [1, None]}),
-}
+    "adapt": Record(command="adapt", data=(TASK,), seed=0, tables=(TABLE,), scores={"accuracy": 0.5}, notes=("Few labels.",)),
+    "continual": Record(command="continual", data=(DataRecord(name="moods", with_labels=True), TASK), seed=0),
+    "import": Record(command="import", settings={"family": "gpt2"}, data=(READ,)),
+}  # fmt: skip
 
 
 def test_every_record_survives_json(tokenizer: Tokenizer) -> None:
     """A record that is written to JSON and read back equals itself; what is no record is refused, with what to do."""
-    for name, record in RECORD_CASES.items():
-        again = read_record(json.loads(json.dumps(record.to_dict())))
-        assert again == record
-        assert type(again) is RECORDS[name]
-    assert RECORD_CASES.keys() == {*RECORDS}
-    with pytest.raises(ConfigError, match=r"unknown record of a bundle's history 'adpat'; did you mean 'adapt'\?"):
-        read_record({"type": "adpat"})
-    with pytest.raises(ModelError, match=r"OtherRecord\(name=\.\.\., details=\{\.\.\.\}\) holds anything"):
+    for record in RECORD_CASES.values():
+        assert Record.build(json.loads(json.dumps(record.to_dict()))) == record
+    with pytest.raises(ConfigError, match="command"):
+        Record.build({"kind": "adapt"})
+    with pytest.raises(ModelError, match=r"Record\(command=\.\.\., settings=\{\.\.\.\}\) holds anything"):
         replace(language_bundle(tokenizer), history=({"command": "mine"},))
 
 
-def test_settings_that_are_gone_do_not_close_a_model() -> None:
-    """A record of a version that knew more is read without what is unknown here, at any depth; a wrong value stays an error."""
-    record = PretrainRecord(objective=ObjectiveConfig(name="masked", mask_rate=0.3), tokens=7)
-    values = record.to_dict()
-    older = values | {"pilot": 0.2, "objective": values["objective"] | {"generator_size": 0.25, "detection_weight": 50.0}}
-    assert read_record(older) == record
-    with pytest.raises(ConfigError, match="'tokens' must be"):
-        read_record(older | {"tokens": "many"})
+def test_a_card_prints_every_record(tokenizer: Tokenizer) -> None:
+    """What each step measured, noted, read and ran."""
+    text = card(replace(language_bundle(tokenizer), history=tuple(RECORD_CASES.values())))
+    for words in (
+        "| loss | 1.5 |", "accuracy on the test split:", "| full | 75.0% |", "- Few labels.", "**import (gpt2)**",
+        "`corpus`, without labels: 9 tokens, with the digest `ffffffffffffffff`.", "`topics`, without labels: 9 texts.",
+        "`topics`: 8 for train, 2 for validation, 4 for test.", "Before it was imported, it has read NLI, says a paper.",
+        "**pretrain**: seed 1, 0 s, 2026-11-22, a laptop, warmstart 0.1.0", "warmstart x",
+    ):  # fmt: skip
+        assert words in text, words
 
 
 def test_labels_seen_before_are_known(tokenizer: Tokenizer) -> None:
-    """Labels of a task, of several tasks, and answers count; text read without its labels does not."""
+    """Labels of a task and of several tasks count; text read without its labels, or before an import, does not."""
 
     def after(name: str) -> Bundle:
-        return replace(language_bundle(tokenizer), history=(PretrainRecord(), RECORD_CASES[name]))
+        return replace(language_bundle(tokenizer), history=(RECORD_CASES[name],))
 
-    assert all(seen_labels(after(name).history, "topics") for name in ("adapt", "answers", "continual"))
+    assert all(seen_labels(after(name).history, "topics") for name in ("adapt", "continual"))
     assert seen_labels(after("continual").history, "moods")
-    assert not seen_labels(after("continued_pretraining").history, "topics")
+    assert not seen_labels(after("pretrain").history, "topics")
     assert not seen_labels(after("adapt").history, "moods")
+    assert not seen_labels(after("import").history, "NLI")
 
 
 def keys(start: int, stop: int) -> list[str | list[str]]:
@@ -314,9 +282,9 @@ def test_test_texts_that_were_learned_are_counted(place: Path, capsys: pytest.Ca
 
 def test_a_stack_knows_its_texts(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As its networks do."""
-    monkeypatch.setattr(stack_files, "_fresh_reader", unread_model)
+    monkeypatch.setattr(files, "_fresh_reader", unread_model)
     adapted(place, "--seeds", "2", "--ensemble", "--selection", "none")
-    stack = load_stack(place / "run" / "bundle")
+    stack = load_saved(place / "run" / "bundle")
     assert known_texts(stack, cats().train.texts).number == 60
     assert not changed_data(stack, "cats", cats().text_hashes())
 

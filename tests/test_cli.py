@@ -30,9 +30,8 @@ from warmstart.flags import all_flags, count_flags
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.json_output import WITHOUT_RESULT, plain
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Language
 from warmstart.model.files import load_bundle, save
-from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -64,8 +63,8 @@ def save_model(folder: Path, tokenizer: Tokenizer, *, language: bool = False) ->
     backbone = make_backbone(vocab_size=tokenizer.vocab_size)
     head = LMHeadConfig() if language else ClassificationHeadConfig(classes=2)
     model = Model(backbone, fresh_head(head, backbone, 0), causal=True)
-    history = (PretrainRecord(generates=True),)
-    return save(Bundle(model, tokenizer, () if language else ("cat", "river"), history), folder)
+    language_head = Language(generates=True)
+    return save(Bundle(model, tokenizer, () if language else ("cat", "river"), language=language_head), folder)
 
 
 def asked(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:

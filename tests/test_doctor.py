@@ -33,10 +33,10 @@ from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.interop.convert import from_huggingface
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Language
+from warmstart.model.bundle_files import read_selftest
 from warmstart.model.checks import CHECKS, Subject, faults, run_checks
-from warmstart.model.files import load_bundle, read_selftest, save
-from warmstart.model.history import PretrainRecord
+from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, fresh_head
 from warmstart.model.selftest import make_selftest
 from warmstart.objectives.config import ObjectiveConfig
@@ -140,7 +140,7 @@ def test_the_command_prints_a_table_or_json(saved: Path, tmp_path: Path, capsys:
     assert main(["doctor", str(saved / "labels")]) == 0
     printed = capsys.readouterr().err
     assert "stored predictions" in printed
-    assert "not applicable: objective (its history names no objective of its head)" in printed
+    assert "not applicable: objective (it names no objective of its head)" in printed
     folder = shutil.copytree(saved / "labels", tmp_path / "edited")
     edit(folder, lambda manifest, tensors, spec: manifest.update(labels=["milk", "tea", "water"]))
     assert main(["doctor", str(folder), "--json"]) == 2
@@ -345,8 +345,8 @@ def test_the_cost_of_a_saved_model(tmp_path: Path, tokenizer: Tokenizer) -> None
     bundle = bundle_with(tokenizer, LMHeadConfig())
     places = []
     for rate in (0.25, 0.5):
-        history = (PretrainRecord(objective=ObjectiveConfig(name="masked", mask_rate=rate)),)
-        places.append(str(save(replace(bundle, history=history), tmp_path / f"{rate}")))
+        language = Language(objective=ObjectiveConfig(name="masked", mask_rate=rate))
+        places.append(str(save(replace(bundle, language=language), tmp_path / f"{rate}")))
     few, many = (estimate_cost(CostConfig(model=place)) for place in places)
     assert few.totals["total"] == sum(one.numel() for one in bundle.model.parameters())
     assert few.flops["forward"] < many.flops["forward"]

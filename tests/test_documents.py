@@ -35,10 +35,9 @@ from warmstart.flags import all_flags, count_flags
 from warmstart.heads.registry import HEADS, head_config
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.onnx import to_onnx
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Language
 from warmstart.model.card import card
 from warmstart.model.files import save
-from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.tasks.load import TaskSpec, save_task
 from warmstart.tasks.predict import raw_predictions
@@ -81,7 +80,7 @@ def bundle_of(kind: str, tokenizer: Tokenizer) -> Bundle:
 
 def generating_bundle(tokenizer: Tokenizer) -> Bundle:
     """A causal language model."""
-    return replace(language_bundle(tokenizer, "causal"), history=(PretrainRecord(generates=True),))
+    return replace(language_bundle(tokenizer, "causal"), language=Language(generates=True))
 
 
 @pytest.fixture(scope="module")

@@ -30,20 +30,13 @@ from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig
 from warmstart.finetuning import further
 from warmstart.finetuning.config import OwnBackboneConfig
-from warmstart.finetuning.further import continue_pretraining, decide, pretrain_on_own_text
+from warmstart.finetuning.further import StageEvaluation, continue_pretraining, decide, pretrain_on_own_text
 from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
 from warmstart.model.files import load_bundle, save
-from warmstart.model.history import (
-    AdaptRecord,
-    ContinuedPretrainingRecord,
-    DomainRecord,
-    PretrainRecord,
-    StageEvaluation,
-    seen_labels,
-)
+from warmstart.model.history import Record, seen_labels
 from warmstart.tasks.load import save_task
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -172,8 +165,7 @@ def test_text_may_be_a_column_of_any_name(manifest: Path, corpus: Path, tmp_path
     table.write_text("\n".join(["question", *(line for line in corpus.read_text().splitlines() if line)]) + "\n")
     words = ["--for", manifest, "--text-column", "question", "--steps", "3", "--held-out", "0.1"]
     record = run(tmp_path / "run", table, *words).history[-1]
-    assert isinstance(record, PretrainRecord)
-    assert record.domain
+    assert [data.name for data in record.data] == ["corpus", "cats"]
 
 
 def test_no_label_is_read(manifest: Path, tmp_path: Path) -> None:
@@ -183,10 +175,9 @@ def test_no_label_is_read(manifest: Path, tmp_path: Path) -> None:
     first, second = (run(tmp_path / name, "--for", path, "--steps", "3") for name, path in (("a", manifest), ("b", changed)))
     assert torch.equal(weights(first), weights(second))
     assert not seen_labels(first.history, "cats")
-    record = first.history[-1]
-    assert isinstance(record, PretrainRecord)
-    assert record.domain == DomainRecord(task="cats", texts=record.domain.texts, left_out=record.domain.left_out)
-    assert "The text was chosen for `cats`: " in card(first)
+    task = first.history[-1].data[-1]
+    assert {*task.sizes} == {"texts", "left out", "passages of other text"}
+    assert f"`cats`, without labels: {task.sizes['texts']} texts" in card(first)
 
 
 def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,10 +249,10 @@ def test_only_the_backbone_and_the_language_head_change(task: Task, tokenizer: T
         assert done.tokenizer is bundle.tokenizer
         assert all(torch.equal(before[name], tensor) for name, tensor in bundle.model.state_dict().items())
         record, after = done.history[-1], done.model.state_dict()
-        assert isinstance(record, ContinuedPretrainingRecord)
-        assert record.evaluations[-1].loss < record.evaluations[0].loss
-        assert (record.left_out, record.texts) == (2, 240)
-        assert any(not torch.equal(before[name], tensor) for name, tensor in after.items()) == record.kept
+        assert float(record.tables[0].rows[1][1]) < float(record.tables[0].rows[0][1])
+        assert record.data[0].sizes == {"texts": 240, "left out": 2}
+        kept = record.notes[0].endswith("The new weights are kept.")
+        assert any(not torch.equal(before[name], tensor) for name, tensor in after.items()) == kept
         assert all(torch.equal(again.model.state_dict()[name], tensor) for name, tensor in after.items())
 
 
@@ -272,9 +263,8 @@ def test_what_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypa
     budget = label_budget(task, None, "holdout", 0)
     done = continue_pretraining(bundle, budget, QUICK, texts_to_read(budget))
     record = done.history[-1]
-    assert isinstance(record, ContinuedPretrainingRecord)
-    assert [one.stage for one in record.evaluations] == ["before", "end"]
-    assert record.decision.endswith("The pretrained weights are kept.")
+    assert [row[0] for row in record.tables[0].rows] == ["before", "end"]
+    assert record.notes[0].endswith("The pretrained weights are kept.")
     assert all(torch.equal(bundle.model.state_dict()[n], t) for n, t in done.model.state_dict().items())
 
 
@@ -337,8 +327,8 @@ def test_adapt_continues_pretraining_first(
     ]
     assert main(["adapt", str(tmp_path / "lm"), str(tmp_path / "task"), "--out", str(tmp_path / "run"), *flags]) == 0
     assert "Continued pretraining" in (tmp_path / "run" / "report.html").read_text()
-    kinds = [type(record) for record in load_bundle(tmp_path / "run" / "bundle").history]
-    assert kinds[-2:] == [ContinuedPretrainingRecord, AdaptRecord]
+    commands = [record.command for record in load_bundle(tmp_path / "run" / "bundle").history]
+    assert commands[-2:] == ["continued pretraining", "adapt"]
     capsys.readouterr()
     assert main(["adapt", str(tmp_path / "run"), str(tmp_path / "task"), "--out", str(tmp_path / "again"), *flags]) == 2
     assert "lm-loss and dapt need a pretrained language head" in capsys.readouterr().err
@@ -371,13 +361,13 @@ def test_a_race_continues_pretraining_once(
 SMALL = {"tokens": 4000, "width": 16, "depth": 1, "heads": 2, "max_length": 16, "vocab_size": 300}
 
 
-def record_of(bundle: Bundle) -> PretrainRecord:
+def record_of(bundle: Bundle) -> Record:
     """The one entry of a history."""
     (record,) = bundle.history
     return record
 
 
-def pretrained(task: Task, **settings: Any) -> PretrainRecord:
+def pretrained(task: Task, **settings: Any) -> Record:
     """How a backbone on the task's own text was made."""
     text = texts_to_read(label_budget(task, 20, "cross-validation", 0))
     return record_of(pretrain_on_own_text(task.name, text, OwnBackboneConfig.build(SMALL | settings), 0))
@@ -410,8 +400,8 @@ def test_crops_are_compared_where_texts_are_long_enough() -> None:
         task, draw = cats(), np.random.default_rng(0)
         texts = tuple(" ".join(draw.choice(text.split(), words)) for text in task.train.texts)
         task = replace(task, train=Split(texts, task.train.labels))
-        assert pretrained(task).objective.name == objective
-    assert pretrained(task, objective="masked").objective.name == "masked"
+        assert pretrained(task).settings["objective"]["name"] == objective
+    assert pretrained(task, objective="masked").settings["objective"]["name"] == "masked"
 
 
 def test_wrong_inputs_are_refused_and_an_estimate_leaves_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,7 +97,7 @@ def test_the_best_of_several_seeds_is_kept(make: Callable[..., TextClassifier]) 
     model = make(seeds=3, epochs=1).fit(TEXTS, Y)
     assert len(model.validation_scores_) == 3
     assert model.bundle_.history[-1].seed == model.validation_scores_.argmax()
-    assert (model.bundle_.history[-1].task.train, model.bundle_.history[-1].task.validation) == (54, 6)
+    assert model.bundle_.history[-1].data[0].sizes == {"train": 54, "validation": 6}
 
 
 def test_saving_is_a_bundle_and_no_pickle(make: Callable[..., TextClassifier], tmp_path: Path) -> None:
@@ -236,9 +236,9 @@ def test_unlabelled_text_is_read_first(make: Callable[..., TextClassifier], monk
     monkeypatch.setattr(estimators, "continue_pretraining", watched)
     more = [f"The river holds {year} cats." for year in range(1900, 1960)]
     first = make(epochs=1).fit(TEXTS, Y, unlabelled=more)
-    assert first.bundle_.history[-2].type == "continued_pretraining"
+    assert first.bundle_.history[-2].command == "continued pretraining"
     second = make(epochs=1, scheme="dapt+probe").fit(TEXTS, Y)
-    assert second.bundle_.history[-2].type == "continued_pretraining"
+    assert second.bundle_.history[-2].command == "continued pretraining"
     assert read == [(114, set()), (54, set())]  # nothing that is held out is among them, nor nearly
     make(epochs=1).fit(TEXTS, Y)
     assert len(read) == 2
@@ -291,7 +291,7 @@ def test_few_texts_all_learn(make: Callable[..., TextClassifier]) -> None:
     """With cross-validation every text is trained on and scored out of fold; with none nothing is scored."""
     model = make(selection="cross-validation", epochs=2, seeds=2).fit(TEXTS, Y)
     record = model.bundle_.history[-1]
-    assert (record.task.train, record.task.validation) == (60, None)
+    assert record.data[0].sizes == {"train": 60}
     assert record.budget == ("60 labels: all of them learn, and 5-fold cross-validation on them chooses.",)
     assert record.seed == int(np.argmax(model.validation_scores_))
     assert model.bundle_.calibration.interval, "the temperature is fitted out of fold"
@@ -299,8 +299,8 @@ def test_few_texts_all_learn(make: Callable[..., TextClassifier]) -> None:
     assert np.isnan(plain.validation_scores_).all()
     assert plain.bundle_.calibration is None
     assert plain.bundle_.history[-1].seed == 0
-    assert plain.bundle_.history[-1].budget == ("60 labels: all of them learn, and none chooses the settings of a network.",)
-    assert make(epochs=1).fit(TEXTS, Y).bundle_.history[-1].budget == ("60 labels: 54 to learn, 6 to choose.",)
+    assert plain.bundle_.history[-1].notes == ("60 labels: all of them learn, and none chooses the settings of a network.",)
+    assert make(epochs=1).fit(TEXTS, Y).bundle_.history[-1].notes == ("60 labels: 54 to learn, 6 to choose.",)
     with pytest.raises(ConfigError, match="selection must be one of cross-validation, holdout, none, but is 'folds'"):
         make(selection="folds").fit(TEXTS, Y)
     numbers = TextRegressor(make().backbone, selection="cross-validation", **QUICK | {"epochs": 1}).fit(TEXTS, np.arange(60.0))

@@ -31,9 +31,8 @@ from warmstart.heads.settings import LMHeadConfig
 from warmstart.inspection.explanations import erase_words, prepare_text
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.framing import with_prefix
-from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.bundle import Bundle, Calibration, Language
 from warmstart.model.files import save
-from warmstart.model.history import PretrainRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tasks.predict import predict, raw_predictions, unread
@@ -172,8 +171,8 @@ def test_text_is_written_as_python_writes_it(page: Any, tokenizer: Tokenizer) ->
     """Greedily, beyond the context length too, with the six most probable tokens at every step."""
     for head in (LMHeadConfig(), LMHeadConfig(tied=False, bias=True, transform=True)):
         backbone = make_backbone(vocab_size=tokenizer.vocab_size, max_length=16)
-        wrote = PretrainRecord(objective=ObjectiveConfig(name="causal"), generates=True)
-        bundle = Bundle(Model(backbone, fresh_head(head, backbone, 0), causal=True).eval(), tokenizer, (), (wrote,))
+        wrote = Language(objective=ObjectiveConfig(name="causal"), generates=True)
+        bundle = Bundle(Model(backbone, fresh_head(head, backbone, 0), causal=True).eval(), tokenizer, language=wrote)
         work = _same_greedy_text(page, bundle)
         again = [in_browser(page, bundle, work.replace("greedy: true", "seed: 3"), "She holds") for _ in range(2)]
         assert again[0] == again[1]
@@ -250,7 +249,7 @@ def hostile(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> P
     """A page whose labels and card try to run a script; it has guarantees."""
     place, labels = tmp_path_factory.mktemp("hostile"), (HOSTILE, "milk", "10")
     held_out = tuple((0.34 + i / 320, i > 80) for i in range(200))
-    raced = adapt_record(chosen=True, score=0.7, seed=6, settings={"method": HOSTILE})
+    raced = adapt_record(0.7, 6, {"method": HOSTILE})
     bundle = replace(
         labelled(tokenizer, labels=labels), history=(raced,), calibration=Calibration(temperature=1.5, held_out=held_out)
     )

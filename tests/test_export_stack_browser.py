@@ -26,15 +26,15 @@ from warmstart.data.budget import label_budget
 from warmstart.data.task import Split, Task
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadConfig
-from warmstart.model import stack_files
+from warmstart.model import files
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.files import save
 from warmstart.model.fitted import FittedBaseline
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
 from warmstart.model.readout import LinearReadout
 from warmstart.model.rows import WordRows, word_vectorizer
 from warmstart.model.stack import Member, Stack
-from warmstart.model.stack_files import save_stack
 from warmstart.tasks.predict import predict, raw_predictions, unread
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -182,14 +182,14 @@ def test_the_page_of_a_stack_is_used_like_that_of_a_network(
     page: Any, found: dict[str, Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``export`` writes it, the panel labels texts, says why, and ``doctor`` finds the weights of the stack in it."""
-    monkeypatch.setattr(stack_files, "_fresh_reader", unread_model)
+    monkeypatch.setattr(files, "_fresh_reader", unread_model)
     members = (found["TF-IDF + logistic regression"], found["frozen vectors"])
     stack = Stack(members, "classification", LABELS, calibration=Calibration(temperature=1.3, held_out=((0.9, True),) * 20))
-    folder, file = save_stack(stack, tmp_path / "run" / "bundle").parent, tmp_path / "drinks.html"
+    folder, file = save(stack, tmp_path / "run" / "bundle").parent, tmp_path / "drinks.html"
     assert main(["export", str(folder), "--to", "page", "--out", str(file)]) == 0
     assert "does not mark texts that are like those of none of its labels" in " ".join(capsys.readouterr().err.split())
     assert main(["doctor", str(file), "--bundle", str(folder)]) == 0
-    other = save_stack(replace(stack, members=(members[0], replace(members[1], weight=2.0))), tmp_path / "other")
+    other = save(replace(stack, members=(members[0], replace(members[1], weight=2.0))), tmp_path / "other")
     assert main(["doctor", str(file), "--bundle", str(other)]) == 2
     page.goto(file.as_uri())
     ranked = np.sort(raw_predictions(stack, texts_of(120)), axis=1)

@@ -225,7 +225,7 @@ def test_lists_in_memory_are_fitted_and_leave_no_file(tmp_path: Path, monkeypatc
     found = ws.fit(task.train.texts[:36], [task.labels[number] for number in task.train.labels[:36]])
     predicted = [one["label"] for one in ws.predict(found.model, task.test.texts)]
     assert np.mean(np.array(task.labels)[task.test.labels] == predicted) > 0.9
-    saved = ws.load(str(ws.save_model(found.model, tmp_path / "kept")))
+    saved = ws.load(str(ws.save(found.model, tmp_path / "kept")))
     assert [one["label"] for one in ws.predict(saved, task.test.texts)] == predicted
     assert not [*tmp_path.glob("warmstart-*")]
 

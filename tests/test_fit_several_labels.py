@@ -50,7 +50,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory, few_baselines: None) -> tup
     place = tmp_path_factory.mktemp("several")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.commands.fit.command.encoders_at_hand", lambda: ())
-        patch.setattr("warmstart.model.stack_files._fresh_reader", unread_model)
+        patch.setattr("warmstart.model.files._fresh_reader", unread_model)
         found = fit_data(FitConfig(data=str(table(place)), minutes=30, out=str(place / "run")))
     return place, found
 

@@ -100,7 +100,7 @@ def test_a_model_gives_labels_at_its_thresholds() -> None:
 @pytest.mark.journeys
 def test_a_saved_model_and_its_export_give_the_same_labels(tmp_path: Path) -> None:
     """The script that needs no warmstart too."""
-    saved = ws.load(ws.save_model(always(0.3, 0.6, 0.45, thresholds=(0.2, 0.7, 0.45)), tmp_path / "model"))
+    saved = ws.load(ws.save(always(0.3, 0.6, 0.45, thresholds=(0.2, 0.7, 0.45)), tmp_path / "model"))
     assert ws.predict(saved, "tea")["labels"] == ["hot", "cold"]
     stack_to_onnx(saved, tmp_path / "onnx")
     code = "import runpy; sys.modules['warmstart'] = None; "

@@ -36,9 +36,8 @@ from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.generation.settings import GenerateConfig
 from warmstart.generation.trace import trace
 from warmstart.heads.settings import LMHeadConfig
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Language
 from warmstart.model.files import save
-from warmstart.model.history import PretrainRecord
 from warmstart.model.inference import inference_weights, reordered_copy
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
@@ -53,7 +52,7 @@ from warmstart.training.loop import TrainingJob, train
 def generator(tokenizer: Tokenizer, *, causal: bool = True, **switches: object) -> Bundle:
     """A random language model that generates text, or one that does not."""
     made = bundle_with(tokenizer, LMHeadConfig(), causal=causal, **switches)
-    return replace(made, history=(PretrainRecord(generates=causal),))
+    return replace(made, language=Language(generates=causal))
 
 
 @pytest.fixture
@@ -361,8 +360,7 @@ def test_the_terminal_and_the_page_show_every_step(bundle: Bundle, tmp_path: Pat
 
 def test_the_trace_by_command(bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Terminal, page and JSON from one command; a page without a trace is a mistake."""
-    history = (PretrainRecord(generates=True),)
-    model = str(save(Bundle(bundle.model, bundle.tokenizer, history=history), tmp_path / "m"))
+    model = str(save(Bundle(bundle.model, bundle.tokenizer, language=Language(generates=True)), tmp_path / "m"))
     (tmp_path / "corpus.txt").write_text("\n".join(SENTENCES))
     corpus = ["--corpus", str(tmp_path / "corpus.txt"), "--corpus-document", "line"]
     files = ["--trace-html", str(tmp_path / "t.html"), "--trace-json", str(tmp_path / "t.json")]

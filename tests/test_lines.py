@@ -16,7 +16,6 @@ from helpers.models import SENTENCES
 from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
-from warmstart.model import stack_files
 from warmstart.model.files import load_bundle, save
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.tasks.load import save_task
@@ -37,8 +36,8 @@ def test_every_objective_by_command(objective: str, text: Path, tmp_path: Path) 
     flags = ["--objective", objective, "--rows", rows, "--steps", "3", *QUICK]
     assert main(["pretrain", str(text), "--out", str(out), *flags]) == 0
     bundle = load_bundle(out / "bundle")
-    assert bundle.history[-1].objective.rows == rows
-    assert all(np.isfinite(value) for value in bundle.history[-1].held_out.values())
+    assert bundle.language.objective.rows == rows
+    assert all(np.isfinite(value) for value in bundle.history[-1].scores.values())
     assert main(["doctor", str(out)]) == 0
     assert main(["evaluate", str(out), str(text)]) == 0
 
@@ -52,8 +51,8 @@ def test_pretraining_goes_on_from_a_model(text: Path, tmp_path: Path) -> None:
     before, after = load_bundle(first / "bundle"), load_bundle(second / "bundle")
     assert after.tokenizer.digest == before.tokenizer.digest
     assert after.model.backbone.config == before.model.backbone.config
-    assert [record.objective.name for record in after.history] == ["causal", "hybrid"]
-    assert after.history[1].held_out["causal loss"] < before.history[0].held_out["loss"]
+    assert [record.settings["objective"]["name"] for record in after.history] == ["causal", "hybrid"]
+    assert after.history[1].scores["causal loss"] < before.history[0].scores["loss"]
 
 
 def test_nothing_need_be_held_out_and_a_budget_in_tokens_is_kept(text: Path, tmp_path: Path) -> None:
@@ -62,8 +61,8 @@ def test_nothing_need_be_held_out_and_a_budget_in_tokens_is_kept(text: Path, tmp
     flags = ["--tokens", "2000", "--rows", "documents", "--held-out", "none"]
     assert main(["pretrain", str(text), "--out", str(out), *flags, *QUICK]) == 0
     record = load_bundle(out / "bundle").history[-1]
-    assert record.held_out == {}
-    assert 1600 < record.tokens < 2400
+    assert record.scores == {}
+    assert 1600 < record.data[0].sizes["tokens"] < 2400
     assert not any("held_out" in json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines())
     assert "no text was held out" in (out / "report.html").read_text()
 
@@ -113,7 +112,7 @@ def test_a_pretraining_run(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_pages")
 def test_a_race(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files, the ledger of its test split, and a model that is no network."""
-    monkeypatch.setattr(stack_files, "_fresh_reader", unread_model)
+    monkeypatch.setattr("warmstart.model.files._fresh_reader", unread_model)
     manifest = save_task(cats(), tmp_path / "task")
     save(language_bundle(tokenizer), tmp_path / "lm")
     words = ["race", str(manifest), "--backbones", str(tmp_path / "lm"), "--schemes", "full", "--learning-rates", "0.01"]
@@ -122,7 +121,7 @@ def test_a_race(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.Monkey
     assert keys(manifest.parent / "task.ledger.jsonl") <= NAMED
     files = [file for file in (tmp_path / "race" / "bundle").rglob("*") if file.is_file()]
     assert {file.name for file in files} <= NAMED
-    assert keys(tmp_path / "race" / "bundle" / "stack.json") <= NAMED
+    assert keys(tmp_path / "race" / "bundle" / "bundle.json") <= NAMED
 
 
 ROWS: list[dict[str, Any]] = [{"step": 1, "loss": 3.0, "note": "x"}, {"step": 2, "loss": 2.5, "held_out": {"loss": 2.75}}]

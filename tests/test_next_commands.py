@@ -26,7 +26,6 @@ from warmstart.model.fitted import FittedBaseline
 from warmstart.model.readout import LinearReadout
 from warmstart.model.rows import WordRows
 from warmstart.model.stack import Member, Stack
-from warmstart.model.stack_files import save_stack
 from warmstart.next_steps import next_steps
 from warmstart.tokenizer.tokenizer import Tokenizer
 
@@ -56,7 +55,7 @@ def place(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch)
     save(language_bundle(tokenizer, "causal"), Path("runs/lm/bundle"))
     save(replace(language_bundle(tokenizer, "causal"), history=()), Path("runs/writer/bundle"))
     words = FittedBaseline(WordRows(("hold", "can"), word_pairs=False, idf=np.ones(2)), LinearReadout(np.eye(2), np.zeros(2)))
-    save_stack(Stack((Member("words", words),), "classification", ("a", "b")), Path("runs/words/bundle"))
+    save(Stack((Member("words", words),), "classification", ("a", "b")), Path("runs/words/bundle"))
     rows = (f"{split}\t{label}\t{label} holds the cat in {i}" for split in ("tr", "va", "te") for i in range(6) for label in "AB")
     Path("first.txt").write_text("\n".join(rows))
     tags = ("1\tShe\t_\tPRON", "2\tholds\t_\tVERB", "3\tit\t_\tPRON")
@@ -265,7 +264,7 @@ def test_what_has_no_labels_is_not_learned_from(tmp_path: Path, tokenizer: Token
 def test_what_a_fit_saved_labels_texts(tmp_path: Path) -> None:
     """Also if it is made of several models."""
     (tmp_path / "runs" / "fit" / "bundle").mkdir(parents=True)
-    (tmp_path / "runs" / "fit" / "bundle" / "stack.json").touch()
+    (tmp_path / "runs" / "fit" / "bundle" / "bundle.json").write_text(json.dumps({"members": []}))
     assert [one.split()[:3] for one in suggested(tmp_path)] == [["warmstart", way, "runs/fit"] for way in ("predict", "serve")]
 
 

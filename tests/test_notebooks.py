@@ -30,7 +30,7 @@ OFFLINE = "import pytest_socket\npytest_socket.disable_socket(allow_unix_socket=
 """run before the first cell"""
 CHECKED_HERE = (
     "from contextlib import nullcontext\nfrom warmstart.model import files\n"
-    "files._fresh_reader = lambda: nullcontext(lambda place: files.load_bundle(place) and None)"
+    "files._fresh_reader = lambda: nullcontext(lambda place: files.load_saved(place) and None)"
 )
 """run with it: saved models are loaded and tested in the kernel, as a fresh process for each of some forty saves takes minutes"""
 FEW = """

@@ -40,7 +40,7 @@ from warmstart.interop import stack_export
 from warmstart.interop.onnx import OnnxModel, relative_difference, to_onnx
 from warmstart.interop.portable import probabilities
 from warmstart.interop.stack_export import stack_to_onnx
-from warmstart.model import stack_files
+from warmstart.model import files
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import load_bundle, save
 from warmstart.model.fitted import FittedBaseline
@@ -49,7 +49,6 @@ from warmstart.model.model import Model, swap_head
 from warmstart.model.readout import LinearReadout
 from warmstart.model.rows import WordRows
 from warmstart.model.stack import Member, Stack
-from warmstart.model.stack_files import save_stack
 from warmstart.tasks import TASK_TYPES
 from warmstart.tasks.load import load_task
 from warmstart.tasks.predict import raw_predictions
@@ -239,9 +238,9 @@ def made(tokenizer: Tokenizer, slope: float = 1.0) -> Stack:
 @pytest.mark.journeys
 def test_a_stack_goes_out(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the command, from the folder of a run; with networks and words, and without warmstart."""
-    monkeypatch.setattr(stack_files, "_fresh_reader", unread_model)
+    monkeypatch.setattr(files, "_fresh_reader", unread_model)
     stack = made(tokenizer)
-    save_stack(stack, tmp_path / "run" / "bundle")
+    save(stack, tmp_path / "run" / "bundle")
     out = tmp_path / "out"
     assert main(["export", str(tmp_path / "run"), "--to", "onnx", "--out", str(out)]) == 0
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}

@@ -26,9 +26,8 @@ from warmstart.inspection.measured_pairs import PairsMeasured
 from warmstart.inspection.minimal_pairs import MinimalPair, PairGroup, by_phenomenon, judge_pairs, mean_accuracy, read_minimal_pairs
 from warmstart.inspection.sentence_scores import score_sentences
 from warmstart.inspection.tokens import is_punctuation, sample_passages, word_boundaries
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Language
 from warmstart.model.files import save
-from warmstart.model.history import PretrainRecord
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.seeding import rng
 from warmstart.tokenizer.settings import TokenizerConfig
@@ -253,13 +252,13 @@ def test_a_causal_score_is_the_sum_over_its_tokens(tokenizer: Tokenizer) -> None
 
 def test_a_model_is_scored_in_the_way_it_was_trained(tokenizer: Tokenizer) -> None:
     """A hybrid model from left to right; one that learned span corruption alone is refused."""
-    history = (PretrainRecord(objective=ObjectiveConfig(name="hybrid"), generates=True),)
+    language = Language(objective=ObjectiveConfig(name="hybrid"), generates=True)
     hybrid, causal = bundle_of(tokenizer, causal=False), bundle_of(tokenizer, causal=True)
-    found = score_sentences(replace(hybrid, history=history), SENTENCES).log_probabilities
+    found = score_sentences(replace(hybrid, language=language), SENTENCES).log_probabilities
     np.testing.assert_array_equal(found, score_sentences(causal, SENTENCES).log_probabilities)
     assert not np.allclose(found, score_sentences(hybrid, SENTENCES).log_probabilities)
     with pytest.raises(ModelError, match="learned span corruption alone"):
-        score_sentences(replace(causal, history=(PretrainRecord(objective=ObjectiveConfig(name="span")),)), SENTENCES)
+        score_sentences(replace(causal, language=Language(objective=ObjectiveConfig(name="span"))), SENTENCES)
 
 
 HOLDS = ["She", "She holds", "She holds the cat.", "She holds the cat!", "She holds the dog."]

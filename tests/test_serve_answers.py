@@ -38,7 +38,6 @@ from warmstart.app.replies import Ended, GeneratedToken, predictions_for
 from warmstart.app.routes import STREAMS, Server, make_app
 from warmstart.app.running import SPARE_FILES, Connections, OnceAMinute
 from warmstart.errors import DataError
-from warmstart.model.history import FindingRecord
 from warmstart.stats.calibration import expected_calibration_error
 from warmstart.tasks.predict import predict
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -112,8 +111,8 @@ def test_texts_and_pairs_of_several_clients_do_not_meet(server: Server, models: 
 @pytest.mark.parametrize(("pairs", "given", "wanted"), [(False, PAIRS, "a text"), (True, TEXTS, "a list of two texts")])
 def test_a_model_reads_what_it_learned_from(pairs: bool, given: list[Any], wanted: str, models: dict[str, Any]) -> None:
     """Single texts or pairs, as its record says; the other kind is refused in words."""
-    record = adapt_record(chosen=True, score=0.7, seed=6, settings={})
-    recorded = record.model_copy(update={"task": record.task.model_copy(update={"pairs": pairs})})
+    record = adapt_record(0.7, 6)
+    recorded = record.model_copy(update={"data": (record.data[0].model_copy(update={"pairs": pairs}),)})
     made = served({"labels": replace(models["labels"], history=(recorded,))})
     assert asked(made, "/api/models").json()["models"][0]["several_texts"] is pairs
     refused = asked(made, "/api/predict", {"inputs": given})
@@ -484,8 +483,7 @@ def test_a_line_is_logged_once_a_minute() -> None:
 
 def test_evidence_is_what_the_record_keeps(models: dict[str, Any]) -> None:
     """Findings, and how well confidence fits texts that chose nothing; null where there is neither."""
-    found = FindingRecord(severity="note", sentence="3 texts are empty.")
-    audited = replace(models["sure"], history=(adapt_record(True, 0.7, 6).model_copy(update={"audit": (found,)}),))
+    audited = replace(models["sure"], history=(adapt_record(0.7, 6, {}, ("note", "3 texts are empty.")),))
     server = served({**models, "audited": audited})
     answers = {name: asked(server, f"/api/evidence?model={name}").json() for name in ("audited", "answers", "labels", "stack")}
     server.close()

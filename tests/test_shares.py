@@ -19,7 +19,6 @@ from warmstart.model.fitted import FittedBaseline
 from warmstart.model.readout import LinearReadout
 from warmstart.model.rows import WordRows
 from warmstart.model.stack import Member, Stack
-from warmstart.model.stack_files import save_model
 from warmstart.seeding import rng
 from warmstart.stats.shares import LabelledSample, estimate_shares, sampled_alike, share_difference, with_known
 
@@ -166,7 +165,7 @@ def test_labels_that_were_picked_give_no_interval() -> None:
 def test_the_command_counts_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the terminal as bars, and as a table by its ending."""
     texts, labels = mails(600, 0)
-    save_model(counting_model(texts[:100], labels[:100]), tmp_path / "model")
+    ws.save(counting_model(texts[:100], labels[:100]), tmp_path / "model")
     polars.DataFrame({"text": texts, "shop": ["north", "south"] * 300}).write_csv(tmp_path / "mails.csv")
     how = {"model": str(tmp_path / "model"), "file": str(tmp_path / "mails.csv"), "shares": True, "by": "shop"}
     predict(PredictConfig(**how))

@@ -25,11 +25,14 @@ from warmstart.data.pool import task_pool
 from warmstart.errors import BundleError, ModelError
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.interop.load import load, load_model
-from warmstart.model import stack_files
+from warmstart.model import files, stack_files
 from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.bundle_files import bundle_contents
+from warmstart.model.card import card
 from warmstart.model.checks import faults
-from warmstart.model.files import bundle_contents, load_bundle, saved_as, write_files
+from warmstart.model.files import load_bundle, load_saved, save
 from warmstart.model.fitted import FittedBaseline
+from warmstart.model.folder import write_files
 from warmstart.model.inference import embed
 from warmstart.model.model import swap_head
 from warmstart.model.readout import LinearReadout
@@ -37,7 +40,6 @@ from warmstart.model.rows import BackboneVectors, VectorRows, WordRows
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.model.stack import Member, Stack
 from warmstart.model.stack_checks import BASELINE_CHECK, run_stack_checks
-from warmstart.model.stack_files import load_stack, save_stack
 from warmstart.system.processes import run_python
 from warmstart.system.storage import sealed, sha256
 from warmstart.tasks import TASK_TYPES
@@ -55,7 +57,7 @@ UNSAVED = {"commonest tag of each word": "most frequent tag", "words and their n
 def checked_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fresh process for each save costs seconds; a journey holds that it is really started."""
     if not request.node.get_closest_marker("journeys"):
-        monkeypatch.setattr(stack_files, "_fresh_reader", lambda: nullcontext(lambda place: load_stack(place) and None))
+        monkeypatch.setattr(files, "_fresh_reader", lambda: nullcontext(lambda place: load_saved(place) and None))
 
 
 def vectors_of(tokenizer: Tokenizer) -> Bundle:
@@ -105,13 +107,13 @@ def test_the_life_of_every_baseline(type_name: str, tmp_path: Path, tokenizer: T
             with pytest.raises(ModelError, match=f"nothing to save: .*{why}"):
                 fitted_baseline(run, encoder)
             continue
-        folder = save_stack(Stack((Member(name, fitted_baseline(run, encoder)),), type_name, task.labels), tmp_path / name)
+        folder = save(Stack((Member(name, fitted_baseline(run, encoder)),), type_name, task.labels), tmp_path / name)
         found = raw_predictions(load(folder), task.test.texts)
         np.testing.assert_allclose(found, run.test, rtol=1e-6, atol=1e-6, err_msg=name)
         turned = raw_predictions(load(folder), task.test.texts[::-1])
         np.testing.assert_allclose(turned[::-1], run.test, rtol=1e-6, atol=1e-6, err_msg=name)
         names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-        own = {"stack.json", "README.md", "members/1/baseline.json", "members/1/arrays.safetensors"}
+        own = {"bundle.json", "README.md", "members/1/baseline.json", "members/1/arrays.safetensors"}
         assert {one for one in names if "backbone" not in one} == own, f"{name}: nothing else, and no pickle"
         assert baseline.needs_vectors == (folder / "backbones/1/bundle.json").is_file(), name
 
@@ -120,7 +122,7 @@ def test_the_life_of_every_baseline(type_name: str, tmp_path: Path, tokenizer: T
 def test_a_saved_stack_predicts_the_same_in_a_new_process(tmp_path: Path) -> None:
     """And was checked in one when it was saved."""
     stack = make_stack(1.0, 3.0)
-    folder, texts = save_stack(stack, tmp_path / "saved"), ("a cat", "a dog, a cat", "", "nothing known")
+    folder, texts = save(stack, tmp_path / "saved"), ("a cat", "a dog, a cat", "", "nothing known")
     expected = raw_predictions(stack, texts)
     code = (
         "import json, warmstart as ws; found = ws.predict(ws.load(sys.argv[1]), json.loads(sys.argv[2]));"
@@ -150,9 +152,9 @@ def test_an_encoder_that_several_members_read_is_saved_once_and_reads_a_text_onc
     readouts = (LinearReadout(slope * np.eye(width)[:, :2], np.zeros(2)) for slope in (1.0, -2.0))
     members = (Member(f"reader {slope}", FittedBaseline(rows, readout)) for slope, readout in enumerate(readouts, 1))
     stack = Stack((*members, *make_stack(1).members), "classification", ("cat", "dog"))
-    expected, folder = raw_predictions(stack, ["a cat", "a dog"]), save_stack(stack, tmp_path / "stack")
+    expected, folder = raw_predictions(stack, ["a cat", "a dog"]), save(stack, tmp_path / "stack")
     assert len([*folder.rglob("weights.safetensors")]) == 1
-    loaded, read = load_stack(folder), list[int]()
+    loaded, read = load_saved(folder), list[int]()
     monkeypatch.setattr(predicting, "embed", lambda bundle, texts: (read.append(len(texts)), embed(bundle, texts))[1])
     np.testing.assert_allclose(raw_predictions(loaded, ["a cat", "a dog"]), expected, atol=1e-9)
     assert read == [2]
@@ -173,13 +175,13 @@ def test_an_encoder_is_saved_with_a_stack_as_the_files_that_it_was_read_from(
     encoder = load_bundle(write_bundle(vectors_of(tokenizer), tmp_path / "encoder"))
     with monkeypatch.context() as patch:
         patch.setattr(stack_files, "bundle_contents", lambda _bundle: pytest.fail("made again"))
-        folder = save_stack(reader_of(encoder), tmp_path / "stack")
+        folder = save(reader_of(encoder), tmp_path / "stack")
     for file in (tmp_path / "encoder").iterdir():
         assert file.read_bytes() == (folder / "backbones/1" / file.name).read_bytes(), file.name
     with torch.no_grad():
         encoder.model.backbone.embedding.weight += 0.01
     trained = reader_of(encoder)
-    saved = load_stack(save_stack(trained, tmp_path / "trained"))
+    saved = load_saved(save(trained, tmp_path / "trained"))
     np.testing.assert_allclose(raw_predictions(saved, ["a cat"]), raw_predictions(trained, ["a cat"]), atol=1e-9)
 
 
@@ -193,7 +195,7 @@ def test_files_of_an_encoder_that_were_damaged_since_it_was_read_are_not_taken(
     content = bytearray(file.read_bytes())
     content[-5] ^= 1
     file.write_bytes(content)
-    assert load_stack(save_stack(reader_of(encoder), tmp_path / "stack"))
+    assert load_saved(save(reader_of(encoder), tmp_path / "stack"))
 
 
 def test_an_encoder_that_reads_otherwise_than_its_files_is_not_saved(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -201,7 +203,7 @@ def test_an_encoder_that_reads_otherwise_than_its_files_is_not_saved(tmp_path: P
     encoder = load_bundle(write_bundle(vectors_of(tokenizer), tmp_path / "encoder"))
     encoder.model.backbone.blocks[0].norm_first = not encoder.model.backbone.blocks[0].norm_first
     with pytest.raises(BundleError, match=r"members/1 fails its self-test"):
-        save_stack(reader_of(encoder), tmp_path / "stack")
+        save(reader_of(encoder), tmp_path / "stack")
     assert not (tmp_path / "stack").exists()
 
 
@@ -217,14 +219,14 @@ def test_members_must_predict_the_same_labels(tokenizer: Tokenizer) -> None:
 
 def test_damage_is_named(tmp_path: Path) -> None:
     """Whatever file is missing, cut, changed or exchanged, the error names it."""
-    whole = save_stack(make_stack(1.0, 3.0), tmp_path / "whole")
-    stack, arrays, settings = "stack.json", "members/1/arrays.safetensors", "members/2/baseline.json"
+    whole = save(make_stack(1.0, 3.0), tmp_path / "whole")
+    stack, arrays, settings = "bundle.json", "members/1/arrays.safetensors", "members/2/baseline.json"
     for number, (name, content, message) in enumerate(
         (
             (arrays, None, "arrays.safetensors is missing; copy"),
             (arrays, b"", "it has 0 bytes instead of"),
-            (arrays, (whole / arrays).read_bytes()[:-1] + b"x", "its hash is not the one in stack.json"),
-            (settings, (whole / settings).read_bytes().replace(b"cat", b"cow"), "its hash is not the one in stack.json"),
+            (arrays, (whole / arrays).read_bytes()[:-1] + b"x", "its hash is not the one in bundle.json"),
+            (settings, (whole / settings).read_bytes().replace(b"cat", b"cow"), "its hash is not the one in bundle.json"),
             (stack, (whole / stack).read_bytes().replace(b"model 1", b"model 9"), "was edited"),
             (stack, b"[1]", "it must hold values by name, but holds list"),
             (stack, b"[" * 100_000, "it is nested too deeply"),
@@ -241,7 +243,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
 def forged(folder: Path, change: Any) -> None:
     """Changes a stack and makes every hash right again, as a stranger could."""
     member = folder / "members" / "1"
-    manifest = json.loads((folder / "stack.json").read_text())
+    manifest = json.loads((folder / "bundle.json").read_text())
     settings, arrays = json.loads((member / "baseline.json").read_text()), load_file(member / "arrays.safetensors")
     change(manifest, settings, arrays)
     (member / "baseline.json").write_text(json.dumps(settings))
@@ -250,7 +252,7 @@ def forged(folder: Path, change: Any) -> None:
         data = (member / name).read_bytes()
         manifest["members"][0]["files"][name] = [len(data), sha256(data)]
     manifest.pop("digest")
-    (folder / "stack.json").write_text(json.dumps(sealed(manifest)))
+    (folder / "bundle.json").write_text(json.dumps(sealed(manifest)))
 
 
 HOSTILE = {
@@ -271,7 +273,7 @@ HOSTILE = {
 
 def test_a_forged_stack_is_refused(tmp_path: Path) -> None:
     """Hashes prove that nothing was damaged, not that it is right: shapes, numbers and names are checked too."""
-    whole = save_stack(make_stack(1.0), tmp_path / "saved")
+    whole = save(make_stack(1.0), tmp_path / "saved")
     for number, (message, change) in enumerate(HOSTILE.items()):
         folder = shutil.copytree(whole, tmp_path / str(number))
         forged(folder, change)
@@ -280,15 +282,15 @@ def test_a_forged_stack_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_large_manifest_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = save_stack(make_stack(1.0), tmp_path / "saved")
-    monkeypatch.setattr(stack_files, "MANIFEST_BYTES", 100)
-    with pytest.raises(BundleError, match=r"'stack\.json' must have at most 100 bytes, but has"):
+    folder = save(make_stack(1.0), tmp_path / "saved")
+    monkeypatch.setattr("warmstart.model.folder.MANIFEST_BYTES", 100)
+    with pytest.raises(BundleError, match=r"'bundle\.json' must have at most 100 bytes, but has"):
         load(folder)
 
 
 def test_the_selftest_finds_other_outputs(tmp_path: Path) -> None:
     """Weights that are sound but not those that were saved."""
-    folder = save_stack(make_stack(1.0), tmp_path / "saved")
+    folder = save(make_stack(1.0), tmp_path / "saved")
     forged(folder, lambda _m, _s, a: a.update(idf=np.array([1.0, 9.0, 2.0]), selftest=a["selftest"] + 0.1))
     with pytest.raises(BundleError, match="outputs, by label name, differ from the stored ones by 0.1"):
         load(folder)
@@ -299,11 +301,10 @@ def test_what_is_no_saved_model_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("dear")
     with pytest.raises(BundleError, match="exists and is not a bundle"):
-        save_stack(make_stack(1.0), tmp_path / "mine")
-    folder = save_stack(make_stack(1.0), tmp_path / "saved")
-    save_stack(make_stack(2.0), folder)
+        save(make_stack(1.0), tmp_path / "mine")
+    folder = save(make_stack(1.0), tmp_path / "saved")
+    save(make_stack(2.0), folder)
     assert raw_predictions(load(folder), ["cat"])[0, 0] > 0.7
-    assert saved_as(folder) == "stack.json"
 
 
 STACK_MUTANTS: dict[str, tuple[str, Any]] = {
@@ -318,16 +319,16 @@ STACK_MUTANTS: dict[str, tuple[str, Any]] = {
 
 def test_the_doctor_names_what_is_wrong_with_a_stack(tmp_path: Path) -> None:
     """Though every hash matches; a sound one passes every check."""
-    whole = save_stack(make_stack(1.0, 3.0), tmp_path / "stack")
-    assert not faults(run_stack_checks(load_stack(whole), whole))
+    whole = save(make_stack(1.0, 3.0), tmp_path / "stack")
+    assert not faults(run_stack_checks(load_saved(whole), whole))
     for name, (check, change) in STACK_MUTANTS.items():
         folder = shutil.copytree(whole, tmp_path / name)
         forged(folder, change)
         assert check in {
-            one.title for one in run_stack_checks(load_stack(folder, selftest=False), folder) if one.status == "fail"
+            one.title for one in run_stack_checks(load_saved(folder, selftest=False), folder) if one.status == "fail"
         }, name
         with pytest.raises(BundleError, match="fails its self-test: outputs, by label name, differ from the stored ones"):
-            load_stack(folder)
+            load_saved(folder)
 
 
 def test_the_doctor_names_a_baseline_whose_predictions_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +343,7 @@ def test_the_doctor_names_a_baseline_whose_predictions_are_no_numbers(monkeypatc
 
 def test_commands_use_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also in the folder of a run; what needs a network says so."""
-    folder = save_stack(make_stack(1.0, 3.0), tmp_path / "run" / "bundle")
+    folder = save(make_stack(1.0, 3.0), tmp_path / "run" / "bundle")
     assert main(["predict", str(folder.parent), "a cat"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["label"] == "cat"
     assert main(["doctor", str(folder.parent)]) == 0
@@ -363,9 +364,7 @@ def test_commands_use_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_the_card_says_what_it_is(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    from warmstart.model.stack_card import stack_card
-
-    page = stack_card(make_stack(1.0, 3.0))
+    page = card(make_stack(1.0, 3.0))
     assert "| 2 | model 2 | 3 words | 2 |" in page
     assert "The mean of the calibrated probabilities of 2 models" in page
-    assert "A model without a network of its own" in stack_card(make_stack(1.0))
+    assert "A model without a network of its own" in card(make_stack(1.0))

@@ -61,16 +61,14 @@ from warmstart.inspection.explanations import (
     perturbation_curves,
     prepare_text,
 )
-from warmstart.model.bundle import Bundle, Calibration
+from warmstart.model.bundle import Bundle, Calibration, Language
 from warmstart.model.files import save
 from warmstart.model.fitted import FittedBaseline
-from warmstart.model.history import PretrainRecord
 from warmstart.model.inference import embed
 from warmstart.model.model import Model, fresh_head
 from warmstart.model.readout import LinearReadout
 from warmstart.model.rows import WordRows
 from warmstart.model.stack import Member, Stack
-from warmstart.model.stack_files import save_stack
 from warmstart.report.parts import Section
 from warmstart.report.result import StudyResult, Summary, finish_study
 from warmstart.report.study_charts import heat_chart
@@ -313,14 +311,14 @@ def test_what_cannot_be_explained_is_an_error(tokenizer: Tokenizer) -> None:
     with pytest.raises(ModelError, match="is bidirectional"):
         prepare_text(masked, TEXT)
     with pytest.raises(ModelError, match="fill gaps"):
-        prepare_text(replace(causal, history=(PretrainRecord(generates=False),)), TEXT)
-    assert prepare_text(replace(causal, history=(PretrainRecord(generates=True),)), TEXT).words
+        prepare_text(replace(causal, language=Language(generates=False)), TEXT)
+    assert prepare_text(replace(causal, language=Language(generates=True)), TEXT).words
 
 
 def test_the_token_that_a_hybrid_model_generates_is_explained(tokenizer: Tokenizer) -> None:
     """It can read both ways but generates from left to right: target and probability are those of ``generate``."""
     both_ways = bundle_with(tokenizer, LMHeadConfig(), max_length=64)
-    bundle = replace(both_ways, history=(PretrainRecord(generates=True),))
+    bundle = replace(both_ways, language=Language(generates=True))
     prepared = prepare_text(bundle, TEXT)
     (generated,) = continue_prompts(bundle, [TEXT], GenerateConfig(max_new_tokens=1, greedy=True))
     assert prepared.target == (*generated.ids, tokenizer.specials.eos)[0]
@@ -418,7 +416,7 @@ def test_the_command_explains_a_stack(tmp_path: Path, capsys: pytest.CaptureFixt
     words = WordRows(("cat", "dog"), word_pairs=False, idf=np.ones(2))
     member = Member("words", FittedBaseline(words, LinearReadout(2 * np.eye(2), np.zeros(2))))
     stack = Stack((member,), "classification", ("cat", "dog"))
-    folder, command = save_stack(stack, tmp_path / "stack"), ["study", "explain", str(tmp_path / "stack"), "a cat here"]
+    folder, command = save(stack, tmp_path / "stack"), ["study", "explain", str(tmp_path / "stack"), "a cat here"]
     assert main([*command, "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().err
     assert "'cat' has a probability of 88.1%, mostly because of 'cat': without this word it would be 50.0%." in printed

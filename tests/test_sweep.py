@@ -76,7 +76,7 @@ def test_another_unlabelled_text_is_another_continued_backbone(place: Path) -> N
     assert continued(place, with_text(place, 60)).backbone == first.backbone
     other = continued(place, with_text(place, 90))
     assert other.backbone_digest != first.backbone_digest
-    read = [load_bundle(Path(one.backbone)).history[-1].texts for one in (first, other)]
+    read = [load_bundle(Path(one.backbone)).history[-1].data[0].sizes["texts"] for one in (first, other)]
     assert read == [120, 150], "scored texts are not read"
     assert other.backbone_digest == bundle_digest(other.backbone)
 
@@ -86,7 +86,7 @@ def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
     """A head on a backbone that ``dapt`` changed needs that backbone too: all that changed counts, as in full fine-tuning."""
     config = with_text(place, 200)
     method = continued(place, config)
-    assert load_bundle(Path(method.backbone)).history[-1].kept
+    assert load_bundle(Path(method.backbone)).history[-1].notes[0].endswith("The new weights are kept.")
     plain = Method(name="probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="probe")
     context = context_of(place, config.tune)
     far, near = (run_trial(Trial(method=one, seed=0, learning_rates=(1e-3,)), context) for one in (method, plain))
@@ -401,7 +401,7 @@ def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: 
 
 def test_a_sweep_of_another_task_keeps_no_model(place: Path) -> None:
     """One of the same task does, with other settings."""
-    model, manifest = place / "race" / "bundle" / "stack.json", place / "task" / "task.yaml"
+    model, manifest = place / "race" / "bundle" / "bundle.json", place / "task" / "task.yaml"
     config = race_config(place, schemes=[], seeds=1, scratch=False)
     for number, kept in enumerate((False, True, False)):
         if number == 2:

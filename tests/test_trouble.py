@@ -39,7 +39,9 @@ from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.export import to_huggingface
 from warmstart.interop.load import load_predictor
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import bundle_contents, load_bundle, write_files
+from warmstart.model.bundle_files import bundle_contents
+from warmstart.model.files import load_bundle
+from warmstart.model.folder import write_files
 from warmstart.model.model import Model, fresh_head
 from warmstart.system.limits import parse_json
 from warmstart.system.stopping import Terminated, asked_to_stop, termination_raises

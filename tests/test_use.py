@@ -99,7 +99,7 @@ def test_its_vectors_are_those_of_plain_numpy(arrays: Arrays) -> None:
     assert 0 in ids[3], "a sign that no piece has"
     wanted = np.stack([reference(arrays, row) for row in ids])
     np.testing.assert_allclose(ws.embed(bundle, TEXTS).numpy(), wanted, atol=1e-5)
-    ws.save_model(bundle, "saved")
+    ws.save(bundle, "saved")
     for text, one in zip(TEXTS, wanted, strict=True):
         np.testing.assert_allclose(ws.embed(ws.load("saved"), text).numpy(), one, atol=1e-5)
     pytest.importorskip("onnxscript", reason='pip install "warmstart[onnx]" to run this test')

@@ -233,7 +233,7 @@ def test_what_is_saved_goes_into_one_file_if_a_page_can_hold_it(tmp_path: Path) 
     """A stack as well as a network; numbers, and what SentencePiece's tokenizer reads, are for other programs."""
     sentencepiece = {"type": "classification", "normalizer": {"normalizers": [{"type": "NFC"}, {"type": "Precompiled"}]}}
     for number, (name, saved, form) in enumerate((
-        ("stack.json", {"type": "classification"}, "page"), ("stack.json", {"type": "regression"}, "onnx"),
+        ("bundle.json", {"type": "classification"}, "page"), ("bundle.json", {"type": "regression"}, "onnx"),
         ("bundle.json", {"head": {"kind": "multilabel"}}, "page"), ("bundle.json", {"head": {"kind": "regression"}}, "onnx"),
         ("backbones/1/tokenizer.json", sentencepiece, "onnx"),
     )):  # fmt: skip

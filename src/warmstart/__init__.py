@@ -50,7 +50,6 @@ _HOMES = {
     "predict": "tasks.predict",
     "remove_adapters": "adapters.insertion",
     "save": "model.files",
-    "save_model": "model.stack_files",
     "shares": "tasks.shares",
     "to_huggingface": "interop.export",
     "trace": "generation.trace",
@@ -119,7 +118,6 @@ if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle as Bundle
     from warmstart.model.files import save as save
     from warmstart.model.inference import embed as embed
-    from warmstart.model.stack_files import save_model as save_model
     from warmstart.objectives.config import ObjectiveConfig as ObjectiveConfig
     from warmstart.studies.ablate import StudyAblateConfig as StudyAblateConfig
     from warmstart.studies.ablate import study_ablate as study_ablate

@@ -46,7 +46,7 @@ from warmstart.interop.encoders import ENCODERS, find_model, installed, is_encod
 from warmstart.interop.hub import find_folder
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle, save
-from warmstart.model.history import AdaptRecord, TaskRecord
+from warmstart.model.history import DataRecord, Record, last_adaptation
 from warmstart.model.model import swap_head
 from warmstart.system.console import console
 from warmstart.tasks import TASK_TYPES, task_type_for, task_type_of
@@ -222,12 +222,12 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         runs = [fine_tune_within(origin, encoded, budget, config, choice) for budget in budgets]
         best = best_run({PRETRAINED: tuple(runs)})
         self.validation_scores_ = np.array([run.validation_score for run in runs])
-        record = AdaptRecord(
-            estimator=type(self).__name__,
-            task=TaskRecord.of(task, task),
+        record = Record(
+            command=type(self).__name__,
             settings=config.to_dict(),
             seed=best.seed,
-            budget=(labels_sentence(budgets[0], self.selection),),
+            data=(DataRecord.of(task, task),),
+            notes=(labels_sentence(budgets[0], self.selection),),
         )
         calibration = None
         if self.selection == "cross-validation" and task_type_of(task).one_label:
@@ -260,7 +260,7 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
 
 def _settings_of(bundle: Bundle) -> dict[str, Any]:
     """What an estimator is made with, from the settings of the run that trained a model; defaults for any other model."""
-    record = next((one for one in reversed(bundle.history) if isinstance(one, AdaptRecord)), None)
+    record = last_adaptation(bundle.history)
     if record is None or not record.settings:
         return {}
     config = FineTuneConfig.build(record.settings)

@@ -13,6 +13,8 @@ from typing import Any
 
 from warmstart.data.files import open_bytes, without_compression
 from warmstart.runs.steps import PROJECT_FILE, command, free_name, out_words
+from warmstart.system.limits import MANIFEST_BYTES
+from warmstart.system.storage import MANIFEST
 
 _DELIMITED, _LINES = (".csv", ".tsv", ".tab"), (".ndjson", ".jsonl")
 _WHOLE = (".xlsx", ".parquet")
@@ -171,10 +173,8 @@ def _columns(file: Path) -> list[str]:
 
 def _folder(contents: Found, folder: Path, start: Path) -> None:
     name = os.path.relpath(folder, start)
-    kind = _head(folder / "bundle" / "bundle.json") or _head(folder / "bundle.json")
-    if (folder / "bundle" / "stack.json").is_file() or (folder / "stack.json").is_file():
-        contents.adapted.append(name)
-    elif kind:
+    kind = _head(folder / "bundle" / MANIFEST) or _head(folder / MANIFEST)
+    if kind:
         (contents.pretrained if kind == "language-modeling" else contents.adapted).append(name)
     elif (folder / PROJECT_FILE).is_file():
         contents.projects.append(name)
@@ -183,9 +183,9 @@ def _folder(contents: Found, folder: Path, start: Path) -> None:
 
 
 def _head(file: Path) -> str | None:
-    """The kind of head of a saved model."""
+    """The kind of head of a saved network; "stack" for a stack."""
     with suppress(OSError, ValueError, TypeError, KeyError):
-        if file.stat().st_size <= _MOST_BYTES:
+        if file.stat().st_size <= MANIFEST_BYTES:
             saved: Any = json.loads(file.read_bytes())
-            return str(saved["head"]["kind"])
+            return "stack" if "members" in saved else str(saved["head"]["kind"])
     return None

@@ -18,9 +18,8 @@ from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadCon
 from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.heads.pooled import POOLINGS
 from warmstart.heads.settings import HeadConfig, LMHeadConfig
-from warmstart.model.bundle import Bundle
-from warmstart.model.files import load_bundle
-from warmstart.model.history import PretrainRecord
+from warmstart.model.bundle import Bundle, Language
+from warmstart.model.files import load_saved
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.registry import OBJECTIVES
@@ -78,7 +77,7 @@ def language_bundle(
 ) -> Bundle:
     backbone = make_backbone(vocab_size=tokenizer.vocab_size, **switches)
     model = Model(backbone, fresh_head(head, backbone, 0), causal=OBJECTIVES[objective].causal)
-    return Bundle(model, tokenizer, history=(PretrainRecord(objective=ObjectiveConfig(name=objective)),))
+    return Bundle(model, tokenizer, language=Language(objective=ObjectiveConfig(name=objective)))
 
 
 def finetune_config(names: str, **changes: object) -> FineTuneConfig:
@@ -101,14 +100,13 @@ def unread_model() -> AbstractContextManager[Callable[[Path], None]]:
 
 
 def read_here() -> AbstractContextManager[Callable[[Path], None]]:
-    """In place of a fresh process: this one reads the bundle that was saved."""
-    return nullcontext(lambda folder: load_bundle(folder) and None)
+    """In place of a fresh process: this one reads the model that was saved."""
+    return nullcontext(lambda folder: load_saved(folder) and None)
 
 
 @contextmanager
 def checked_here() -> Iterator[None]:
-    """A fresh process for each save costs seconds: models are checked in this one, and stacks where they are loaded."""
+    """A fresh process for each save costs seconds: models are checked in this one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._fresh_reader", read_here)
-        patch.setattr("warmstart.model.stack_files._fresh_reader", unread_model)
         yield

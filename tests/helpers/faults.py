@@ -163,7 +163,7 @@ def serve() -> None:
         COMMANDS[name].load()
     # all baselines, charts, and a fresh process for each save, cost seconds
     BASELINES._rows = {name: BASELINES[name] for name in ("majority", "NBSVM", "naive Bayes + EM")}
-    files._fresh_reader = lambda: nullcontext(lambda place: files.load_bundle(place) and None)
+    files._fresh_reader = lambda: nullcontext(lambda place: files.load_saved(place) and None)
     page.svg, page._script = lambda spec: "<svg/>", lambda: ""
     for line in sys.stdin:
         request = json.loads(line)

@@ -58,7 +58,7 @@ def without(name: str, key: str) -> Change:
 
 
 def write_json(folder: Path, name: str, values: Any) -> None:
-    if name in ("bundle.json", "stack.json"):
+    if name == "bundle.json":
         values.pop(SEAL, None)
         values = sealed(values)
     (folder / name).write_text(json.dumps(values))

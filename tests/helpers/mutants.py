@@ -21,8 +21,8 @@ from warmstart.backbone.attention import AttentionMask
 from warmstart.heads.per_text import ClassificationHeadConfig, RegressionHeadConfig
 from warmstart.heads.pooled import pool_last
 from warmstart.heads.settings import HeadConfig, LMHeadConfig
-from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.history import AdaptRecord, PretrainRecord, TaskRecord
+from warmstart.model.bundle import Bundle, Calibration, Language
+from warmstart.model.history import DataRecord, Record
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.system.storage import SEAL, sealed, sha256
@@ -34,15 +34,18 @@ LABELS = ("tea", "milk", "water")
 def bases(tokenizer: Tokenizer) -> dict[str, Bundle]:
     """The sound models that mutants are made of."""
 
-    def bundle(head: HeadConfig, *history: Any, causal: bool = False, **switches: Any) -> Bundle:
+    def bundle(head: HeadConfig, trained: Language | Record | None = None, causal: bool = False, **switches: Any) -> Bundle:
         backbone = make_backbone(vocab_size=tokenizer.vocab_size, **{"dropout": 0.1, **switches})
         labels = LABELS if hasattr(head, "classes") else ()
-        return Bundle(Model(backbone, fresh_head(head, backbone, 0), causal=causal).eval(), tokenizer, labels, history)
+        made = Bundle(Model(backbone, fresh_head(head, backbone, 0), causal=causal).eval(), tokenizer, labels)
+        if isinstance(trained, Language):
+            return replace(made, language=trained)
+        return replace(made, history=(trained,)) if trained else made
 
-    def pretrained(name: str) -> PretrainRecord:
-        return PretrainRecord(objective=ObjectiveConfig(name=name), generates=name == "causal")
+    def pretrained(name: str) -> Language:
+        return Language(objective=ObjectiveConfig(name=name), generates=name == "causal")
 
-    adapted = AdaptRecord(task=TaskRecord(name="cups", type="classification", labels=LABELS, train=9), seed=0)
+    adapted = Record(command="adapt", data=(DataRecord(name="cups", with_labels=True, labels=LABELS, sizes={"train": 9}),))
     labels = bundle(ClassificationHeadConfig(classes=3, dropout=0.1), adapted)
     lora = bundle(ClassificationHeadConfig(classes=3), adapted)
     insert_adapter(lora.model.backbone, LoraConfig(rank=2), 0)
@@ -134,10 +137,6 @@ def with_specials(bundle: Bundle, **ids: int) -> Bundle:
     return replace(bundle, tokenizer=made)
 
 
-def with_record(bundle: Bundle, **changes: Any) -> Bundle:
-    return replace(bundle, history=(bundle.history[-1].model_copy(update=changes),))
-
-
 def fill(tensor: Tensor, value: float) -> None:
     with torch.no_grad():
         tensor.fill_(value)
@@ -150,7 +149,8 @@ def block(bundle: Bundle, depth: int = 0) -> Any:
 IN_CODE = [
     CodeMutant("a model that reads both sides is causal at depth 1", "masked", RELOAD,
          lambda b: attention(b, (1,), lambda m: replace(m, causal=True))),
-    CodeMutant("`generates` is set on a masked model", "masked", "objective", lambda b: with_record(b, generates=True)),
+    CodeMutant("`generates` is set on a masked model", "masked", "objective",
+               lambda b: replace(b, language=Language(generates=True, objective=b.objective))),
     CodeMutant("a causal model is set to read both sides", "causal", "objective", lambda b: setattr(b.model, "causal", False)),
     CodeMutant("the last token is pooled instead of the mean", "labels", RELOAD,
          lambda b: setattr(b.model.head, "pooling", pool_last)),
@@ -211,14 +211,14 @@ IN_FILES = [
     FileMutant("two label names are swapped", "labels", "stored predictions",
                lambda m, t, s: m.update(labels=["milk", "tea", "water"])),
     FileMutant("two label names are swapped, in the history too", "labels", "stored predictions",
-               lambda m, t, s: (m.update(labels=["milk", "tea", "water"]), m["history"][0]["task"].update(labels=m["labels"]))),
+               lambda m, t, s: (m.update(labels=["milk", "tea", "water"]), m["history"][0]["data"][0].update(labels=m["labels"]))),
     FileMutant("the temperature is changed", "labels", "stored calibration",
                lambda m, t, s: m["calibration"].update(temperature=1.3)),
     FileMutant("twice the maximum length", "causal", "stored length", lambda m, t, s: m["backbone"].update(max_length=64)),
     FileMutant("another rotary base", "causal", "stored outputs", lambda m, t, s: m["backbone"].update(rotary_base=500.0)),
     FileMutant("the direction is turned", "causal", "stored outputs", lambda m, t, s: m.update(causal=False)),
     FileMutant("`generates` is set on a masked model", "masked", "objective",
-               lambda m, t, s: m["history"][0].update(generates=True)),
+               lambda m, t, s: m["language"].update(generates=True)),
     *(FileMutant(f"rows {one} and {one + 1} of the embedding are exchanged", base, "stored vocabulary",
                  lambda m, t, s, i=one: exchange(t["backbone.embedding.weight"], i))
       for base in ("masked", "labels") for one in range(6, 300, 42)),
@@ -252,7 +252,7 @@ IN_TRAINING = [
     FileMutant("two rows of the head were exchanged after scoring", "labels", SCORED,
                lambda m, t, s: exchange(t["head.score.weight"], 0)),
     FileMutant("label names were swapped after scoring, in the history too", "labels", SCORED,
-               lambda m, t, s: (m.update(labels=["milk", "tea", "water"]), m["history"][0]["task"].update(labels=m["labels"]))),
+               lambda m, t, s: (m.update(labels=["milk", "tea", "water"]), m["history"][0]["data"][0].update(labels=m["labels"]))),
     FileMutant("the vocabulary was permuted after scoring", "labels", SCORED,
                lambda m, t, s: reverse_ids(s["model"]["vocab"])),
 ]  # fmt: skip
@@ -261,7 +261,7 @@ IN_TRAINING = [
 HARMLESS = [
     FileMutant("an untied head with the values of the embedding", "causal", "", lambda m, t, s: untie(m, t, 1.0)),
     FileMutant("another dropout for training", "labels", "", lambda m, t, s: m["backbone"].update(dropout=0.3)),
-    FileMutant("a longer history", "causal", "", lambda m, t, s: m["history"].insert(0, {"type": "other", "name": "note"})),
+    FileMutant("a longer history", "causal", "", lambda m, t, s: m["history"].insert(0, {"command": "note"})),
     FileMutant("the tokens of tokenizer.json in another order", "causal", "",
                lambda m, t, s: s["model"].update(vocab=dict(reversed(s["model"]["vocab"].items())))),
 ]  # fmt: skip

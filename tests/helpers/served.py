@@ -22,8 +22,7 @@ from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.per_text import MultilabelHeadConfig
 from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.heads.settings import HeadConfig
-from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.history import AnswersRecord, TaskRecord
+from warmstart.model.bundle import Bundle, Calibration, Language
 from warmstart.model.model import Model, fresh_head
 from warmstart.model.stack import Member, Stack
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -50,8 +49,8 @@ def models(tokenizer: Tokenizer) -> dict[str, Any]:
         backbone = make_backbone(vocab_size=tokenizer.vocab_size)
         model = Model(backbone, fresh_head(head, backbone, 0), causal=False).eval()
         found[name] = Bundle(model, tokenizer, LABELS if hasattr(head, "classes") else ())
-    learned = AnswersRecord(task=TaskRecord(name="places", train=9), seed=0, max_answer_tokens=4, held_out_answers=HELD_OUT)
-    found["answers"] = replace(causal, history=(learned,))
+    language = Language(max_answer_tokens=4)
+    found["answers"] = replace(causal, calibration=Calibration(held_out=HELD_OUT), language=language)
     return found
 
 

@@ -33,7 +33,6 @@ from warmstart.app.running import limited_protocol
 from warmstart.data.task import Split, Task
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import save
-from warmstart.model.history import FindingRecord
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra 'app'")
@@ -53,8 +52,8 @@ def models(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> li
     """One that labels texts, with texts for guarantees; one that gives numbers; one that writes."""
     found, place = bases(tokenizer), tmp_path_factory.mktemp("served")
     held_out = tuple((0.3 + i / 300, i > 80) for i in range(200))
-    findings = (FindingRecord(severity="warning", sentence="2 texts of <b>train</b> are in test, too."),)
-    raced = adapt_record(chosen=True, score=0.7, seed=6, settings={"method": "full"}).model_copy(update={"audit": findings})
+    finding = ("warning", "2 texts of <b>train</b> are in test, too.")
+    raced = adapt_record(0.7, 6, {"method": "full"}, finding)
     wanted: dict[str, Bundle] = {
         "cups": replace(found["labels"], history=(raced,), calibration=Calibration(temperature=1.5, held_out=held_out)),
         "number": found["number"],

@@ -31,12 +31,11 @@ from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
 from warmstart.model.fitted import FittedBaseline
-from warmstart.model.history import AdaptRecord
+from warmstart.model.history import last_adaptation
 from warmstart.model.inference import reordered_copy
 from warmstart.model.rows import BackboneVectors, VectorRows
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.model.stack import Stack
-from warmstart.model.stack_card import stack_card
 from warmstart.model.stack_checks import examine
 from warmstart.runs.verdict import ACCURACY, Verdict, read_verdict
 from warmstart.stats.abstention import Threshold
@@ -142,21 +141,21 @@ class ServedModel:
 
     def card(self) -> str:
         """The model card, in Markdown."""
-        return stack_card(self.model) if isinstance(self.model, Stack) else card(self.model)
+        return card(self.model)
 
     # ------------------------------------------------------------------------------------------------ predictions
 
     @cached_property
     def task_type(self) -> str | None:
         """The task type; "answers" of a model that answers questions, None of one that predicts nothing."""
-        if isinstance(self.model, Bundle) and self.model.answers_record:
+        if isinstance(self.model, Bundle) and self.model.max_answer_tokens:
             return "answers"
         return task_type_for(self.model).name if self._predicts() else None
 
     def _predicts(self) -> bool:
         if isinstance(self.model, Stack):
             return True
-        return self.model.answers_record is not None or isinstance(self.model.model.head, TaskHead)
+        return self.model.max_answer_tokens is not None or isinstance(self.model.model.head, TaskHead)
 
     @property
     def reads_texts(self) -> bool:
@@ -348,8 +347,8 @@ def checks_of(model: ServedModel) -> list[dict[str, Any]]:
 
 def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:
     """``accuracy`` (``accuracy_of``); ``audit``: each finding, None without an audit; ``calibration`` (``calibration_of``)."""
-    record = next((one for one in reversed(model.history) if isinstance(one, AdaptRecord)), None)
-    findings = record.audit if record else None
+    record = last_adaptation(model.history)
+    findings = record.data[-1].audit if record else None
     return {
         "accuracy": accuracy_of(model, path),
         "audit": None if findings is None else [one.to_dict() for one in findings],
@@ -361,8 +360,10 @@ def accuracy_of(model: Bundle | Stack, path: str) -> str:
     """On how many of 100 new texts a model is right, as a sentence: by the verdict beside it, its record, or its held-out texts."""
     if verdict := read_verdict(Path(path)):
         return verdict.headline
-    record = next((one for one in reversed(model.history) if isinstance(one, AdaptRecord)), None)
-    share, count, what = record.test.figures.get(ACCURACY) if record and record.test else None, record and record.task.test, "test"
+    record = last_adaptation(model.history)
+    share, count, what = None, None, "test"
+    if record:
+        share, count = record.scores.get(ACCURACY), record.data[-1].sizes.get("test")
     if share is None or not count:
         right = [correct for _, correct in held_out_of(model)]
         share, count, what = (float(np.mean(right)) if right else None), len(right), "held-out"
@@ -377,8 +378,6 @@ def accuracy_of(model: Bundle | Stack, path: str) -> str:
 
 def held_out_of(model: Bundle | Stack) -> Sequence[tuple[float, bool]]:
     """Confidence and correctness of the predictions for texts, or questions, that chose nothing; empty if there are none."""
-    if isinstance(model, Bundle) and (record := model.answers_record):
-        return record.held_out_answers
     return model.calibration.held_out if model.calibration else ()
 
 

@@ -23,7 +23,7 @@ from warmstart.finetuning.continual import STRATEGIES, PretrainingLoss, learn_ta
 from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite, load_tasks
 from warmstart.interop.load import load_model
 from warmstart.model.files import save
-from warmstart.model.history import ContinualRecord, TaskRecord
+from warmstart.model.history import DataRecord, Record, ScoreTable
 from warmstart.notebook import Shown
 from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import model_is_saved, write_run_page
@@ -97,15 +97,22 @@ def _save_tasks(
     runs = result.runs[strategy]
     best = suite.seed_to_save([run.validation_score for run in runs])
     for number, task in enumerate(encoded.task for encoded in suite.within(runs[best].seed).encoded):
-        record = ContinualRecord(
-            strategy=strategy,
-            tasks=result.tasks,
-            task=TaskRecord.of(task, tasks[number]),
+        others = (DataRecord(name=name, with_labels=True) for name in result.tasks if name != task.name)
+        record = Record(
+            command="continual",
+            settings={"strategy": strategy},
             seed=runs[best].seed,
-            scores=runs[best].scores,
+            data=(*others, DataRecord.of(task, tasks[number])),
             provenance=provenance(),
+            tables=(_scores_table(result.tasks, runs[best].scores),),
         )
         save(suite.task_bundle(models[best], number, record), folder / task.name)
+
+
+def _scores_table(tasks: Sequence[str], scores: Sequence[Sequence[float]]) -> ScoreTable:
+    """Test scores of every task so far, after each task."""
+    rows = [(str(stage), *map(percent, row), *[""] * (len(tasks) - len(row))) for stage, row in enumerate(scores, 1)]
+    return ScoreTable.build({"title": "Test scores after each task", "header": ("stage", *tasks), "rows": rows}, "scores")
 
 
 @dataclass(frozen=True)

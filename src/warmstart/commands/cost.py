@@ -27,7 +27,6 @@ from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import HeadConfig
 from warmstart.interop.load import load_model
-from warmstart.model.history import LanguageRecord
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.notebook import Shown
 from warmstart.objectives.config import ObjectiveConfig
@@ -132,8 +131,7 @@ def _saved(config: CostConfig) -> tuple[Model, ObjectiveConfig]:
         raise ConfigError(f"a saved model has its own {', '.join(wrong)}; remove these settings, or the model {config.model}")
     assert config.model is not None
     bundle = load_model(config.model)
-    known = [record.objective for record in bundle.history if isinstance(record, LanguageRecord) and record.objective]
-    objective = known[-1] if known else config.objective
+    objective = bundle.language.objective or config.objective
     model = swap_head(bundle.model, ClassificationHeadConfig(classes=config.classes), 0) if config.classes else bundle.model
     empty = [(tensor, torch.empty_like(tensor, device="meta")) for tensor in model.buffers()]
     empty += [

@@ -19,11 +19,10 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import embedding_bundle, output_difference, to_huggingface
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.load import is_stack, load_model, load_predictor
+from warmstart.interop.load import load_predictor
 from warmstart.interop.onnx import GRAPH, INT8_GRAPH, OnnxModel, relative_difference, to_onnx
 from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle
 from warmstart.model.stack import Stack
 from warmstart.stats.formatting import file_size, model_name, percent
 from warmstart.system.console import console, print_table
@@ -60,10 +59,9 @@ def export_model(config: ExportConfig) -> Path:
         raise ConfigError(f"--int8 and --task need --to onnx, but --to is {config.to}; remove them")
     if config.to == "page":
         return _export_page(config)
-    if is_stack(find_bundle(config.model)):
-        return _export_stack(config)
-    place = config.folder
-    bundle = load_model(config.model)
+    place, bundle = config.folder, load_predictor(config.model)
+    if isinstance(bundle, Stack):
+        return _export_stack(bundle, config)
     if config.to == "onnx":
         return export_onnx(bundle, config)
     if any(isinstance(adapter, LoraConfig) for adapter in inserted_adapters(bundle.model)):
@@ -95,15 +93,13 @@ def _export_page(config: ExportConfig) -> Path:
     return file
 
 
-def _export_stack(config: ExportConfig) -> Path:
+def _export_stack(stack: Stack, config: ExportConfig) -> Path:
     if config.to != "onnx":
         raise ConfigError(
             f"--to {config.to} needs one network, but {config.model} is a stack or a baseline; use --to onnx or --to page"
         )
     if config.int8 or config.task:
         raise ConfigError("--int8 and --task need one network; remove them, or export a member of the stack, MODEL/members/1")
-    stack = load_predictor(config.model)
-    assert isinstance(stack, Stack)
     gap = stack_to_onnx(stack, config.folder)
     console.print(
         f"{config.folder}: {stack.names}; read back by its predict.py without warmstart, predictions differ by at most {gap:.2g}",

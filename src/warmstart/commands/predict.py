@@ -185,7 +185,7 @@ def _cell(name: str, value: Any, *, single: bool) -> tuple[str, Any]:
 
 
 def _answers_questions(bundle: Bundle | Stack) -> TypeGuard[Bundle]:
-    return isinstance(bundle, Bundle) and bundle.answers_record is not None
+    return isinstance(bundle, Bundle) and bundle.max_answer_tokens is not None
 
 
 def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ is chosen among methods; each has one learning rate; and every training run is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,13 @@ from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.finetuning.selection import BudgetedRun, fine_tune_within
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import model_digest
-from warmstart.model.history import AdaptRecord, ComparisonRecord, FindingRecord, ScoresRecord, TaskRecord
+from warmstart.model.history import DataRecord, FindingRecord, Record, ScoreTable, compared
 from warmstart.model.model import Model, swap_head
 from warmstart.model.stack import Stack
 from warmstart.runs.run import Run, provenance
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.formatting import merged_notes, percent
+from warmstart.stats.scores import ClassificationScores
 from warmstart.system.console import console
 from warmstart.tasks import task_type_of
 from warmstart.tasks.scoring import ScoredPredictions
@@ -233,8 +234,8 @@ class _Trials:
 
     def _network(self, run: BudgetedRun) -> Bundle:
         """The network of one seed, as a member of a stack."""
-        settings, task = self.config.tune.to_dict(), TaskRecord.of(self.first.task)
-        record = AdaptRecord(task=task, settings=settings, seed=run.seed, provenance=provenance())
+        settings, data = self.config.tune.to_dict(), (DataRecord.of(self.first.task),)
+        record = Record(command="adapt", settings=settings, seed=run.seed, data=data, provenance=provenance())
         return Bundle(run.final.model, self.bundle.tokenizer, self.task.labels, (*self.bundle.history, record))
 
     def _row(self, name: str) -> MethodResult:
@@ -263,17 +264,18 @@ def adapted_bundle(
     ``loaded`` is the task as it was read, before any text was dropped or set apart.
     """
     best, task = result.best, result.task
-    record = AdaptRecord(
-        task=TaskRecord.of(task, loaded, calibration_texts),
-        audit=tuple(map(FindingRecord.of, result.audit.findings())),
+    audit = tuple(map(FindingRecord.of, result.audit.findings()))
+    data = DataRecord.of(task, loaded, calibration_texts).model_copy(update={"audit": audit})
+    comparison = compared(result.comparison, [*result.cautions, *result.ledger.findings])
+    record = Record(
+        command="adapt",
         settings=config.tune.to_dict(),
         seed=best.seed,
-        test=ScoresRecord.of(result.best_scores.to_dict()),
-        validation=result.validation_scores,
-        chosen=bool(result.caution_of_choice),
-        budget=(*result.label_findings, *result.ensemble_findings),
-        comparison=ComparisonRecord.of(result.comparison, [*result.cautions, *result.ledger.findings]),
+        data=(data,),
         provenance=provenance(),
+        scores={name: value for name, value in result.best_scores.to_dict().items() if isinstance(value, int | float)},
+        tables=(*comparison["tables"], *_score_tables(result)),
+        notes=(*comparison["notes"], *result.label_findings, *result.ensemble_findings),
     )
     kept = result.averaged
     model = kept.model if kept else Bundle(best.final.model, origin.tokenizer, task.labels)
@@ -283,6 +285,19 @@ def adapted_bundle(
         return model
     choosing = kept.choosing if kept else best.choosing
     return replace(model, calibration=calibrate(model, result.budgets[best.seed], choosing, calibration_texts))
+
+
+def _score_tables(result: AdaptResult) -> Iterator[ScoreTable]:
+    """The scores of each label, and those of each seed on the texts that choose, if there are any."""
+    if isinstance(scores := result.best_scores, ClassificationScores):
+        more = ", whose seed did best on the texts that choose; another seed would do worse on average"
+        title = f"Each label, for the run that is saved here{more * bool(result.caution_of_choice)}"
+        header = ("label", "precision", "recall", "F1", "test texts")
+        yield ScoreTable.build({"title": title, "header": header, "rows": scores.table()}, "scores")
+    if validation := result.validation_scores:
+        rows = [(name, ", ".join(map(percent, values))) for name, values in validation.items()]
+        title = f"{result.task.metric} on the texts that choose"
+        yield ScoreTable.build({"title": title, "header": ("method", "each seed"), "rows": rows}, "scores")
 
 
 def _print_head_swap(before: Model, after: Model) -> None:

@@ -23,9 +23,9 @@ from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, best_run
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Calibration, Language
 from warmstart.model.files import model_digest
-from warmstart.model.history import AnswersRecord, ComparisonRecord, TaskRecord
+from warmstart.model.history import DataRecord, Record, compared
 from warmstart.runs.run import Run, provenance
 from warmstart.stats.abstention import find_threshold
 from warmstart.stats.comparison import MethodResult, MethodTable
@@ -125,18 +125,22 @@ def _answers_bundle(origin: Bundle, result: AnswersResult, train: TrainConfig, l
     best = result.best
     pairs = zip(result.held_out.confidence, result.held_out.correct, strict=True)
     sizes = {name: len(getattr(result.task, name)) for name in ("train", "validation", "test")}
-    record = AnswersRecord(
-        objective=origin.objective,
-        generates=True,
-        task=TaskRecord(name=result.task.name, **sizes, **_text_hashes(loaded)),
+    record = Record(
+        command="adapt",
         settings=train.to_dict(),
         seed=best.seed,
-        comparison=ComparisonRecord.of(result.comparison, [THIS_SPLIT, *result.ledger.findings]),
-        max_answer_tokens=best.max_answer_tokens,
-        held_out_answers=tuple((round(float(confidence), 6), bool(correct)) for confidence, correct in pairs),
+        data=(DataRecord(name=result.task.name, with_labels=True, type="answers", sizes=sizes, **_text_hashes(loaded)),),
         provenance=provenance(),
+        **compared(result.comparison, [THIS_SPLIT, *result.ledger.findings]),
     )
-    return Bundle(best.model, origin.tokenizer, history=(*origin.history, record))
+    held_out = tuple((round(float(confidence), 6), bool(correct)) for confidence, correct in pairs)
+    return Bundle(
+        best.model,
+        origin.tokenizer,
+        history=(*origin.history, record),
+        calibration=Calibration(held_out=held_out),
+        language=Language(objective=origin.objective, generates=True, max_answer_tokens=best.max_answer_tokens),
+    )
 
 
 def _text_hashes(task: AnswerTask) -> dict[str, Any]:

@@ -113,9 +113,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     def save(self, folder: str | Path) -> Path:
         """Write the model, which ``ws.load`` and commands that take a model read; returns the folder."""
-        from warmstart.model.stack_files import save_model
+        from warmstart.model.files import save
 
-        return save_model(self._usable, Path(folder))
+        return save(self._usable, Path(folder))
 
     @property
     def _usable(self) -> Bundle | Stack:

@@ -24,7 +24,6 @@ from warmstart.finetuning.schemes.registry import DaptOptions, make_scheme
 from warmstart.interop.encoders import find_model
 from warmstart.interop.load import load_model
 from warmstart.model.files import load_bundle, model_digest, save
-from warmstart.model.history import ContinuedPretrainingRecord, PretrainRecord
 from warmstart.model.model import parameter_counts
 from warmstart.system.console import console
 from warmstart.system.storage import sha256
@@ -140,13 +139,12 @@ def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneC
         bundle.parent.mkdir(exist_ok=True)
         save(continue_pretraining(load_model(method.backbone), budget, options, text), bundle)
     record = load_bundle(bundle).history[-1]
-    assert isinstance(record, ContinuedPretrainingRecord)
     changes = {
         "backbone": str(bundle),
         "shared_backbone": method.backbone,
         "backbone_digest": bundle_digest(str(bundle)),
-        "continued_pretraining_seconds": method.continued_pretraining_seconds + record.evaluations[-1].seconds,
-        "continued_pretraining_texts": record.texts,
+        "continued_pretraining_seconds": method.continued_pretraining_seconds + (record.seconds or 0.0),
+        "continued_pretraining_texts": record.data[-1].sizes["texts"],
     }
     return method.model_copy(update=changes)
 
@@ -171,9 +169,7 @@ def with_own_pretraining(method: Method, backbone: Path) -> Method:
     if method.family == "scratch":
         return method.model_copy(update={"own_pretraining": "of the shape of the backbone that is pretrained on the task's text"})
     record = load_bundle(backbone).history[-1]
-    assert isinstance(record, PretrainRecord)
-    assert record.domain is not None
-    seconds, texts = record.seconds or 0.0, record.domain.texts
+    seconds, texts = record.seconds or 0.0, record.data[-1].sizes["texts"]
     own = f"after {seconds:.0f} s of pretraining on {texts:,} texts of the task, once"
     changes = {"own_pretraining": own, "continued_pretraining_seconds": seconds, "continued_pretraining_texts": texts}
     return method.model_copy(update=changes)

@@ -30,13 +30,13 @@ from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.model.bundle import Bundle
+from warmstart.model.files import save
 from warmstart.model.fitted import FittedBaseline
-from warmstart.model.history import AdaptRecord, ScoresRecord, TaskRecord
+from warmstart.model.history import DataRecord, Record
 from warmstart.model.known import KnownTexts
 from warmstart.model.model import swap_head
 from warmstart.model.rows import VectorRows
 from warmstart.model.stack import Member, Stack
-from warmstart.model.stack_files import save_model
 from warmstart.runs.run import provenance
 from warmstart.tasks import task_type_of
 from warmstart.tasks.predict import uncalibrated_predictions
@@ -69,7 +69,7 @@ class Refit:
 
     def save(self, folder: Path) -> Path:
         """Write it as a bundle or as a stack; warns with ``UncheckedWarning`` if it does not predict what was scored."""
-        saved = save_model(self.model, folder)
+        saved = save(self.model, folder)
         if not self.difference <= PARITY:
             warnings.warn(
                 f"{saved} is saved, but its predictions differ by up to {self.difference:.2g} from those that were scored: "
@@ -127,7 +127,7 @@ def refit(method: Method, runs: SweepRuns, context: SweepContext, chosen: str = 
     labelled = task_type_of(budget.task).one_label or has_thresholds(budget.task)
     calibration = fitted_calibration(budget, scored.choosing if len(scored.choosing) else None) if labelled else None
     record = _record(trial, runs.results[trial], context)
-    record = record.model_copy(update={"budget": (*record.budget, *([chosen] if chosen else []))})
+    record = record.model_copy(update={"notes": (*record.notes, *([chosen] if chosen else []))})
     model: Bundle | Stack | FittedBaseline
     model = refit_stack(trial, runs, context) if method.combines else _fitted(trial, runs.results[trial], context)
     if isinstance(model, FittedBaseline):
@@ -198,17 +198,18 @@ def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bu
     return Bundle(done.final.model, bundle.tokenizer, budget.task.labels, () if scratch else bundle.history)
 
 
-def _record(trial: Trial, result: TrialResult, context: SweepContext) -> AdaptRecord:
+def _record(trial: Trial, result: TrialResult, context: SweepContext) -> Record:
     task = trial_budget(trial, context).task
     trained = trial_settings(trial, context).at_learning_rate(result.learning_rate) if trial.method.fine_tunes else None
-    return AdaptRecord(
-        task=TaskRecord.of(task, context.load_task()),
-        settings={"method": trial.method.name} | (trained.to_dict() if trained else {}),
+    scores = {task.metric: result.score, f"{task.metric} on the texts that choose": result.validation}
+    return Record(
+        command=f"fit {trial.method.name}",
+        settings=trained.to_dict() if trained else {},
         seed=trial.seed,
-        test=None if math.isnan(result.score) else ScoresRecord(figures={task.metric: result.score}),
-        validation={} if math.isnan(result.validation) else {trial.method.name: (result.validation,)},
-        budget=(result.budget,) if result.budget else (),
+        data=(DataRecord.of(task, context.load_task()),),
         provenance=provenance(),
+        scores={name: value for name, value in scores.items() if not math.isnan(value)},
+        notes=(result.budget,) if result.budget else (),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,8 +32,8 @@ from warmstart.finetuning.features import FrozenProbe
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.schemes.registry import DaptOptions
 from warmstart.heads.settings import LMHeadConfig
-from warmstart.model.bundle import Bundle
-from warmstart.model.history import ContinuedPretrainingRecord, DomainRecord, PretrainRecord, StageEvaluation
+from warmstart.model.bundle import Bundle, Language
+from warmstart.model.history import CONTINUED_PRETRAINING, DataRecord, Record, ScoreTable
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.registry import OBJECTIVES
@@ -94,17 +94,20 @@ def pretraining_job(
     return job
 
 
-def pretrain_record(rows: PretrainingRows, settings: TrainConfig, seed: int, output: TrainOutput) -> PretrainRecord:
+def trained_language(objective: ObjectiveConfig) -> Language:
+    """The training of a language head on an objective."""
+    stated = objective.model_copy(update={"mask_rate": objective.effective_mask_rate})
+    return Language(objective=stated, generates=OBJECTIVES[objective.name].generates(objective))
+
+
+def pretrain_record(rows: PretrainingRows, settings: TrainConfig, seed: int, output: TrainOutput) -> Record:
     """The entry of the history."""
-    objective = rows.objective
-    return PretrainRecord(
-        objective=objective.model_copy(update={"mask_rate": objective.effective_mask_rate}),
-        generates=OBJECTIVES[objective.name].generates(objective),
-        settings=settings.to_dict(),
+    return Record(
+        command="pretrain",
+        settings=settings.to_dict() | {"objective": trained_language(rows.objective).to_dict()["objective"]},
         seed=seed,
-        corpus=rows.store.digest,
-        tokens=output.tokens,
         seconds=round(output.seconds, 1),
+        data=(DataRecord(name="corpus", sizes={"tokens": output.tokens}, digest=rows.store.digest),),
         provenance=provenance(),
     )
 
@@ -141,10 +144,15 @@ def pretrain_on_own_text(task: str, text: Pool, config: OwnBackboneConfig, seed:
         if OBJECTIVES[objective.name].compares:
             training = training.model_copy(update={"batch": COMPARED_TEXTS})
         output = train(model, pretraining_job(model, rows, training, seed, "pretraining on the task's text"), training)
-    domain = DomainRecord(task=task, texts=len(text), left_out=text.left_out)
-    changes = {"seconds": round(time.perf_counter() - started, 1), "domain": domain}
-    record = pretrain_record(rows, training, seed, output).model_copy(update=changes)
-    return Bundle(model.cpu().eval(), tokenizer, history=(record,))
+    record = pretrain_record(rows, training, seed, output)
+    changes = {"seconds": round(time.perf_counter() - started, 1), "data": (*record.data, text_record(task, text))}
+    history, language = (record.model_copy(update=changes),), trained_language(objective)
+    return Bundle(model.cpu().eval(), tokenizer, history=history, language=language)
+
+
+def text_record(task: str, text: Pool) -> DataRecord:
+    """The record of a task's text, read without its labels."""
+    return DataRecord(name=task, sizes={"texts": len(text), "left out": text.left_out})
 
 
 def _sources(text: Pool, folder: str) -> list[Source]:
@@ -205,18 +213,41 @@ def continue_pretraining(bundle: Bundle, budget: LabelBudget, options: DaptOptio
     console.print(decision)
     if not helps:
         model.load_state_dict(bundle.model.state_dict())
-    record = ContinuedPretrainingRecord(
-        objective=language.objective,
-        generates=bundle.generates,
-        task=task.name,
-        texts=len(text),
-        left_out=text.left_out,
-        evaluations=(before, after),
-        kept=helps,
-        decision=decision,
+    record = Record(
+        command=CONTINUED_PRETRAINING,
+        settings=options.to_dict(),
         seed=seed,
+        seconds=after.seconds,
+        data=(text_record(task.name, text),),
+        tables=(_stages(before, after),),
+        notes=(decision,),
     )
     return replace(bundle, model=model.cpu().eval(), history=(*bundle.history, record))
+
+
+@dataclass(frozen=True)
+class StageEvaluation:
+    """The model at one stage of continued pretraining."""
+
+    stage: str
+    """name of the stage: before, or end"""
+    loss: float
+    """held-out loss of the objective, in nats"""
+    probe_accuracy: float
+    """accuracy of a probe on frozen features, on the texts that choose"""
+    standard_error: float
+    """standard error of the difference between this probe accuracy and that before"""
+    seconds: float
+    """training time so far"""
+    loss_change: tuple[float, float] | None = None
+    """ends of the 95% interval of its change since before, over held-out documents; None: unknown"""
+
+
+def _stages(*evaluations: StageEvaluation) -> ScoreTable:
+    """The evaluations as a table."""
+    rows = [(e.stage, f"{e.loss:.3f}", percent(e.probe_accuracy), f"{e.seconds:.1f}") for e in evaluations]
+    header = ("stage", "held-out loss, nats", "probe on frozen features", "seconds of training")
+    return ScoreTable.build({"title": "Stages of continued pretraining", "header": header, "rows": rows}, "stages")
 
 
 def decide(before: StageEvaluation, after: StageEvaluation) -> tuple[bool, str]:

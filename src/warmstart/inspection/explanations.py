@@ -219,7 +219,7 @@ class Explanation:
 def is_explainable(bundle: Bundle) -> bool:
     """True for a model that labels texts, or was trained to generate text from left to right."""
     head = bundle.model.head
-    untrained = isinstance(head, LMHead) and bundle.model.causal and not bundle.history
+    untrained = isinstance(head, LMHead) and bundle.model.causal and not (bundle.history or bundle.language.objective)
     return isinstance(head, ClassificationHead) or bundle.generates or untrained
 
 

@@ -31,8 +31,8 @@ from warmstart.interop.families import ACTIVATIONS, FAMILIES, OTHER_FAMILIES, Fa
 from warmstart.interop.folder import as_float, read_json, read_tensors
 from warmstart.interop.settings import ADAPTER_CONFIG, CONFIG_FILE, MODULES_FILE, config_settings, unapplied, whole_files
 from warmstart.model.already_read import read_by
-from warmstart.model.bundle import Bundle
-from warmstart.model.history import ImportRecord
+from warmstart.model.bundle import Bundle, Language
+from warmstart.model.history import IMPORT, Record
 from warmstart.model.model import Model
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.system.limits import MANIFEST_VALUES, check_depth, refused_if_malformed
@@ -132,13 +132,12 @@ def _assembled(foreign: Foreign, max_length: int | None) -> Imported:
     _check_tokenizer(tokenizer, rows)
     model, left_out = from_tensors(family, config, head, _cut_positions(family, stored, config), rows)
     _grow(model, tokenizer.vocab_size)
-    language = isinstance(head, LMHeadConfig)
-    objective = ObjectiveConfig(name="causal" if family.causal else "masked") if language else None
-    record = ImportRecord(
-        family=name, config=theirs, objective=objective, generates=language and family.causal, read=read_by(foreign.name)
-    )
+    language = Language()
+    if isinstance(head, LMHeadConfig):
+        language = Language(objective=ObjectiveConfig(name="causal" if family.causal else "masked"), generates=family.causal)
+    record = Record(command=IMPORT, settings={"family": name, "config": theirs}, data=read_by(foreign.name))
     added = tuple(tokenizer.token(i) for i in range(rows, tokenizer.vocab_size))
-    bundle = Bundle(model, tokenizer, labels_of(family, theirs) or (), (record,))
+    bundle = Bundle(model, tokenizer, labels_of(family, theirs) or (), (record,), language=language)
     return Imported(bundle, name, left_out, tuple(settings), added)
 
 

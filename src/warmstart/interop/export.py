@@ -28,7 +28,7 @@ from warmstart.interop.families import ACTIVATIONS, FAMILIES, Family
 from warmstart.interop.folder import refuse_windows
 from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle
-from warmstart.model.history import ImportRecord
+from warmstart.model.history import imported
 from warmstart.model.model import Model, swap_head
 from warmstart.seeding import rng
 from warmstart.system.outputs import free_folder
@@ -104,12 +104,12 @@ def output_difference(bundle: Bundle, other: Bundle) -> float:
 
 def family_for(bundle: Bundle) -> str:
     """The ``model_type`` of the family that a bundle belongs to: the one it came from, or the first that fits."""
-    imported = next((record.family for record in bundle.history if isinstance(record, ImportRecord)), None)
-    if imported and imported not in FAMILIES:
+    family = imported(bundle.history).get("family")
+    if family and family not in FAMILIES:
         raise ModelError(
-            f"the model must be of a family of transformers, but is of type '{imported}'; export it with --to onnx, which takes any"
+            f"the model must be of a family of transformers, but is of type '{family}'; export it with --to onnx, which takes any"
         )
-    odd = {name: misfits(bundle, name) for name in ([imported] if imported else FAMILIES)}
+    odd = {name: misfits(bundle, name) for name in ([family] if family else FAMILIES)}
     nearest = min(odd, key=lambda name: (FAMILIES[name].causal != bundle.model.causal, len(odd[name])))
     if odd[nearest]:
         raise ModelError(
@@ -188,8 +188,8 @@ def _meaning(config: BackboneConfig) -> dict[str, Any]:
 
 def _origin(bundle: Bundle, name: str) -> Mapping[str, Any]:
     """The ``config.json`` that a bundle was imported with."""
-    configs = [record.config for record in bundle.history if isinstance(record, ImportRecord) and record.family == name]
-    return dict(configs[0]) if configs else {}
+    origin = imported(bundle.history)
+    return origin.get("config", {}) if origin.get("family") == name else {}
 
 
 def _rows(bundle: Bundle, origin: Mapping[str, Any]) -> int:

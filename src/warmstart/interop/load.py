@@ -1,4 +1,4 @@
-"""Loading a model from any kind of folder: a bundle or a stack of ours, or a folder in the Hugging Face format."""
+"""Loading of any model: the folder is asked first what it is; encoders by name and the Hugging Face format are tried last."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warmstart.errors import BundleError, ModelError, nearest_path
-from warmstart.interop.encoders import find_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import STACK_MANIFEST, load_bundle, saved_as
+from warmstart.model.files import find_bundle, load_saved
+from warmstart.model.folder import is_model
 
 if TYPE_CHECKING:
     from warmstart.model.stack import Stack
@@ -20,67 +20,56 @@ def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:
     ``hf:FOLDER`` or ``hf:OWNER/NAME`` reads the Hugging Face format. A saved model must reproduce the outputs that were stored when
     it was saved, unless ``selftest`` is false.
     """
-    if str(folder).startswith("hf:"):
-        from warmstart.interop.convert import from_huggingface
-        from warmstart.interop.hub import find_folder
-
-        return from_huggingface(find_folder(str(folder)))
-    if is_stack(place := find_model(folder)):
-        from warmstart.model.stack_files import load_stack
-
-        return load_stack(place, selftest=selftest)
-    return load_bundle(place, selftest=selftest)
+    return _read(folder, selftest=selftest)[0]
 
 
-def is_stack(folder: str | Path) -> bool:
-    """True for a folder in which a stack is saved."""
-    return saved_as(Path(folder)) == STACK_MANIFEST
+def _read(path: str | Path, *, selftest: bool = True) -> tuple[Bundle | Stack, str]:
+    """A model, and what was checked of it."""
+    if not str(path).startswith("hf:"):
+        return load_saved(_place(path), selftest=selftest), "hashes and stored outputs match"
+    from warmstart.interop.convert import import_folder
+    from warmstart.interop.hub import find_folder
+
+    imported = import_folder(find_folder(str(path)))
+    left_out = f"; left out: {'; '.join(imported.settings)}" if imported.settings else ""
+    return imported.bundle, f"not a bundle, so not checked{left_out}"
+
+
+def _place(path: str | Path) -> Path:
+    """The folder of a saved model, which may be that of an encoder."""
+    folder = find_bundle(path)
+    if is_model(folder) and (isinstance(path, Path) or Path(path).name != path):  # no name of an encoder is a path
+        return folder
+    from warmstart.interop.encoders import find_model
+
+    return find_model(path)
 
 
 def load_predictor(path: str | Path) -> Bundle | Stack:
-    """A saved model, as ``load_model`` reads it, or a stack, which has no network of its own."""
-    place = find_model(path)
-    if not is_stack(place):
-        return load_model(path)
-    from warmstart.model.stack_files import load_stack
+    """A model, as ``load`` reads it, with a line about it. Raises ``BundleError`` if there is none."""
     from warmstart.system.console import console
 
-    stack = load_stack(place)
-    what = f"a stack of {len(stack.members)} ({stack.names})" if len(stack.members) > 1 else stack.names
-    console.print(f"loaded {place}: {what}, hashes and stored outputs match")
-    return stack
+    place = Path(path) if str(path).startswith("hf:") else _place(path)
+    if not str(path).startswith("hf:") and not place.is_dir():
+        raise BundleError(
+            f"there is no model at {path}: {nearest_path(path)}give the folder of a bundle, or of a run that has finished"
+        )
+    model, checked = _read(path)
+    if not isinstance(model, Bundle):
+        about = f"a stack of {len(model.members)} ({model.names})" if len(model.members) > 1 else model.names
+    else:
+        total = sum(parameter.numel() for parameter in model.model.parameters())
+        about = f"{len(model.model.weights())} tensors, {total:,} parameters, {model.model.head.config.kind} head"
+    console.print(f"loaded {place}: {about}, {checked}")
+    return model
 
 
 def load_model(path: str | Path) -> Bundle:
-    """Load a bundle, a run's bundle or an encoder, and print a line about it; ``hf:FOLDER`` is in the Hugging Face format.
-
-    Raises ``BundleError`` if there is none, and ``ModelError`` for a stack.
-    """
-    from warmstart.system.console import console
-
-    if is_stack(place := find_model(path)):
-        from warmstart.model.stack_files import load_stack
-
+    """A network, as ``load_predictor`` reads it. Raises ``ModelError`` for a stack."""
+    model = load_predictor(path)
+    if not isinstance(model, Bundle):
         raise ModelError(
-            f"one network is needed, but {place} holds {load_stack(place).names} without one of its own; `predict`, `evaluate`, "
+            f"one network is needed, but {path} holds {model.names} without one of its own; `predict`, `evaluate`, "
             "`study explain`, `export` and `doctor` read it"
         )
-    if str(path).startswith("hf:"):
-        from warmstart.interop.convert import import_folder
-        from warmstart.interop.hub import find_folder
-
-        place, imported = Path(path), import_folder(find_folder(str(path)))
-        bundle, checked = imported.bundle, "not a bundle, so not checked"
-        if imported.settings:
-            checked += f"; left out: {'; '.join(imported.settings)}"
-    else:
-        checked = "hashes and stored outputs match"
-        if not place.is_dir():
-            raise BundleError(
-                f"there is no model at {path}: {nearest_path(path)}give the folder of a bundle, or of a run that has finished"
-            )
-        bundle = load_bundle(place)
-    total = sum(parameter.numel() for parameter in bundle.model.parameters())
-    head = bundle.model.head.config.kind
-    console.print(f"loaded {place}: {len(bundle.model.weights())} tensors, {total:,} parameters, {head} head, {checked}")
-    return bundle
+    return model

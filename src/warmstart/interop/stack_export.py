@@ -20,7 +20,7 @@ from warmstart.errors import ModelError
 from warmstart.interop import portable
 from warmstart.interop.onnx import PORTABLE_TEXTS, TOLERANCE, largest_gap, to_onnx
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import write_files
+from warmstart.model.folder import write_files
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.model.stack import Stack
 from warmstart.model.stack_files import member_contents, member_entry

@@ -19,7 +19,7 @@ from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.interop.convert import Imported
 from warmstart.interop.framing import framed_pieces
 from warmstart.model.bundle import Bundle
-from warmstart.model.history import ImportRecord
+from warmstart.model.history import IMPORT, Record
 from warmstart.model.model import Model
 from warmstart.tokenizer.sentencepiece import parse_sentencepiece, sentencepiece_json
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -58,4 +58,5 @@ def read_use(weights: Path, pieces: Path) -> Imported:
     tensors = {f"ngrams.{name}": np.concatenate([arrays[part] for part in names], axis=-1).T for name, names in _NAMES.items()}
     model.backbone.load_state_dict({name: torch.from_numpy(part) for name, part in (tensors | {"embedding.weight": table}).items()})
     tokenizer = framed_pieces(sentencepiece_json(parse_sentencepiece(pieces.read_bytes())), "<s>", "</s>", "<unk>")
-    return Imported(Bundle(model.eval(), Tokenizer(tokenizer), (), (ImportRecord(family="use", config={}),)), "use")
+    record = Record(command=IMPORT, settings={"family": "use", "config": {}})
+    return Imported(Bundle(model.eval(), Tokenizer(tokenizer), (), (record,)), "use")

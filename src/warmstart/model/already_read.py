@@ -7,12 +7,19 @@ task says less about other texts. What a family is not known to have read, it ma
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from warmstart.model.history import ReadRecord, Record
+from warmstart.model.history import DataRecord, Record
 
-FAMILIES_READ: Mapping[str, ReadRecord] = {
-    "multilingual-e5": ReadRecord(
+
+def _sets(source: str, labelled: Sequence[str] = (), texts: Sequence[str] = ()) -> tuple[DataRecord, ...]:
+    """Data sets that a model has read with their labels in words, and those that it has read without."""
+    with_labels = (DataRecord(name=name, with_labels=True, source=source) for name in labelled)
+    return (*with_labels, *(DataRecord(name=name, source=source) for name in texts))
+
+
+FAMILIES_READ: Mapping[str, tuple[DataRecord, ...]] = {
+    "multilingual-e5": _sets(
         labelled=(
             "AG News", "Amazon", "App Reviews", "DBpedia", "IMDb", "MRPC", "PAWS", "Quora", "Rotten Tomatoes", "TREC", "Yelp",
             "NLI", "SQuAD", "HotpotQA", "FEVER",
@@ -23,7 +30,7 @@ FAMILIES_READ: Mapping[str, ReadRecord] = {
         ),
         source="Wang et al. 2024 (arXiv 2402.05672); of its part xP3: Muennighoff et al. 2023 (arXiv 2211.01786)",
     ),
-    "all-(minilm|mpnet)": ReadRecord(
+    "all-(minilm|mpnet)": _sets(
         labelled=("NLI", "Quora"),
         texts=(
             "Reddit", "S2ORC", "WikiAnswers", "PAQ", "Stack Exchange", "MS MARCO", "GooAQ", "Yahoo Answers", "CodeSearchNet",
@@ -32,12 +39,12 @@ FAMILIES_READ: Mapping[str, ReadRecord] = {
         ),
         source="the cards of all-MiniLM-L6-v2 and all-mpnet-base-v2",
     ),
-    "universal-sentence-encoder-multilingual": ReadRecord(
+    "universal-sentence-encoder-multilingual": _sets(
         labelled=("NLI",),
         texts=("Reddit", "Stack Overflow", "Yahoo Answers"),
         source="Yang et al. 2020 (arXiv 1907.04307), which also reads pairs of translations from the web",
     ),
-    "smollm2": ReadRecord(
+    "smollm2": _sets(
         texts=("FineWeb-Edu", "DCLM", "The Stack", "UltraFeedback"), source="the card of SmolLM2-135M-Instruct"
     ),
 }  # fmt: skip
@@ -50,22 +57,23 @@ _OTHER_NAMES = {
 """data sets under another name, or made of the sentences of another one"""
 
 
-def read_by(name: str) -> ReadRecord | None:
-    """The data sets that the model of this name (of a folder or file, or on the hub) has read; None: unknown."""
-    return next((read for part, read in FAMILIES_READ.items() if re.search(part, name.lower())), None)
+def read_by(name: str) -> tuple[DataRecord, ...]:
+    """The data sets that the model of this name (of a folder or file, or on the hub) has read; empty: unknown."""
+    return next((sets for part, sets in FAMILIES_READ.items() if re.search(part, name.lower())), ())
 
 
 def already_read(history: Iterable[Record], model: str, task: str) -> tuple[str, ...]:
     """A sentence, if the name of a task is that of a data set that the model has read; else none."""
-    for read in (read for record in history if isinstance(read := getattr(record, "read", None), ReadRecord)):
-        if data_set := named_in(read.names, task):
-            how = "with its labels in words" if data_set in read.labelled else "without its labels"
-            sentence = (
-                f"{model} has read {data_set} {how} before ({read.source}), so it may do better on '{task}' than on new texts; "
-                "methods that read only your texts are not ahead in this way."
-            )
-            return (sentence,)
-    return ()
+    known = {data.name: data for record in history for data in record.data if data.source}
+    data = known.get(named_in(known, task))
+    if data is None:
+        return ()
+    how = "with its labels in words" if data.with_labels else "without its labels"
+    sentence = (
+        f"{model} has read {data.name} {how} before ({data.source}), so it may do better on '{task}' than on new texts; "
+        "methods that read only your texts are not ahead in this way."
+    )
+    return (sentence,)
 
 
 def named_in(names: Iterable[str], task: str) -> str:

@@ -11,7 +11,7 @@ from pydantic import Field
 from warmstart.config import Config
 from warmstart.errors import ModelError
 from warmstart.heads.language_modeling import LMHead
-from warmstart.model.history import AnswersRecord, ContinuedPretrainingRecord, LanguageRecord, Record
+from warmstart.model.history import Record
 from warmstart.model.model import Model
 from warmstart.notebook import Shown
 from warmstart.objectives.config import ObjectiveConfig
@@ -50,6 +50,17 @@ class Calibration(Config):
     """answers to the labelled texts, which correct the shares of labels among others; at most ``MOST_LEFT_OUT``"""
 
 
+class Language(Config):
+    """The training of a language head."""
+
+    objective: ObjectiveConfig | None = None
+    """objective that it was last trained on; None: unknown"""
+    generates: bool = False
+    """it was trained to generate text from left to right"""
+    max_answer_tokens: int | None = None
+    """largest number of tokens in an answer to a question; None: it was not trained to answer"""
+
+
 @dataclass(frozen=True)
 class Bundle(Shown, view="report.notebook:bundle_view"):
     """A model with everything needed to use it.
@@ -65,6 +76,8 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
     """records of the commands that made it, oldest first"""
     calibration: Calibration | None = None
     """reliability of its confidence, if it was measured"""
+    language: Language = field(default_factory=Language)
+    """training of its language head, if it has one"""
     origin: Path | None = field(default=None, repr=False, compare=False)
     """the folder from which it was read; it may have changed since"""
 
@@ -83,7 +96,7 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
         if wrong := [record for record in self.history if not isinstance(record, Record)]:
             raise ModelError(
                 f"history must hold records (see warmstart.model.history), but got {wrong[0]!r}; "
-                "OtherRecord(name=..., details={...}) holds anything"
+                "Record(command=..., settings={...}) holds anything"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,36 +112,24 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
         }
 
     @property
-    def language_record(self) -> LanguageRecord | None:
-        """The last record, if it says how the language head was trained."""
-        last = self.history[-1] if self.history else None
-        return last if isinstance(last, LanguageRecord) and isinstance(self.model.head, LMHead) else None
-
-    @property
     def objective(self) -> ObjectiveConfig | None:
         """The objective that the language head was last trained on; None if there is no language head.
 
-        If the history does not say, it follows from the direction in which the backbone reads.
+        If it is unknown, it follows from the direction in which the backbone reads.
         """
         if not isinstance(self.model.head, LMHead):
             return None
-        known = self.language_record.objective if self.language_record else None
-        return known or ObjectiveConfig(name="causal" if self.model.causal else "masked")
+        return self.language.objective or ObjectiveConfig(name="causal" if self.model.causal else "masked")
 
     @property
     def generates(self) -> bool:
-        """Whether it has a language head that was trained to generate text from left to right."""
-        return bool(self.language_record and self.language_record.generates)
+        """True for a language head that was trained to generate text from left to right."""
+        return self.language.generates and isinstance(self.model.head, LMHead)
 
     @property
-    def answers_record(self) -> AnswersRecord | None:
-        """The record of its training to answer questions, if there was one."""
-        return self.language_record if isinstance(self.language_record, AnswersRecord) else None
-
-    @property
-    def continued_pretraining(self) -> list[ContinuedPretrainingRecord]:
-        """The times that pretraining was continued on a task's own text, oldest first."""
-        return [record for record in self.history if isinstance(record, ContinuedPretrainingRecord)]
+    def max_answer_tokens(self) -> int | None:
+        """Largest number of tokens in an answer; None for a model that was not trained to answer questions."""
+        return self.language.max_answer_tokens if isinstance(self.model.head, LMHead) else None
 
     @property
     def likelihood(self) -> Literal["causal", "masked"] | None:

@@ -1,4 +1,4 @@
-"""The model card: a bundle's README.md, written from the bundle alone (Mitchell et al. 2019).
+"""The model card: the README.md of a saved model, written from the model alone (Mitchell et al. 2019).
 
 What the model is, how to use it, its scores beside those of baselines, the data with the findings of the audit, how it was made,
 and its limits. It is for people: nothing reads it back, and it may be edited.
@@ -8,42 +8,96 @@ from __future__ import annotations
 
 import html
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from warmstart.errors import UncheckedWarning
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import TaskHead
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.bundle import Bundle
-from warmstart.model.history import (
-    AdaptRecord,
-    AnswersRecord,
-    ComparisonRecord,
-    ContinualRecord,
-    ContinuedPretrainingRecord,
-    PretrainRecord,
-    Record,
-    TaskRecord,
-)
-from warmstart.stats.formatting import percent, percent_interval, percent_range
-from warmstart.stats.intervals import FEW_SEEDS
+from warmstart.model.fitted import FittedBaseline
+from warmstart.model.history import DataRecord, Record, recorded_tasks
+from warmstart.model.rows import VectorRows, WordRows
+from warmstart.model.stack import Member, Stack
+from warmstart.stats.formatting import percent
 
 MAX_LABELS = 30
 """no more labels than this are listed"""
+LIMITS = (
+    "It was measured on the texts named above only; results on other texts may differ.",
+    "The licence and the terms of use of its training texts are not recorded.",
+)
+"""limits of every model"""
+WORDS_KEPT = (
+    "It keeps words, pairs of words or parts of words of the texts that it learned from, in `baseline.json`, where two independent "
+    "texts have them: names that recur are among them."
+)
+"""warning on the card of a model that keeps words of its texts"""
 
 
-def card(bundle: Bundle) -> str:
+def card(model: Bundle | Stack) -> str:
     """The card in Markdown, with the header that the Hugging Face hub reads."""
-    parts = [_header(bundle), f"# {_title(bundle)}", _description(bundle), "## Use", _usage(bundle)]
-    for title, body in (
-        ("Results", [_results(record) for record in bundle.history]),
-        ("Data", [_data(record) for record in bundle.history]),
-        ("How it was made", [_origin(record) for record in bundle.history]),
-    ):
-        if texts := [text for text in body if text]:
-            parts += [f"## {title}", *texts]
-    parts += ["## Limits", "\n".join(f"- {line}" for line in _limits(bundle))]
+    parts = _of_network(model) if isinstance(model, Bundle) else _of_stack(model)
+    limits = _limits(model) if isinstance(model, Bundle) else [*LIMITS]
+    parts += [*history_sections(model.history), "## Limits", "\n".join(f"- {line}" for line in limits)]
     return "\n\n".join(parts) + "\n"
+
+
+def written_card(model: Bundle | Stack) -> bytes:
+    """The card for ``README.md``; if it fails, the reason: a model is never lost to its description."""
+    try:
+        return card(model).encode(errors="backslashreplace")
+    except Exception as error:
+        warnings.warn(f"the model card cannot be written: {error!r}; the model itself is complete", UncheckedWarning, stacklevel=2)
+        return f"The card of this model could not be written: {error!r}\n".encode(errors="backslashreplace")
+
+
+def _of_network(bundle: Bundle) -> list[str]:
+    return [_header(_tag(bundle)), f"# {_title(bundle)}", _description(bundle), "## Use", _usage(bundle)]
+
+
+def _of_stack(stack: Stack) -> list[str]:
+    several = len(stack.members) > 1
+    what = (
+        f"The mean of the calibrated probabilities of {len(stack.members)} models, with these weights."
+        if several
+        else "A model without a network of its own, as a stack of one."
+    )
+    total = sum(member.weight for member in stack.members)
+    rows = [
+        (number, member.name, _kind(member), f"{member.temperature:.4g}", percent(member.weight / total, 0))
+        for number, member in enumerate(stack.members, 1)
+    ]
+    return [
+        _header("text-classification"),
+        f"# {stack.names if several else stack.members[0].name}",
+        what,
+        markdown_table(("folder in members/", "method", "kind", "temperature", "weight"), rows),
+        *([WORDS_KEPT] if any(isinstance(getattr(member.model, "rows", None), WordRows) for member in stack.members) else []),
+        *([_label_names(stack.labels)] if stack.labels else []),
+        "## Use",
+        '```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER "a text"\nwarmstart export FOLDER --to onnx --out EXPORTED\n```',
+    ]
+
+
+def _kind(member: Member) -> str:
+    model = member.model
+    if isinstance(model, Bundle):
+        return "a fine-tuned network (a bundle)"
+    assert isinstance(model, FittedBaseline)
+    if isinstance(model.rows, WordRows):
+        words = f"words{' and word pairs' if model.rows.word_pairs else ''}"
+        return f"{len(model.rows.vocabulary):,} {'character n-grams' if model.rows.characters else words}"
+    return "vectors of a frozen backbone" if isinstance(model.rows, VectorRows) else "the same prediction for every text"
+
+
+def history_sections(history: Sequence[Record]) -> Iterator[str]:
+    """Results, data and commands of all steps, under a title each; a title without a text is left out."""
+    for title, section in (("Results", _results), ("Data", _data), ("How it was made", _origin)):
+        if texts := [text for record in history if (text := section(record))]:
+            yield from (f"## {title}", *texts)
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -62,8 +116,8 @@ def code(name: str) -> str:
     return f"`{' '.join(name.split()).replace('`', chr(39))}`"
 
 
-def _header(bundle: Bundle) -> str:
-    return f"---\nlibrary_name: warmstart\npipeline_tag: {_tag(bundle)}\n---"
+def _header(tag: str) -> str:
+    return f"---\nlibrary_name: warmstart\npipeline_tag: {tag}\n---"
 
 
 def _tag(bundle: Bundle) -> str:
@@ -71,17 +125,10 @@ def _tag(bundle: Bundle) -> str:
 
 
 def _title(bundle: Bundle) -> str:
-    tasks = [task.name for record in bundle.history if (task := _task(record))]
-    return f"A model for {escaped(tasks[-1])}" if tasks else "A language model" if _is_language_model(bundle) else "A text model"
-
-
-def _task(record: Record) -> TaskRecord | None:
-    """The labelled task of a step, if it has one."""
-    return record.task if isinstance(record, AdaptRecord | AnswersRecord | ContinualRecord) else None
-
-
-def _comparison(record: Record) -> ComparisonRecord | None:
-    return record.comparison if isinstance(record, AdaptRecord | AnswersRecord) else None
+    tasks = recorded_tasks(bundle.history)
+    if tasks:
+        return f"A model for {escaped(tasks[-1].name)}"
+    return "A language model" if _is_language_model(bundle) else "A text model"
 
 
 def _is_language_model(bundle: Bundle) -> bool:
@@ -90,7 +137,7 @@ def _is_language_model(bundle: Bundle) -> bool:
 
 def _description(bundle: Bundle) -> str:
     model, config = bundle.model, bundle.model.backbone.config
-    if bundle.answers_record:
+    if bundle.max_answer_tokens:
         job = "generates answers to questions"
     elif _is_language_model(bundle):
         job = "generates text from left to right" if bundle.generates else "predicts masked tokens"
@@ -102,9 +149,13 @@ def _description(bundle: Bundle) -> str:
         f"a vocabulary of {bundle.tokenizer.vocab_size:,} tokens."
     ]
     if bundle.labels:
-        more = f" … ({len(bundle.labels)} in all)" if len(bundle.labels) > MAX_LABELS else ""
-        lines.append(f"Labels: {', '.join(map(code, bundle.labels[:MAX_LABELS]))}{more}.")
+        lines.append(_label_names(bundle.labels))
     return "\n\n".join(lines)
+
+
+def _label_names(labels: Sequence[str]) -> str:
+    more = f" … ({len(labels)} in all)" if len(labels) > MAX_LABELS else ""
+    return f"Labels: {', '.join(map(code, labels[:MAX_LABELS]))}{more}."
 
 
 def _usage(bundle: Bundle) -> str:
@@ -116,7 +167,7 @@ def _usage(bundle: Bundle) -> str:
         call = f'ws.predict(bundle, "{example}")' if single else f"ws.predict(bundle, [{example}])"
     elif isinstance(head, EmbeddingHead):
         call = 'ws.embed(bundle, "a text")'
-    elif bundle.answers_record:
+    elif bundle.max_answer_tokens:
         command = 'predict FOLDER "a question"'
     elif bundle.generates:
         command, call = 'generate FOLDER "a text"', 'ws.generate(bundle, "a text")'
@@ -127,71 +178,45 @@ def _usage(bundle: Bundle) -> str:
 
 
 def _results(record: Record) -> str:
-    """The results measured at this step; empty if there are none."""
+    """Scores, tables and notes of one step; empty if there are none."""
     parts = []
-    if comparison := _comparison(record):
-        several = any(len(method.scores) > 1 for method in comparison.methods)
-        over_texts = any(method.over_texts for method in comparison.methods)
-        sources = " and ".join(["seeds"] * (several or not over_texts) + ["test texts"] * over_texts)
-        header = ("method", f"{comparison.metric} on the test split (95% interval over {sources})", "over seeds", "runs", "note")
-        methods = sorted(comparison.methods, key=lambda method: -method.mean)
-        rows = [
-            (
-                method.name,
-                percent(method.mean)
-                if method.low is None or method.high is None
-                else percent_interval(method.mean, method.low, method.high),
-                percent_range(*method.over_seeds) if method.over_seeds else "-",
-                len(method.scores),
-                method.note,
-            )
-            for method in methods
-        ]
-        parts += [markdown_table(header, rows)]
-        parts += ["\n".join(f"- {escaped(sentence)}" for sentence in comparison.findings)] if comparison.findings else []
-    if isinstance(record, AdaptRecord) and record.test and record.test.per_class:
-        cells = [
-            [row.name, *(f"{value:.3f}" for value in (row.precision, row.recall, row.f1)), row.support]
-            for row in record.test.per_class[:MAX_LABELS]
-        ]
-        columns = ("label", "precision", "recall", "F1", "test texts")
-        chosen = ", whose seed did best on the texts that choose; another seed would do worse on average" * record.chosen
-        parts += [f"Each label, for the run that is saved here{chosen}:", markdown_table(columns, cells)]
-    if isinstance(record, PretrainRecord) and record.held_out:
-        cells = [[name.replace("_", " "), f"{value:.4g}"] for name, value in record.held_out.items()]
-        words = f" of {record.held_out_words:,} words including line ends" if record.held_out_words else ""
-        parts += [f"As pretrained, on held-out text{words}:", markdown_table(("metric", "value"), cells)]
-    if isinstance(record, ContinuedPretrainingRecord):
-        parts += [f"Continued pretraining: {escaped(record.decision)}"]
+    if record.scores:
+        cells = [[name.replace("_", " "), f"{value:.4g}"] for name, value in record.scores.items()]
+        parts += [f"After {escaped(record.command)}:", markdown_table(("metric", "value"), cells)]
+    for table in record.tables:
+        parts += [f"{escaped(table.title)}:", markdown_table(table.header, table.rows[:MAX_LABELS])]
+    if record.notes:
+        parts.append("\n".join(f"- {escaped(sentence)}" for sentence in record.notes))
     return "\n\n".join(parts)
 
 
 def _data(record: Record) -> str:
-    parts = []
-    if task := _task(record):
-        sizes = {"train": task.train, "validation": task.validation, "test": task.test}
-        parts.append(f"{code(task.name)}: {', '.join(f'{size:,} for {name}' for name, size in sizes.items() if size is not None)}.")
-    if isinstance(record, AdaptRecord) and record.budget:
-        parts.append(escaped(" ".join(record.budget)))
-    if isinstance(record, PretrainRecord) and record.corpus:
-        parts.append(f"Text: {record.tokens:,} tokens were read, from a corpus with the digest `{record.corpus[:16]}`.")
-    if isinstance(record, PretrainRecord) and (domain := record.domain):
-        more = f", and {domain.passages:,} passages of other text that are like them" if domain.passages else ""
-        parts.append(f"The text was chosen for {code(domain.task)}: {domain.texts:,} texts of its own, without labels{more}.")
-    if isinstance(record, AdaptRecord) and record.audit is not None:
-        findings = [f"- {finding.severity}: {escaped(finding.sentence)}" for finding in record.audit]
-        parts.append("\n".join(["Findings of the audit:", "", *findings]) if findings else "The audit of the data found nothing.")
+    """The data that one step read, and the findings of its audit."""
+    parts = [_sizes(data) for data in record.data if not data.source]
+    for source in dict.fromkeys(data.source for data in record.data if data.source):
+        names = ", ".join(data.name for data in record.data if data.source == source)
+        parts.append(f"Before it was imported, it has read {escaped(names)}, says {escaped(source)}.")
+    for findings in (data.audit for data in record.data if data.audit is not None):
+        lines = [f"- {finding.severity}: {escaped(finding.sentence)}" for finding in findings]
+        parts.append("\n".join(["Findings of the audit:", "", *lines]) if lines else "The audit of the data found nothing.")
     return "\n\n".join(parts)
+
+
+def _sizes(data: DataRecord) -> str:
+    """A data set and what was read of it: ``"`cats`: 48 for train, 30 for test."``."""
+    read = [f"{count:,} {'for ' * data.with_labels}{name}" for name, count in data.sizes.items()]
+    read += [f"with the digest `{data.digest[:16]}`"] if data.digest else []
+    return f"{code(data.name)}{', without labels' * (not data.with_labels)}: {', '.join(read) or 'not counted'}."
 
 
 def _origin(record: Record) -> str:
     """One line on this step: the command, its duration, when and where it ran."""
     origin = record.provenance
-    seed, seconds = getattr(record, "seed", None), getattr(record, "seconds", None)
-    details = [f"seed {seed}"] if seed is not None else []
-    details += [f"{seconds:.0f} s"] if seconds is not None else []
+    details = [f"seed {record.seed}"] if record.seed is not None else []
+    details += [f"{record.seconds:.0f} s"] if record.seconds is not None else []
     details += [origin.date, origin.machine, f"warmstart {origin.warmstart}"] if origin else []
-    line = f"**{record.title}**" + (f": {', '.join(details)}" if details else "")
+    family = f" ({record.settings['family']})" if "family" in record.settings else ""
+    line = f"**{escaped(record.command + family)}**" + (f": {', '.join(details)}" if details else "")
     return f"{line}\n\n```sh\n{origin.command}\n```" if origin else line
 
 
@@ -202,10 +227,7 @@ def _limits(bundle: Bundle) -> Iterator[str]:
         yield f"It reads texts of more than {config.max_length:,} tokens in windows of so many, joined by {settings.windows}{most}."
     else:
         yield f"It reads at most {config.max_length:,} tokens; longer texts are cut at the end."
-    yield "It was measured on the texts named above only; results on other texts may differ."
-    comparisons = [comparison for record in bundle.history if (comparison := _comparison(record))]
-    if comparisons and len(comparisons[-1].methods[0].scores) < FEW_SEEDS:
-        yield f"It was trained with fewer than {FEW_SEEDS} seeds, too few to estimate how much its score varies."
+    yield LIMITS[0]
     if bundle.labels and _tag(bundle) == "text-classification":
         yield (
             "With `warmstart predict --target-error 0.05` it abstains when its confidence is too low."
@@ -214,4 +236,4 @@ def _limits(bundle: Bundle) -> Iterator[str]:
         )
     if _is_language_model(bundle):
         yield "It may repeat its training text, and it generates what is likely there, not what is true."
-    yield "The licence and the terms of use of its training texts are not recorded."
+    yield LIMITS[1]

@@ -20,7 +20,7 @@ from torch import Tensor
 from warmstart.backbone.taps import tapped
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.bundle import Bundle
-from warmstart.model.history import AnswersRecord, ImportRecord, recorded_labels
+from warmstart.model.history import imported, recorded_labels
 from warmstart.model.selftest import (
     SELFTEST_TEXTS,
     WINDOWS,
@@ -240,12 +240,12 @@ def _dead(subject: Subject) -> float:
 
 
 def _objective(subject: Subject) -> float:
-    """1 if the direction or the ability to generate is not that of the objective in its history."""
-    bundle, record = subject.bundle, subject.bundle.language_record
-    if not isinstance(bundle.model.head, LMHead) or record is None or record.objective is None:
-        raise NotApplicable("its history names no objective of its head")
-    row = OBJECTIVES[record.objective.name]
-    can_generate = row.generates(record.objective) or isinstance(record, AnswersRecord)
+    """1 if the direction or the ability to generate is not that of its objective."""
+    bundle, objective = subject.bundle, subject.bundle.language.objective
+    if not isinstance(bundle.model.head, LMHead) or objective is None:
+        raise NotApplicable("it names no objective of its head")
+    row = OBJECTIVES[objective.name]
+    can_generate = row.generates(objective) or bundle.max_answer_tokens
     return float(row.causal != bundle.model.causal or (bundle.generates and not can_generate))
 
 
@@ -277,10 +277,9 @@ def _label_names(subject: Subject) -> float:
 
 
 def _imported_labels(bundle: Bundle) -> tuple[str, ...]:
-    """The names in the ``config.json`` that it was imported with; empty if it has been trained for a task, or came without."""
-    last = bundle.history[-1] if bundle.history else None
-    names = last.config.get("id2label") if isinstance(last, ImportRecord) else None
-    return tuple(str(names[key]) for key in sorted(names, key=int)) if names else ()
+    """The names in the ``config.json`` that it was imported with; empty if it came without."""
+    names = imported(bundle.history).get("config", {}).get("id2label") or {}
+    return tuple(str(names[key]) for key in sorted(names, key=int))
 
 
 def _relative_gap(outputs: Tensor, wanted: Tensor) -> float:
@@ -356,7 +355,7 @@ CHECKS: Registry[ModelCheck[Subject]] = Registry(
             _objective,
             "Its direction, and whether it generates, are those of the objective that it was trained on.",
             "its direction, or whether it generates, is not that of its objective",
-            "correct `causal` of the model, or `generates` in the record of its history",
+            "correct `causal` of the model, or `generates` of its `language`",
             moments=("save",),
         ),
         "tokenizer round trip": ModelCheck(

@@ -1,4 +1,4 @@
-"""Is a text like those that a model has learned from, or of none of its classes? By the cosine of its vector and the nearest mean.
+"""Texts unlike those that a model has learned from: the cosine of a text's vector with the nearest mean of a class tells them.
 
 On development sets that finds more of the texts of a class left out than the confidence does (results/baselines.md).
 

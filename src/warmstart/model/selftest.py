@@ -74,7 +74,7 @@ def _rows(model: Model) -> tuple[Tensor, Tensor]:
 
 
 def joins_windows(model: Model) -> bool:
-    """Whether the head reads long texts in windows."""
+    """True for a head that reads long texts in windows."""
     return model.head.config.window_settings.windows != "none"
 
 

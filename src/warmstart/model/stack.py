@@ -64,7 +64,7 @@ class Stack(Shown, view="report.notebook:stack_view"):
 
     @property
     def several_labels(self) -> bool:
-        """Whether a text may have several of them, each with a probability of its own."""
+        """True if a text may have several labels, each with a probability of its own."""
         return self.type == "multilabel"
 
     @property

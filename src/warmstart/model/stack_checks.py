@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from warmstart.model.bundle import Bundle
+from warmstart.model.bundle_files import read_selftest
 from warmstart.model.checks import EDITED, OUTPUT_TOLERANCE, CheckResult, ModelCheck, run_checks
-from warmstart.model.files import find_bundle, read_selftest
+from warmstart.model.files import find_bundle
 from warmstart.model.fitted import FittedBaseline
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.model.stack import Stack
-from warmstart.model.stack_files import backbone_places, stored_baseline_outputs, stored_stack_predictions
+from warmstart.model.stack_files import stored_baseline_outputs, stored_stack_predictions
 from warmstart.model.stack_selftest import ByName, outputs_gap, predictions_gap, stack_predictions
 
 STACK_CHECK: ModelCheck[tuple[Stack, ByName]] = ModelCheck(
@@ -43,8 +44,8 @@ def run_stack_checks(stack: Stack, folder: Path) -> list[CheckResult]:
     ]
     backbones = [
         replace(result, part=", ".join(member.name for member in stack.members if stack.backbone_of(member) == number))
-        for number, (backbone, place) in enumerate(zip(stack.backbones, backbone_places(folder), strict=True), 1)
-        for result in run_checks(backbone, read_selftest(place))
+        for number, backbone in enumerate(stack.backbones, 1)
+        for result in run_checks(backbone, read_selftest(folder / f"backbones/{number}"))
     ]
     return [STACK_CHECK("stored predictions", (stack, stored_stack_predictions(folder))), *members, *backbones]
 

@@ -1,20 +1,19 @@
 """A stack on disk: one folder, which can check itself and holds no code.
 
-    stack.json             type, labels, calibration, history; temperature, weight, and size and hash of the files of each member
+    bundle.json            type, labels, calibration, history; temperature, weight, and size and hash of the files of each member
     members/1/             a fine-tuned network: a bundle as it is
     members/2/             a baseline: baseline.json (settings and vocabulary), arrays.safetensors
     backbones/1/           a bundle whose vectors baselines read, once for all of them
     README.md              the card, for people
 
 Loading checks sizes before it reads, then hashes, names, shapes and numbers, and what every baseline and all members together
-predict for a few texts, which each backbone reads once. Saving ends with a reload in a fresh process, like that of a bundle.
+predict for a few texts, which each backbone reads once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,40 +24,33 @@ from safetensors.numpy import load as parse_arrays
 from safetensors.numpy import save as serialise
 
 from warmstart.config import Config
-from warmstart.errors import BundleError, ConfigError, ModelError
-from warmstart.model.bundle import Bundle, Calibration
-from warmstart.model.checks import OUTPUT_TOLERANCE
-from warmstart.model.files import (
-    DIFFERS,
-    STACK_MANIFEST,
+from warmstart.errors import BundleError, ConfigError
+from warmstart.model.bundle import Bundle
+from warmstart.model.bundle_files import (
     bundle_contents,
-    checked_manifest,
-    fresh_reader,
-    load_bundle,
-    manifest_bytes,
-    read_model_file,
-    save,
-    save_verified,
+    read_bundle,
+    read_calibration,
+    read_history,
+    shared_entries,
     unchanged_contents,
-    written_card,
 )
+from warmstart.model.card import written_card
+from warmstart.model.checks import OUTPUT_TOLERANCE
 from warmstart.model.fitted import BaselineSettings, FittedBaseline, packed, unpacked
-from warmstart.model.history import read_record
+from warmstart.model.folder import DIFFERS, manifest_bytes, read_manifest, read_model_file
 from warmstart.model.stack import Member, Stack
-from warmstart.model.stack_card import stack_card
 from warmstart.model.stack_selftest import ByName, member_columns, outputs_gap, predictions_gap, stack_predictions
-from warmstart.system.limits import MANIFEST_BYTES, TOKENIZER_VALUES, check_tensor_header, parse_json, refused_if_malformed
-from warmstart.system.storage import FORMAT, sha256
-from warmstart.version import __version__
+from warmstart.system.limits import MANIFEST_BYTES, TOKENIZER_VALUES, check_tensor_header, parse_json
+from warmstart.system.storage import MANIFEST, sha256
 
 SELFTEST = "selftest"
 """array of what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved"""
-CHECKED = {"bundle": ("bundle.json",), "baseline": ("baseline.json", "arrays.safetensors")}
-"""the files of a member of which ``stack.json`` has the hash; ``bundle.json`` has those of the others"""
+CHECKED = {"bundle": (MANIFEST,), "baseline": ("baseline.json", "arrays.safetensors")}
+"""the files of a member of which the stack's manifest has the hash; ``bundle.json`` has those of the others"""
 
 
 class MemberManifest(Config):
-    """One member in ``stack.json``."""
+    """One member in the manifest of a stack."""
 
     name: str
     kind: Literal["bundle", "baseline"]
@@ -71,28 +63,16 @@ class MemberManifest(Config):
 
 
 class StackManifest(Config):
-    """``stack.json``."""
+    """The entries of a stack's manifest on its members and labels."""
 
-    format: int
-    warmstart: str
     type: Literal["classification", "multilabel", "regression"]
     labels: tuple[str, ...]
     members: tuple[MemberManifest, ...] = Field(min_length=1, max_length=1000)
-    calibration: Calibration | None
-    history: tuple[dict[str, Any], ...]
     predictions: dict[str, tuple[float, ...]]
     """``stack_predictions`` when it was saved"""
 
 
-def save_stack(stack: Stack, folder: str | Path) -> Path:
-    """Write a stack and check it: reload it in a fresh process, then put it in place. Returns the folder.
-
-    Raises as ``save`` does for a bundle; either way the previous contents of ``folder`` stay.
-    """
-    return save_verified(folder, _fresh_reader(), lambda: _contents(stack))
-
-
-def _contents(stack: Stack) -> dict[str, bytes]:
+def stack_contents(stack: Stack) -> dict[str, bytes]:
     """The files of a stack, by name."""
     contents, members, columns = dict[str, bytes](), [], member_columns(stack)
     for number, member in enumerate(stack.members, 1):
@@ -103,47 +83,24 @@ def _contents(stack: Stack) -> dict[str, bytes]:
     for number, backbone in enumerate(stack.backbones, 1):
         files = unchanged_contents(backbone) or bundle_contents(backbone)
         contents |= {f"backbones/{number}/{name}": data for name, data in files.items()}
-    manifest = StackManifest.build(
-        {
-            "format": FORMAT,
-            "warmstart": __version__,
-            "type": stack.type,
-            "labels": stack.labels,
-            "members": members,
-            "calibration": stack.calibration.to_dict() if stack.calibration else None,
-            "history": [record.to_dict() for record in stack.history],
-            "predictions": stack_predictions(stack, columns),
-        },
-        STACK_MANIFEST,
-    ).to_dict()
-    contents["README.md"] = written_card(lambda: stack_card(stack))
-    contents[STACK_MANIFEST] = manifest_bytes(manifest)
-    return contents
+    own = {"type": stack.type, "labels": stack.labels, "members": members, "predictions": stack_predictions(stack, columns)}
+    manifest = manifest_bytes({**shared_entries(stack), **StackManifest.build(own, MANIFEST).to_dict()})
+    return {**contents, "README.md": written_card(stack), MANIFEST: manifest}
 
 
-def save_model(model: Bundle | Stack, folder: str | Path) -> Path:
-    """Write a bundle or a stack, whichever it is, and check it; returns the folder."""
-    return save(model, folder) if isinstance(model, Bundle) else save_stack(model, folder)
-
-
-def load_stack(folder: str | Path, *, selftest: bool = True) -> Stack:
-    """The stack in a folder. Raises ``BundleError`` that names a missing, damaged or exchanged file.
+def read_stack(folder: Path, manifest: dict[str, Any], *, selftest: bool = True) -> Stack:
+    """The stack in a folder with this manifest. Raises ``BundleError`` that names a missing, damaged or exchanged file.
 
     Every member must also reproduce its stored outputs, and all together theirs, unless ``selftest`` is false. Backbones take part
     in those of their baselines; ``warmstart doctor`` checks them by themselves too.
     """
-    folder = Path(folder)
-    manifest = _read_manifest(folder)
-    sound = f"{folder} must hold a sound stack"
-    with refused_if_malformed(BundleError, sound, "do not use it, or copy it again", also=(ConfigError, ModelError)):
-        backbones = _Backbones(folder)
-        loaded = [_load_model(folder, i, entry, backbones, selftest) for i, entry in enumerate(manifest.members, 1)]
-        pairs = zip(manifest.members, loaded, strict=True)
-        members = tuple(Member(entry.name, model, entry.temperature, entry.weight) for entry, (model, _) in pairs)
-        history = tuple(map(read_record, manifest.history))
-        stack = Stack(members, manifest.type, manifest.labels, history, manifest.calibration)
-        if selftest:
-            _require_reproduced(stack, [stored for _, stored in loaded], manifest.predictions, folder)
+    own, backbones = _own_entries(folder, manifest), _Backbones(folder)
+    loaded = [_load_model(folder, i, entry, backbones, selftest) for i, entry in enumerate(own.members, 1)]
+    pairs = zip(own.members, loaded, strict=True)
+    members = tuple(Member(entry.name, model, entry.temperature, entry.weight) for entry, (model, _) in pairs)
+    stack = Stack(members, own.type, own.labels, read_history(manifest), read_calibration(manifest))
+    if selftest:
+        _require_reproduced(stack, [stored for _, stored in loaded], own.predictions, folder)
     return stack
 
 
@@ -154,10 +111,6 @@ def _require_reproduced(stack: Stack, outputs: Sequence[np.ndarray | None], pred
         if isinstance(member.model, FittedBaseline):
             _require_small(outputs_gap(column, stored), folder / f"members/{number}")
     _require_small(predictions_gap(stack_predictions(stack, columns), predictions), folder)
-
-
-def _fresh_reader() -> AbstractContextManager[Callable[[Path], str | None]]:
-    return fresh_reader("warmstart.model.stack_files", "load_stack")
 
 
 def member_entry(member: Member) -> dict[str, Any]:
@@ -187,21 +140,14 @@ class _Backbones:
     def at(self, place: str) -> Bundle:
         """The bundle in a folder of the stack."""
         if place not in self.loaded:
-            read_model_file(self.stack, f"{place}/bundle.json", MANIFEST_BYTES)  # refuses a path with a link in it
-            self.loaded[place] = load_bundle(self.stack / place, selftest=False)  # its baselines' outputs test it
+            self.loaded[place] = _network(self.stack, place, selftest=False)  # its baselines' outputs test it
         return self.loaded[place]
 
 
-def _backbone_place(number: int, backbone: int | None) -> str:
-    """The folder of the backbone of the member with this number; before each was saved once, it lay beside its member."""
-    return f"backbones/{backbone}" if backbone else f"members/{number}/backbone"
-
-
-def backbone_places(folder: Path) -> list[Path]:
-    """The folders of the ``backbones`` of the stack in a folder."""
-    members = enumerate(_read_manifest(folder).members, 1)
-    places = (folder / _backbone_place(number, member.backbone) for number, member in members if member.kind == "baseline")
-    return [place for place in dict.fromkeys(places) if place.is_dir()]
+def _network(stack: Path, place: str, *, selftest: bool) -> Bundle:
+    """The network in a folder of a stack."""
+    read_model_file(stack, f"{place}/{MANIFEST}", MANIFEST_BYTES)  # refuses a path with a link in it
+    return read_bundle(stack / place, read_manifest(stack / place), selftest=selftest)
 
 
 def _load_model(
@@ -214,7 +160,7 @@ def _load_model(
         name: _read_checked(stack, f"{member}/{name}", *manifest.files.get(name, (0, ""))) for name in CHECKED[manifest.kind]
     }
     if manifest.kind == "bundle":
-        return load_bundle(folder, selftest=selftest), None
+        return _network(stack, member, selftest=selftest), None
     try:
         settings = BaselineSettings.build(parse_json(contents["baseline.json"], TOKENIZER_VALUES), "baseline.json")
         check_tensor_header(contents["arrays.safetensors"])
@@ -222,7 +168,7 @@ def _load_model(
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise BundleError(f"{folder} is damaged: {error}; copy it again") from None
     stored = arrays.pop(SELFTEST, None)
-    backbone = backbones.at(_backbone_place(number, manifest.backbone)) if settings.rows == "vectors" else None
+    backbone = backbones.at(f"backbones/{manifest.backbone}") if settings.rows == "vectors" else None
     return unpacked(settings, arrays, backbone), stored
 
 
@@ -236,7 +182,7 @@ def _require_small(gap: float, folder: Path) -> None:
 
 def stored_stack_predictions(folder: Path) -> dict[str, tuple[float, ...]]:
     """``stack_predictions`` of the stack in a folder when it was saved."""
-    return _read_manifest(folder).predictions
+    return _own_entries(folder, read_manifest(folder)).predictions
 
 
 def stored_baseline_outputs(folder: Path) -> np.ndarray | None:
@@ -244,13 +190,11 @@ def stored_baseline_outputs(folder: Path) -> np.ndarray | None:
     return parse_arrays((folder / "arrays.safetensors").read_bytes()).get(SELFTEST)
 
 
-def _read_manifest(folder: Path) -> StackManifest:
-    file = folder / STACK_MANIFEST
-    values = checked_manifest(read_model_file(folder, STACK_MANIFEST, MANIFEST_BYTES), file)
+def _own_entries(folder: Path, manifest: dict[str, Any]) -> StackManifest:
     try:
-        return StackManifest.build(values, STACK_MANIFEST)
+        return StackManifest.build({name: manifest[name] for name in StackManifest.model_fields}, MANIFEST)
     except ConfigError as error:
-        raise BundleError(f"{file} is damaged: {error}") from None
+        raise BundleError(f"{folder / MANIFEST} is damaged: {error}") from None
 
 
 def _read_checked(folder: Path, name: str, size: int, expected: str) -> bytes:
@@ -259,5 +203,5 @@ def _read_checked(folder: Path, name: str, size: int, expected: str) -> bytes:
     if len(data) != size:
         raise BundleError(f"{file} is damaged: it has {len(data):,} bytes instead of {size:,}; copy it again")
     if sha256(data) != expected:
-        raise BundleError(f"{file} is damaged: its hash is not the one in {STACK_MANIFEST}; copy it again")
+        raise BundleError(f"{file} is damaged: its hash is not the one in {MANIFEST}; copy it again")
     return data

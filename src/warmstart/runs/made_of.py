@@ -17,7 +17,8 @@ from warmstart.data.read import source_files
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.interop.encoders import ENCODER_PREFIX, ENCODERS
-from warmstart.model.files import find_bundle, model_digest, saved_as
+from warmstart.model.files import find_bundle, model_digest
+from warmstart.model.folder import is_model
 from warmstart.runs.record import read_record_of
 from warmstart.system.console import unsaid
 from warmstart.system.storage import FORMAT, SETTINGS, file_sha256, sha256
@@ -76,7 +77,7 @@ def _content(path: Path) -> dict[str, str]:
     try:
         if path.is_file():
             return {str(path): file_sha256(path)}
-        if path.is_dir() and saved_as(find_bundle(path)):
+        if path.is_dir() and is_model(find_bundle(path)):
             return {str(path): model_digest(str(path))}
         files = source_files(Source(path=str(path))) if path.is_dir() or has_magic(str(path)) else ()
     except (OSError, ValueError, DataError):

@@ -30,7 +30,7 @@ def write_record(folder: Path, **values: Any) -> None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether the run in a folder has come to its end; then it needs its steps no longer."""
+    """True for a run that has come to its end; then its steps, which it needs no longer, are removed."""
     record = read_record_of(folder)
     if (complete := record.get("state") == "finished") and "made_of" in record:  # else the steps are none of ours
         shutil.rmtree(folder / STEPS_FOLDER, ignore_errors=True)

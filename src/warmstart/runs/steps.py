@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from warmstart.stats.formatting import model_name
-from warmstart.system.storage import json_or_none
+from warmstart.system.storage import MANIFEST, json_or_none
 
 if TYPE_CHECKING:
     from warmstart.data.task import Task
@@ -182,8 +182,8 @@ def _save_step(folder: Path) -> NextStep:
 
 def _fits_a_page(bundle: Path) -> bool:
     """True for a saved model that a page can hold, by its task and its tokenizers."""
-    stack, network = (json_or_none(bundle / name) or {} for name in ("stack.json", "bundle.json"))
-    if (stack.get("type") or network.get("head", {}).get("kind")) in NO_PAGE:
+    saved = json_or_none(bundle / MANIFEST) or {}
+    if (saved.get("type") or saved.get("head", {}).get("kind")) in NO_PAGE:
         return False
     for file in bundle.rglob("tokenizer.json"):
         with file.open("rb") as opened:

@@ -48,10 +48,10 @@ def _packed(values: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[name := str(len(tensors))] = torch.from_numpy(np.array(values, order="C"))
         return {"array": name}
     if isinstance(values, Mapping):
-        return {"mapping": [[_packed(one, tensors) for one in pair] for pair in values.items()]}
+        return {"mapping": [[_packed(item, tensors) for item in pair] for pair in values.items()]}
     kind = next(name for name, known in _KINDS.items() if isinstance(values, known))
     assert kind != "objects" or values.ndim == 1, f"a step keeps rows of objects, but not of shape {values.shape}"
-    return {kind: [_packed(one, tensors) for one in values]}
+    return {kind: [_packed(item, tensors) for item in values]}
 
 
 def _unpacked(values: Any, tensors: Mapping[str, Tensor]) -> Any:
@@ -63,10 +63,10 @@ def _unpacked(values: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tensors[inner].numpy() if kind == "array" else tensors[inner]
     if kind == "mapping":
         return {_unpacked(key, tensors): _unpacked(value, tensors) for key, value in inner}
-    found = [_unpacked(one, tensors) for one in inner]
+    items = [_unpacked(item, tensors) for item in inner]
     if kind != "objects":
-        return tuple(found) if kind == "tuple" else found
-    array = np.empty(len(found), dtype=object)
-    for number, one in enumerate(found):
-        array[number] = one
+        return tuple(items) if kind == "tuple" else items
+    array = np.empty(len(items), dtype=object)
+    for number, item in enumerate(items):
+        array[number] = item
     return array

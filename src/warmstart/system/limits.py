@@ -17,7 +17,7 @@ from warmstart.errors import WarmstartError
 from warmstart.system.trouble import is_memory
 
 MANIFEST_BYTES = 8 << 20
-"""most bytes of settings in JSON: bundle.json, stack.json, config.json, an index of shards"""
+"""most bytes of settings in JSON: bundle.json, config.json, an index of shards"""
 MANIFEST_VALUES = 1 << 19
 """values, lists and groups in them"""
 TOKENIZER_BYTES = 48 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from warmstart.errors import ConfigError, StorageError
 from warmstart.system.storage import (
-    MANIFESTS,
+    MANIFEST,
     RUN_FILE,
     STANDARD_OUTPUT,
     atomic_write,
@@ -110,8 +110,8 @@ def _reads(source: Path, place: Path) -> bool:
 def _refuse_inside(place: Path, flag: str) -> None:
     """Raise ``ConfigError`` for a path in a model or in a run; a recipe's folder holds what its steps write."""
     for folder in place.resolve().parents:
-        if model := next((name for name in MANIFESTS if (folder / name).is_file()), ""):
-            raise ConfigError(f"{flag} must lie outside of models, but {folder} is one ({model}); name another place")
+        if (folder / MANIFEST).is_file():
+            raise ConfigError(f"{flag} must lie outside of models, but {folder} is one ({MANIFEST}); name another place")
         if (json_or_none(folder / RUN_FILE) or {}).get("command", "recipe") != "recipe":
             raise ConfigError(f"{flag} must lie outside of runs, but {folder} is one ({RUN_FILE}); name another place")
 

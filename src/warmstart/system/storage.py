@@ -32,7 +32,7 @@ from warmstart.system.trouble import cure_of
 
 SETTINGS, PAGE_FILE, RUN_FILE = "config.yaml", "report.html", "run.json"
 """files in the folder of a run: its settings, its report, and its description"""
-MANIFESTS = ("bundle.json", "stack.json")
+MANIFEST = "bundle.json"
 """names of the manifest in the folder of a model"""
 RACE_FILE = "race.json"
 """file in the folder of a race on one task: the scores of every method"""
@@ -43,7 +43,9 @@ STEPS_FOLDER = "steps"
 STANDARD_OUTPUT = "-"
 """the user's name for standard output, in place of a file"""
 FORMAT = 1
-"""version of saved files (bundles, stacks, pages, ledgers, shards of tokenized text), counted up when one changes"""
+"""version of saved files (pages, ledgers, shards of tokenized text), counted up when one changes"""
+MODEL_FORMAT = 2
+"""version of saved models"""
 SEAL = "digest"
 """key of the hash in sealed JSON"""
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<role>writing|old)-(?P<pid>\d+)(?:\.\d+)?(?:@(?P<host>.+))?")
@@ -204,10 +206,10 @@ def json_or_none(file: Path) -> dict[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
-def require_format(values: Mapping[str, Any], where: Path | str, error: type[WarmstartError]) -> None:
+def require_format(values: Mapping[str, Any], where: Path | str, error: type[WarmstartError], read: int = FORMAT) -> None:
     """Raise ``error`` unless what was saved has the format that this version reads."""
-    if (version := values.get("format")) != FORMAT:
-        raise error(f"{where} has format {version}, but this warmstart reads format {FORMAT}; use the version that wrote it")
+    if (version := values.get("format")) != read:
+        raise error(f"{where} has format {version}, but this warmstart reads format {read}; use the version that wrote it")
 
 
 def _digest(values: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from warmstart.data.task import Task
 from warmstart.errors import DataError, ModelError
 from warmstart.model.bundle import Bundle
-from warmstart.model.history import recorded_task_type
 from warmstart.registry import Registry
 from warmstart.tasks.classification import ClassificationTask
 from warmstart.tasks.multilabel import MultilabelTask
@@ -38,17 +37,15 @@ def task_type_of(task: Task) -> TaskType:
 def task_type_for(bundle: Bundle | Stack) -> TaskType:
     """The task type that a model was fine-tuned for.
 
-    It is the type in the bundle's history; a model without history (an imported one) has the first type with such a head. Raises
-    ``ModelError`` for a model without a task head.
+    Each type has a head of its own. Raises ``ModelError`` for a model without a task head.
     """
     if not isinstance(bundle, Bundle):
         return TASK_TYPES[bundle.type]
     config = bundle.model.head.config
-    fitting = [task_type for task_type in TASK_TYPES.values() if isinstance(config, task_type.head_config)]
-    if not fitting:
+    fitting = next((task_type for task_type in TASK_TYPES.values() if isinstance(config, task_type.head_config)), None)
+    if fitting is None:
         raise ModelError(f"a fine-tuned model is needed, but this one's head is '{config.kind}'; adapt it to a task first")
-    recorded = recorded_task_type(bundle.history)
-    return next((task_type for task_type in fitting if task_type.name == recorded), fitting[0])
+    return fitting
 
 
 def check_task_type(bundle: Bundle | Stack, task: Task) -> TaskType:

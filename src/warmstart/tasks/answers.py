@@ -203,17 +203,16 @@ def generate_answers(model: Model, tokenizer: Tokenizer, questions: Sequence[str
 
 def answer_questions(bundle: Bundle, questions: Sequence[str]) -> list[Answer]:
     """The answers of a model that was adapted to a task of answers."""
-    assert bundle.answers_record is not None
-    return generate_answers(bundle.model, bundle.tokenizer, questions, bundle.answers_record.max_answer_tokens)
+    assert bundle.max_answer_tokens is not None
+    return generate_answers(bundle.model, bundle.tokenizer, questions, bundle.max_answer_tokens)
 
 
 def answer_threshold(bundle: Bundle, target_error: float, confidence_level: float) -> Threshold:
-    """The confidence below which the model must abstain for ``target_error``, from the held-out answers in its history.
+    """The confidence below which the model must abstain for ``target_error``, from its held-out answers.
 
     Raises ``ModelError`` if it has none, or if they chose its weights.
     """
-    record = bundle.answers_record
-    answers = record.held_out_answers if record else ()
+    answers = bundle.calibration.held_out if bundle.calibration and bundle.max_answer_tokens else ()
     if not answers:
         raise ModelError("this model has no held-out answers to find a threshold with; adapt it to a task of type answers first")
     confidence, right = (np.array(column) for column in zip(*answers, strict=True))

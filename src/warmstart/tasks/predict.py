@@ -95,7 +95,7 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     inputs = inputs if isinstance(inputs, str) else as_inputs(inputs)
     if not len(inputs) and not isinstance(inputs, str):
         return Predictions([])
-    if isinstance(bundle, Bundle) and bundle.answers_record:
+    if isinstance(bundle, Bundle) and bundle.max_answer_tokens:
         from warmstart.tasks.answers import answer_questions
 
         questions = [inputs] if isinstance(inputs, str) else inputs

@@ -15,7 +15,7 @@ import numpy as np
 from warmstart.data.task import Split
 from warmstart.data.text_key import Overlap, TextHashes, joint_overlap, key_of, plain_text
 from warmstart.model.bundle import Bundle
-from warmstart.model.history import TaskRecord, recorded_tasks
+from warmstart.model.history import DataRecord, recorded_tasks
 from warmstart.model.stack import Stack
 
 EXAMPLE = 60
@@ -87,7 +87,7 @@ def _quoted(text: Any) -> str:
     return line if len(line) <= EXAMPLE else f"{line[:EXAMPLE]}…"
 
 
-def _task_records(model: Bundle | Stack) -> list[TaskRecord]:
+def _task_records(model: Bundle | Stack) -> list[DataRecord]:
     """Task records of the model and of its networks."""
     networks = model.networks if isinstance(model, Stack) else ()
     return recorded_tasks([*(record for network in networks for record in network.history), *model.history])

@@ -72,7 +72,7 @@ class _Scored:
 def check_rivals(models: Mapping[str, Bundle | Stack]) -> None:
     """Raise ``DataError`` unless two models, by path, know the same labels, and ``ModelError`` for one that is not adapted."""
     for path, model in models.items():
-        if isinstance(model, Bundle) and not (model.answers_record or isinstance(model.model.head.config, TaskHeadConfig)):
+        if isinstance(model, Bundle) and not (model.max_answer_tokens or isinstance(model.model.head.config, TaskHeadConfig)):
             raise ModelError(f"two adapted models are compared, but {path} is a language model; adapt it first")
     if len({frozenset(model.labels) for model in models.values()}) > 1:
         known = " and ".join(f"{path} knows {', '.join(model.labels) or 'none'}" for path, model in models.items())
@@ -105,7 +105,7 @@ def as_model_numbers(model: Bundle | Stack, task: Task) -> Task:
 
 def _scored(model: Bundle | Stack, task: Task | AnswerTask, method: ScoredMethod) -> _Scored:
     if isinstance(task, AnswerTask):
-        if not (isinstance(model, Bundle) and model.answers_record):
+        if not (isinstance(model, Bundle) and model.max_answer_tokens):
             raise ModelError("a model that answers questions is compared with another one, but the other gives labels")
         right = score_test_answers(task, answer_questions(model, task.test.questions), method, None)
         return _Scored(float(right.mean()), right)

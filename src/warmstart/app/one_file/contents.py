@@ -105,7 +105,7 @@ def refuse_unable(model: Bundle | Stack) -> None:
 
 def _why_not(bundle: Bundle, able: tuple[type, ...]) -> str | None:
     head, config = bundle.model.head, bundle.model.backbone.config
-    if bundle.answers_record is not None:
+    if bundle.max_answer_tokens:
         return "it answers questions, and abstains by examples that pages do not have"
     if not isinstance(head, able) and not bundle.generates:
         untrained = " that was not trained to write" if head.config.kind == "language-modeling" else ""

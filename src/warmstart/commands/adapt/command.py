@@ -27,7 +27,7 @@ from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.inspection.confidence import ConfidenceResult
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
-from warmstart.model.stack_files import save_model
+from warmstart.model.files import save
 from warmstart.report.sections import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.run import Run
@@ -48,7 +48,7 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
     spec = read_spec(config.task, flags)[1]
     if spec.type == ANSWERS_TYPE:
         found, bundle, run = adapt_to_answers(config)
-        with model_is_saved(save_model(bundle, run.folder / "bundle")):
+        with model_is_saved(save(bundle, run.folder / "bundle")):
             console.print(answers_view(found).sentence)
             _record(found, "questions", details=config.details, folder=run.folder)
             console.print(_places(found, run.folder, write_answers_page(found, config, run.folder)))
@@ -102,7 +102,7 @@ def _finish(bundle: Bundle, result: AdaptResult, config: AdaptConfig, ready: _Re
     """Save the bundle, print what was found, write the report."""
     folder, task = ready.run.folder, result.task
     adapted = adapted_bundle(bundle, result, config, ready.loaded, ready.calibration_texts)
-    with model_is_saved(save_model(adapted, folder / "bundle")):
+    with model_is_saved(save(adapted, folder / "bundle")):
         warn_of_other_predictions(folder / "bundle", task, at_thresholds(result.test_predictions, thresholds_of(adapted)))
         if adapted.calibration and task_type_of(task).one_label:
             texts = task.test.labels, task.test.units

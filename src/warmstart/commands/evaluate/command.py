@@ -77,7 +77,7 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     check_rivals(models)
     first, second = models[config.model], models[against]
     names = _names(config.model, against)
-    answering = isinstance(first, Bundle) and first.answers_record is not None
+    answering = isinstance(first, Bundle) and first.max_answer_tokens is not None
     task, left_out = (load_answer_task(path), "") if answering else _test_task(config, path, (first, second))
     methods = _methods(config)
     folder = Run.open(config.out or AGAINST_FOLDER, config).folder
@@ -99,7 +99,7 @@ def _names(first: str, second: str) -> tuple[str, str]:
 def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
     """Scores by the kind of the model's predictions."""
     bundle = load_predictor(config.model)
-    if isinstance(bundle, Bundle) and bundle.answers_record:
+    if isinstance(bundle, Bundle) and bundle.max_answer_tokens:
         return _score_answers(bundle, config, load_answer_task(task))
     if isinstance(bundle, Bundle) and isinstance(bundle.model.head, LMHead):
         return _read_text(bundle, config, task)

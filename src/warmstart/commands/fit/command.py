@@ -21,8 +21,7 @@ from warmstart.experiment.fit_lines import fit_lines
 from warmstart.experiment.fit_result import FitResult
 from warmstart.experiment.inputs import bundle_at
 from warmstart.interop.encoders import encoders_at_hand
-from warmstart.model.files import remove_model
-from warmstart.model.stack_files import save_model
+from warmstart.model.files import remove_model, save
 from warmstart.report.sections import model_is_saved
 from warmstart.runs.record import write_record
 from warmstart.runs.steps import TaskPlace
@@ -62,7 +61,7 @@ def keep_fit(found: FitResult, folder: Path, write_page: Callable[[], Path]) -> 
     """Save the model, if there is one, in the folder of the run, with its record and page; returns the bundle and the page."""
     saved = None
     if found.model is not None:
-        saved = save_model(found.model, folder / "bundle")
+        saved = save(found.model, folder / "bundle")
     else:
         remove_model(folder)  # of an earlier fit of other labels
     with model_is_saved(saved) if saved else nullcontext():

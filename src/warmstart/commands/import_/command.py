@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from warmstart.interop.families import FAMILIES
 from warmstart.model.already_read import read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.history import ImportRecord
+from warmstart.model.history import DataRecord
 from warmstart.runs.run import provenance
 from warmstart.system.console import console, print_table
 from warmstart.system.outputs import free_folder
@@ -40,8 +41,9 @@ def import_model(config: ImportConfig) -> Bundle | Path | EncodersResult:
     imported = read_source(config.source, config.max_length)
     for line in describe(imported):
         console.print(line)
-    record = imported.bundle.history[0].model_copy(update={"source": config.source, "provenance": provenance()})
-    bundle = replace(imported.bundle, history=(record,))
+    record = imported.bundle.history[0]
+    changes = {"settings": record.settings | {"source": config.source}, "provenance": provenance()}
+    bundle = replace(imported.bundle, history=(record.model_copy(update=changes),))
     save(bundle, target)
     console.print(f"bundle: {target} (reloaded in a fresh process, equal outputs)")
     return bundle
@@ -60,7 +62,7 @@ def _list_encoders(*, measure: bool) -> EncodersResult:
             "package": encoder.package,
             "installed": package.version if package else None,
             "install": how_to_install(name),
-            "read": read.to_dict() if read else None,
+            "read": _read_as_json(read) if read else None,
             "texts_per_second": speeds.get(name),
         }
     print_table("encoders", encoders.rows(), ENCODERS_HEADER)
@@ -69,8 +71,15 @@ def _list_encoders(*, measure: bool) -> EncodersResult:
         if facts["installed"] != ENCODERS[name].version:
             console.print(f"{name}: {facts['install']}")
         read = read_by(facts["model"])
-        console.print(f"{name} has read {', '.join(read.names)} ({read.source})" if read else f"{name} has read: unknown")
+        names = ", ".join(data.name for data in read)
+        console.print(f"{name} has read {names} ({read[0].source})" if read else f"{name} has read: unknown")
     return encoders
+
+
+def _read_as_json(read: Sequence[DataRecord]) -> dict[str, Any]:
+    """Names of the data sets that a model has read with and without their labels, and the origin of this knowledge."""
+    names = {key: [data.name for data in read if data.with_labels == (key == "labelled")] for key in ("labelled", "texts")}
+    return {**names, "source": read[0].source}
 
 
 def _fetch(config: ImportConfig, url: str, out: str) -> Path:
@@ -103,8 +112,8 @@ def describe(imported: Imported) -> list[str]:
         lines.append(f"added:    {', '.join(imported.added)} (their embeddings are the mean of all others)")
     if spare := bundle.model.backbone.vocab_size - tokenizer.vocab_size:
         lines.append(f"spare:    {spare} rows of the embedding that belong to no token")
-    read = bundle.history[0].read if isinstance(bundle.history[0], ImportRecord) else None
-    lines.append(f"has read: {', '.join(read.names)}, says {read.source}" if read else "has read: unknown")
+    read = bundle.history[0].data
+    lines.append(f"has read: {', '.join(data.name for data in read)}, says {read[0].source}" if read else "has read: unknown")
     return lines
 
 

@@ -25,13 +25,14 @@ from warmstart.finetuning.further import (
     pretraining_job,
     rows_to_read,
     tokens_to_read,
+    trained_language,
 )
 from warmstart.generation.sample import beginnings, sample_of
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
-from warmstart.model.history import DomainRecord
+from warmstart.model.history import DataRecord
 from warmstart.model.model import Model, fresh_head
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.report.sections import model_is_saved
@@ -267,13 +268,12 @@ def pretrain_on(
     with shown(events_folder(folder or config.out, wanted=config.tensorboard)) as observe:
         output = train(model, replace(job, observe=observe), config.train, folder)
     metrics = {} if held_out_rows is None else world().together(lambda: held_out_metrics(model, held_out_rows))
-    found = {
-        "held_out": metrics,
-        "held_out_words": held_out_text.counts.words if held_out_text else None,
-        "domain": domain and _domain_record(domain),
-    }
-    record = pretrain_record(rows, config.train, config.seed, output).model_copy(update=found)
-    bundle = Bundle(model.cpu().eval(), tokenizer, history=(*(origin.history if origin else ()), record))
+    record = pretrain_record(rows, config.train, config.seed, output)
+    words = {"held-out words": held_out_text.counts.words} if held_out_text else {}
+    corpus = record.data[0].model_copy(update={"sizes": record.data[0].sizes | words})
+    changes = {"scores": metrics, "data": (corpus, *([_domain_record(domain)] if domain else []))}
+    history = (*(origin.history if origin else ()), record.model_copy(update=changes))
+    bundle = Bundle(model.cpu().eval(), tokenizer, history=history, language=trained_language(config.objective))
     return PretrainResult(bundle, config.objective.name, output, metrics, stores, domain)
 
 
@@ -296,8 +296,9 @@ def _passes(rows: PretrainingRows) -> float:
     return min(MOST_PASSES, max(1.0, tokens_to_read(rows.objective) / (len(rows) * rows.mean_tokens)))
 
 
-def _domain_record(text: DomainText) -> DomainRecord:
-    return DomainRecord(task=text.task, texts=text.pool_texts, left_out=text.left_out, passages=text.passages)
+def _domain_record(text: DomainText) -> DataRecord:
+    sizes = {"texts": text.pool_texts, "left out": text.left_out, "passages of other text": text.passages}
+    return DataRecord(name=text.task, sizes=sizes)
 
 
 def _make_model(tokenizer: Tokenizer, config: PretrainConfig, origin: Bundle | None) -> Model:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from warmstart.notebook import Shown
 from warmstart.runs.state import RunState
 from warmstart.stats.formatting import file_size, percent, time_span
+from warmstart.system.storage import MANIFEST
 
 if TYPE_CHECKING:
     from warmstart.report.parts import Report
@@ -70,7 +71,7 @@ def kind_of_foreign(run: RunState) -> str:
     """The kind of a folder or file that is no run."""
     if run.state != "foreign":
         return ""
-    if any((run.path / name).is_file() for name in ("bundle.json", "stack.json")):
+    if (run.path / MANIFEST).is_file():
         return "a saved model"
     return "a folder without settings" if run.path.is_dir() else "a file"
 
