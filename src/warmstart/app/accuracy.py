@@ -148,8 +148,8 @@ def newest_accuracy(drawn: Sequence[tuple[Draw, Value | None]], left_out: np.nda
         return None
     right = np.array([0.0 if answer is None else (left_out[:, draw.text] == answer).mean() for draw, answer in known])
     remaining, probabilities = np.array([(draw.remaining, draw.probability) for draw, _ in known]).T
-    found = weighted_accuracy(right, remaining, probabilities)
-    return None if math.isnan(found.value) else found
+    estimate = weighted_accuracy(right, remaining, probabilities)
+    return None if math.isnan(estimate.value) else estimate
 
 
 def newest_shares(
@@ -174,16 +174,16 @@ def newest_shares(
     return f"{shares_sentence([*names.values()], shares, f'{left_out.shape[1]:,} texts')}, if you look once."
 
 
-def newest_sentence(found: Estimate | None, given: int) -> str:
+def newest_sentence(estimate: Estimate | None, labels: int) -> str:
     """A sentence on the accuracy of the model that learns along, after some labels given on the page."""
-    if found is None:
-        few = given < FEWEST_FOR_FIGURES
+    if estimate is None:
+        few = labels < FEWEST_FOR_FIGURES
         when = f"with {FEWEST_FOR_FIGURES} labels given on" if few else "once the model has learned the labels of"
         return f"The first figure comes {when} this page."
-    if not found.tells:
+    if not estimate.tells:
         return "Too few labels to say how good the model is that learns along."
-    ends = percent_range(found.low, found.high, digits=0)
-    about = f"about {percent(found.value, 0)} of the remaining texts correctly"
+    ends = percent_range(estimate.low, estimate.high, digits=0)
+    about = f"about {percent(estimate.value, 0)} of the remaining texts correctly"
     return f"The model that learns along labels {about} ({ends}%, if you look once)."
 
 
@@ -196,14 +196,14 @@ def running_accuracy(outcomes: Outcomes, target: float | None = None) -> Running
     count = len(outcomes.right)
     if count < FEWEST_FOR_FIGURES:
         return None
-    found, needed = list[RunningAccuracy](), list[float]()
+    bounds, needed = list[RunningAccuracy](), list[float]()
     for number, start in enumerate(accuracy_starts(count), 1):
         values, floors, error = outcomes.values[start:], outcomes.floors[start:], (1 - _LEVEL) / (number * (number + 1))
         low = max(proven_mean(values, floors, error), 0.0)
         value = float(np.clip(values.mean(), low, 1))  # a mean of X may lie outside [0, 1]
-        found.append(RunningAccuracy(value, min(low, 1.0), start + 1, count, count - start, {}))
+        bounds.append(RunningAccuracy(value, min(low, 1.0), start + 1, count, count - start, {}))
         needed += [] if target is None else [values_to_prove(values, floors, target, error)]
-    best = max(found, key=lambda one: one.low)
+    best = max(bounds, key=lambda bound: bound.low)
     return best if target is None else replace(best, needed={target: min(needed)})
 
 
@@ -326,10 +326,10 @@ def likely_wrong(labels: np.ndarray, classes: np.ndarray, probabilities: np.ndar
     class is the most probable one, ten times as probable as the label, and at least as probable as that class is on average among
     the texts that have it.
     """
-    given = np.searchsorted(classes, labels)
-    own = probabilities[np.arange(len(labels)), given]
-    usual = np.array([own[given == number].mean() if (given == number).any() else np.inf for number in range(len(classes))])
+    numbers = np.searchsorted(classes, labels)
+    own = probabilities[np.arange(len(labels)), numbers]
+    usual = np.array([own[numbers == number].mean() if (numbers == number).any() else np.inf for number in range(len(classes))])
     best = probabilities.argmax(axis=1)
     most = probabilities.max(axis=1)
-    doubted = np.flatnonzero((best != given) & (most >= usual[best]) & (most >= _TIMES * own))
+    doubted = np.flatnonzero((best != numbers) & (most >= usual[best]) & (most >= _TIMES * own))
     return np.asarray(doubted[np.argsort(own[doubted] / most[doubted], kind="stable")])

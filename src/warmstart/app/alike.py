@@ -102,8 +102,8 @@ class TrainingTexts:
 
     def _directions(self, texts: Sequence[Any]) -> np.ndarray:
         """Vectors of length 1, (M, D); those which a baseline reads have other lengths."""
-        found = embed(self.reader, texts).numpy()
-        return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        vectors = embed(self.reader, texts).numpy()
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def finish(self) -> None:
         """Measure what random pairs have in common."""
@@ -112,12 +112,12 @@ class TrainingTexts:
 
     def nearest(self, texts: Sequence[Any], count: int) -> list[list[dict[str, Any]]]:
         """The ``count`` nearest training texts to each of M texts, nearest first: ``text``, ``label`` and ``cosine``."""
-        vectors, found = self._directions(texts), list[list[dict[str, Any]]]()
+        vectors, rows = self._directions(texts), list[list[dict[str, Any]]]()
         for start in range(0, len(texts), _ROWS):
             cosines = vectors[start : start + _ROWS] @ self.vectors.T  # (M, N)
             order = np.argsort(-cosines, axis=1, kind="stable")[:, :count]  # (M, K)
-            found += [[self._described(i, row[i]) for i in nearest.tolist()] for row, nearest in zip(cosines, order, strict=True)]
-        return found
+            rows += [[self._described(i, row[i]) for i in nearest.tolist()] for row, nearest in zip(cosines, order, strict=True)]
+        return rows
 
     def _described(self, index: int, cosine: float) -> dict[str, Any]:
         return {"text": self.train.texts[index], "label": self.labels[index], "cosine": round(float(cosine), 4)}

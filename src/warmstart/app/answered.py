@@ -40,14 +40,14 @@ def answered_texts(project: Project, query: AnsweredQuery, doubtful: Sequence[in
     order = [*doubtful] if query.kind == "doubtful" else sorted(answers, key=lambda text: -answers[text][-1].id)
     fits = {"all": answers.keys(), "doubtful": {*doubtful}, "disputed": disputed, "skipped": answers.keys() - labelled - disputed}
     words, person = query.words.casefold().strip(), query.person.strip()
-    found = [
+    texts = [
         text
         for text in order
         if text in answers
         and text in fits[query.kind]
         and words in project.texts[text].casefold()
-        and (not person or any(one.person == person for one in answers[text]))
-        and (query.label is None or query.label in (labelled.get(text), *(one.value for one in answers[text])))
+        and (not person or any(answer.person == person for answer in answers[text]))
+        and (query.label is None or query.label in (labelled.get(text), *(answer.value for answer in answers[text])))
     ]
     rows = [
         {
@@ -57,11 +57,14 @@ def answered_texts(project: Project, query: AnsweredQuery, doubtful: Sequence[in
             "label": labelled.get(text),
             "disputed": text in disputed,
             "doubtful": text in doubtful,
-            "answers": [{"person": one.person, "value": one.value, "at": one.at, "comment": one.comment} for one in answers[text]],
+            "answers": [
+                {"person": answer.person, "value": answer.value, "at": answer.at, "comment": answer.comment}
+                for answer in answers[text]
+            ],
         }
-        for text in found[query.start : query.start + query.count]
+        for text in texts[query.start : query.start + query.count]
     ]
-    return {"total": len(found), "texts": rows}
+    return {"total": len(texts), "texts": rows}
 
 
 def correct(project: Project, person: str, text: int, value: int | None) -> Value | None:
@@ -76,9 +79,11 @@ def correct(project: Project, person: str, text: int, value: int | None) -> Valu
         if project.type == "tagging" or not answers:
             raise DataError("a label can be corrected once a text has one, and in classification only; load the page again")
         queues = {draw.id: draw.queue for draw in project.draws() if draw.text == text}
-        decided = any(one.person == person and one.value is not None and queues[one.draw] == DISAGREEMENT for one in answers)
-        judge, others = project.settings.judge, [one for one in answers if one.person != person]
-        alone = not judge and bool(others) and all(queues[one.draw] == IMPORTED for one in others)
+        decided = any(
+            answer.person == person and answer.value is not None and queues[answer.draw] == DISAGREEMENT for answer in answers
+        )
+        judge, others = project.settings.judge, [answer for answer in answers if answer.person != person]
+        alone = not judge and bool(others) and all(queues[answer.draw] == IMPORTED for answer in others)
         decides = value is not None and (person == judge or decided or alone)
         draw = project.draw(text=text, person=person, queue=DISAGREEMENT if decides else CORRECTION)
         project.answer(draw.id, person, value, 0)

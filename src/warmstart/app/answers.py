@@ -128,14 +128,14 @@ def _repeated(name: str) -> str:
 
 def _in_our_words(problems: Sequence[Mapping[str, Any]]) -> str:
     """The condition that a value breaks, by pydantic's problems with it."""
-    kinds = {one["type"]: one for one in problems}
-    one = next((one for kind, one in kinds.items() if kind in _LIMITS), None)
-    if one is None:
+    kinds = {problem["type"]: problem for problem in problems}
+    broken = next((problem for kind, problem in kinds.items() if kind in _LIMITS), None)
+    if broken is None:
         return "must be " + " or ".join(dict.fromkeys(_KINDS.get(kind, "of another kind") for kind in kinds))
-    held, limit = one["input"], _LIMITS[one["type"]]
+    held, limit = broken["input"], _LIMITS[broken["type"]]
     size = f"{len(held):,}" if isinstance(held, str | list) else ""
-    context = one.get("ctx") or {}
-    if isinstance(held, str) and one["type"] in ("too_long", "string_too_long"):
+    context = broken.get("ctx") or {}
+    if isinstance(held, str) and broken["type"] in ("too_long", "string_too_long"):
         limit = _LONG_TEXT if context["max_length"] > _LONGEST_NAME else "has {held} characters, but may have {max_length:,}"
     return limit.format(**context, held=size)
 
@@ -191,12 +191,12 @@ def _describe_token(app: FastAPI) -> None:
     described = app.openapi
 
     def with_token() -> dict[str, Any]:
-        found = described()
-        found["components"]["securitySchemes"] = TOKEN_SCHEMES
-        for path, methods in found["paths"].items():
+        document = described()
+        document["components"]["securitySchemes"] = TOKEN_SCHEMES
+        for path, methods in document["paths"].items():
             for operation in methods.values():
                 operation |= {} if path in OPEN else {"security": [{name: []} for name in TOKEN_SCHEMES]}
-        return found
+        return document
 
     app.openapi = with_token  # type: ignore[method-assign]  # as FastAPI's documentation says
 

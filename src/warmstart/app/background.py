@@ -30,7 +30,7 @@ class _Known:
     """One model's texts."""
 
     model: ServedModel
-    made: TrainingTexts | None = None
+    texts: TrainingTexts | None = None
     error: BaseException | None = None
     """why they could not be read"""
 
@@ -80,12 +80,11 @@ class BackgroundReader:
         known = self.start(model)
         if known.error is not None:
             raise ModelError(f"what the server reads for '{model.name}' could not be read: {known.error}")
-        if known.made is None:
+        if (texts := known.texts) is None:
             raise NotReadyError("the server begins to read texts; try again soon")
-        if not known.made.ready:
-            made = known.made
-            raise NotReadyError(f"{READING}, {made.read:,} of {len(made.texts):,}; try again soon")
-        return known.made
+        if not texts.ready:
+            raise NotReadyError(f"{READING}, {texts.read:,} of {len(texts.texts):,}; try again soon")
+        return texts
 
     def close(self) -> None:
         """Read no further."""
@@ -93,14 +92,14 @@ class BackgroundReader:
 
     def _read(self, known: _Known) -> None:
         try:
-            made = known.made = TrainingTexts(known.model)
-            while made.read < len(made.texts) and not self._closed.is_set():
-                part = made.texts[made.read : made.read + _AT_ONCE]
+            texts = known.texts = TrainingTexts(known.model)
+            while texts.read < len(texts.texts) and not self._closed.is_set():
+                part = texts.texts[texts.read : texts.read + _AT_ONCE]
                 try:
-                    self._computer.submit(id(made), part, known.model.count_tokens(part), made.read_on).result()
+                    self._computer.submit(id(texts), part, known.model.count_tokens(part), texts.read_on).result()
                 except BusyError:
                     self._closed.wait(_WAIT)
-            if made.read == len(made.texts):
-                made.finish()
+            if texts.read == len(texts.texts):
+                texts.finish()
         except BaseException as error:
             known.error = error

@@ -162,7 +162,7 @@ class Computer:
 
     def _compute(self, batch: Sequence[_Job]) -> None:
         parts = [job.part(self._part_tokens) for job in batch]
-        inputs = [one for part in parts for one in part]
+        inputs = [value for part in parts for value in part]
         try:
             answers = batch[0].compute(inputs)
         except BaseException as error:

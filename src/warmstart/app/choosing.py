@@ -74,16 +74,16 @@ def component_probabilities(
     ``remaining`` (R,) are places in the pool, ``squared_distances`` (N,) those to the nearest labelled text.
     """
     count = len(remaining)
-    found = np.full((len(COMPONENTS), count), 1 / count)
+    probabilities = np.full((len(COMPONENTS), count), 1 / count)
     if beliefs is not None:
         certainty = (-beliefs.information if mixture.information else beliefs.margin)[remaining]
         few = min(count, max(_FEWEST, round(_MOST_UNCERTAIN * count)))
-        found[1] = 0
-        found[1, np.argpartition(certainty, few - 1)[:few]] = 1 / few
+        probabilities[1] = 0
+        probabilities[1, np.argpartition(certainty, few - 1)[:few]] = 1 / few
     distances = squared_distances[remaining]
     if np.isfinite(distances).all() and (total := distances.sum()) > 0:
-        found[2] = distances / total
-    return found
+        probabilities[2] = distances / total
+    return probabilities
 
 
 @dataclass(frozen=True)
@@ -120,5 +120,5 @@ class Distances:
         """Texts have a label now."""
         for start in range(0, len(texts), _BLOCK):
             block = list(texts[start : start + _BLOCK])
-            found = self._norms[:, None] - 2 * (self.vectors @ self.vectors[block].T) + self._norms[block]
-            np.minimum(self.squared, np.maximum(found.min(axis=1), 0), out=self.squared)
+            distances = self._norms[:, None] - 2 * (self.vectors @ self.vectors[block].T) + self._norms[block]
+            np.minimum(self.squared, np.maximum(distances.min(axis=1), 0), out=self.squared)

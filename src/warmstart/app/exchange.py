@@ -90,12 +90,12 @@ def take_rows(project: Project, rows: Sequence[Annotation], summary: ImportSumma
         at = {text: number for number, text in enumerate(project.texts)}
         labels = project.label_ids()
         done = {(draw.text, draw.person) for draw in project.draws() if draw.queue == IMPORTED}
-        said = {(answer.text, answer.person, answer.value) for answer in project.answers()} if done else set()
+        imported = {(answer.text, answer.person, answer.value) for answer in project.answers()} if done else set()
         for row, place in zip(rows, places, strict=True):
             text = at[row.text] if place is None else place
             value = _value(project, row, labels, summary)
             person = row.person.strip()
-            if (text, person) in done and (text, person, value) in said:
+            if (text, person) in done and (text, person, value) in imported:
                 summary.known += 1
                 continue
             _check_words(project.texts[text], value, row)
@@ -176,13 +176,13 @@ def export(
     if project.type == "tagging" and form == "csv":
         raise ConfigError("tags are lists, which csv cannot hold; give --form ndjson")
     require_task_folder(target)
-    given = task_splits(project) if project.task else {}
+    fixed = task_splits(project) if project.task else {}
     with project.unchanged:  # people may label, undo and merge meanwhile
-        tested = random_texts(project) if test == "random" and not given else []
+        tested = random_texts(project) if test == "random" and not fixed else []
         train = sorted(project.labelled().keys() - set(tested))
-        splits = {"train": _rows(project, train), "test": _rows(project, tested), **given}
+        splits = {"train": _rows(project, train), "test": _rows(project, tested), **fixed}
         labels = _used(project, splits["train"])
-    if test == "random" and not given and len(tested) < LEAST_TEST:
+    if test == "random" and not fixed and len(tested) < LEAST_TEST:
         raise DataError(
             f"a test split needs at least {LEAST_TEST} labelled texts that were drawn at random, but there are {len(tested)}; "
             "label more, or leave --export-test out"
@@ -282,7 +282,7 @@ def _comments(project: Project) -> dict[int, str]:
     for answer in project.answers():
         if answer.comment.strip():
             lines.setdefault(answer.text, []).append(f"{answer.person}: {answer.comment.strip()}")
-    return {text: "\n".join(found) for text, found in lines.items()}
+    return {text: "\n".join(comments) for text, comments in lines.items()}
 
 
 def _no_formula(cell: str) -> str:
@@ -318,8 +318,8 @@ def _check_labels(splits: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     if len(names["train"]) < 2:
         listed = ", ".join(names["train"]) or "none"
         raise DataError(f"a task needs texts of at least two labels, but those to learn from have {listed}; label more texts")
-    for split, found in names.items():
-        if missing := [name for name in found if name not in names["train"]]:
+    for split, labels in names.items():
+        if missing := [name for name in labels if name not in names["train"]]:
             raise DataError(
                 f"every label of the {split} texts needs a text to learn from, but '{missing[0]}' has none; label more texts, or "
                 "merge or rename labels so that they agree"

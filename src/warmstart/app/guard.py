@@ -94,8 +94,8 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                given = {name for name, _ in message["headers"]}
-                added = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items() if name.encode() not in given]
+                names = {name for name, _ in message["headers"]}
+                added = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items() if name.encode() not in names]
                 message["headers"] = [*message["headers"], *added]
             await send(message)
 
@@ -181,13 +181,13 @@ class Guard:
 
 def _headers(scope: Scope) -> dict[str, str]:
     """The headers; one that comes twice is refused if it decides who may pass."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
-        if name in found and name in ("host", "origin", "authorization", "content-length"):
+        if name in headers and name in ("host", "origin", "authorization", "content-length"):
             raise _RefusedError(400, f"the header {name} must come once")
-        found[name] = value.decode("latin-1")
-    return found
+        headers[name] = value.decode("latin-1")
+    return headers
 
 
 def _token(authorization: str) -> bytes:
@@ -211,8 +211,8 @@ def network_of(address: str) -> str:
     """The network of an address: of IPv6 the first half, since one client may have all of the other half."""
     if ":" not in address:
         return address
-    found = IPv6Address(address)
-    return str(found.ipv4_mapped or found.packed[:8].hex())
+    network = IPv6Address(address)
+    return str(network.ipv4_mapped or network.packed[:8].hex())
 
 
 TOKEN_VARIABLE = "WARMSTART_TOKEN"

@@ -244,7 +244,7 @@ def _add_labels(app: FastAPI, session: LabelSession) -> None:
     @app.get("/api/history")
     async def history() -> dict[str, Any]:
         changes = await asyncio.to_thread(session.project.history)
-        return {"history": [asdict(one) for one in changes]}
+        return {"history": [asdict(change) for change in changes]}
 
 
 def _change_label(session: LabelSession, body: LabelBody) -> None:
@@ -252,11 +252,11 @@ def _change_label(session: LabelSession, body: LabelBody) -> None:
     missing = [name for name in needed if getattr(body, name) is None]
     if missing:
         raise ConfigError(f"to {body.action} a label, the request must also hold {' and '.join(missing)}")
-    given = [getattr(body, name) for name in needed]
+    values = [getattr(body, name) for name in needed]
     changes: dict[str, Callable[..., None]] = {
         "add": session.add_label, "rename": session.rename_label, "merge": session.merge_labels,
     }  # fmt: skip
-    changes[body.action](body.person, *given)
+    changes[body.action](body.person, *values)
 
 
 def _add_facts(app: FastAPI, session: LabelSession, models: str) -> None:
@@ -290,8 +290,8 @@ def _add_training(app: FastAPI, training: Training) -> None:
 
     @app.get("/verdict", include_in_schema=False)
     async def verdict() -> HTMLResponse:
-        found = await asyncio.to_thread(lambda: training.verdict)
-        return HTMLResponse(verdict_html(found, box=TRY, actions=NEXT).encode(errors="backslashreplace") if found else b"")
+        latest = await asyncio.to_thread(lambda: training.verdict)
+        return HTMLResponse(verdict_html(latest, box=TRY, actions=NEXT).encode(errors="backslashreplace") if latest else b"")
 
     @app.get("/report", include_in_schema=False)
     async def report() -> HTMLResponse:
@@ -306,19 +306,19 @@ _NUMBERED = re.compile(r"\s*(\d{1,6})[.)]\s+(.*)")
 
 def guidelines_html(text: str) -> Markup:
     """Headings, lists, stressed words and code of Markdown; all else escaped, for an element with ``white-space: pre-wrap``."""
-    found = list[str]()
+    parts = list[str]()
     for kind, lines in groupby(text.strip().splitlines(), _kind):
         some = [*lines]
         if kind == "item":
-            found.append("<ul>" + "".join(f"<li>{_inline(_ITEM.match(line)[1])}</li>" for line in some) + "</ul>")  # type: ignore[index]
+            parts.append("<ul>" + "".join(f"<li>{_inline(_ITEM.match(line)[1])}</li>" for line in some) + "</ul>")  # type: ignore[index]
         elif kind == "numbered":
             rows = [_NUMBERED.match(line).groups() for line in some]  # type: ignore[union-attr]
-            found.append("<ol>" + "".join(f'<li value="{int(number)}">{_inline(words)}</li>' for number, words in rows) + "</ol>")
+            parts.append("<ol>" + "".join(f'<li value="{int(number)}">{_inline(words)}</li>' for number, words in rows) + "</ol>")
         elif kind == "heading":
-            found += [f"<h3>{_inline(_HEADING.match(line)[1])}</h3>" for line in some]  # type: ignore[index]
+            parts += [f"<h3>{_inline(_HEADING.match(line)[1])}</h3>" for line in some]  # type: ignore[index]
         elif kind:
-            found.append("<p>" + "\n".join(map(_inline, some)) + "</p>")
-    return Markup("".join(found))
+            parts.append("<p>" + "\n".join(map(_inline, some)) + "</p>")
+    return Markup("".join(parts))
 
 
 def _kind(line: str) -> str:

@@ -84,7 +84,7 @@ def fit_beliefs(
         classes, probabilities = _probabilities(strength, vectors[texts], labels, weights, vectors)
         members.append(probabilities)
     mean = np.mean(members, axis=0)
-    information = _entropy(mean) - np.mean([_entropy(one) for one in members], axis=0)
+    information = _entropy(mean) - np.mean([_entropy(member) for member in members], axis=0)
     return Beliefs(version, classes, mean, np.maximum(information, 0), len(labels))
 
 
@@ -101,11 +101,11 @@ def named_beliefs(
 
 def best_strength(vectors: np.ndarray, texts: np.ndarray, labels: np.ndarray, seed: int) -> tuple[float, np.ndarray, np.ndarray]:
     """The strength whose held-out log loss is smallest, with the classes and probabilities of ``held_out_probabilities``."""
-    found = []
+    trials = []
     for strength in LEARNER_STRENGTHS:
         classes, probabilities = held_out_probabilities(vectors, texts, labels, seed, strength)
-        found.append((left_out_loss(labels, classes, probabilities, 1e-9), strength, classes, probabilities))
-    _, strength, classes, probabilities = min(found, key=lambda one: one[0])
+        trials.append((left_out_loss(labels, classes, probabilities, 1e-9), strength, classes, probabilities))
+    _, strength, classes, probabilities = min(trials, key=lambda trial: trial[0])
     return strength, classes, probabilities
 
 
@@ -125,17 +125,17 @@ def held_out_probabilities(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The classes (C,), and for each labelled text (n, C) the probabilities by a model of the other folds, and of ``names``."""
     classes = np.unique([*labels, *(names or ())])
-    found = np.zeros((len(labels), len(classes)))
+    held_out = np.zeros((len(labels), len(classes)))
     fold = rng(seed, "folds").permutation(len(labels)) % _FOLDS
     for number in range(_FOLDS):
         learns, chosen = fold != number, fold == number
         if not chosen.any() or (not names and len(set(labels[learns].tolist())) < 2):
-            found[chosen] = 1 / len(classes)
+            held_out[chosen] = 1 / len(classes)
             continue
-        given, of = (vectors[texts[learns]], labels[learns]), vectors[texts[chosen]]
-        some, probabilities = _named_probabilities(names, *given, of) if names else _probabilities(strength, *given, None, of)
-        found[np.ix_(chosen, np.searchsorted(classes, some))] = probabilities
-    return classes, found
+        seen, of = (vectors[texts[learns]], labels[learns]), vectors[texts[chosen]]
+        some, probabilities = _named_probabilities(names, *seen, of) if names else _probabilities(strength, *seen, None, of)
+        held_out[np.ix_(chosen, np.searchsorted(classes, some))] = probabilities
+    return classes, held_out
 
 
 def left_out_predictions(
@@ -146,11 +146,11 @@ def left_out_predictions(
     For the labelled ``texts`` (n,) by repeated folds: ``held_out(k)`` is as ``held_out_probabilities`` in the k-th repetition; for
     the others by the beliefs, which learned from the same labels.
     """
-    found = np.tile(beliefs.predicted, (_REPETITIONS, 1))
+    predicted = np.tile(beliefs.predicted, (_REPETITIONS, 1))
     for number in range(_REPETITIONS):
         classes, probabilities = held_out(number)
-        found[number, texts] = classes[probabilities.argmax(axis=1)]
-    return found
+        predicted[number, texts] = classes[probabilities.argmax(axis=1)]
+    return predicted
 
 
 def _named_probabilities(
@@ -161,7 +161,7 @@ def _named_probabilities(
 
     classes, rows = np.unique([*labels, *names]), normalize(vectors) if len(vectors) else vectors
     known = {label: _NAME_WORTH * normalize(vector[None])[0] for label, vector in names.items()}
-    means = np.stack([rows[labels == one].sum(axis=0) + known.get(int(one), 0.0) for one in classes])
+    means = np.stack([rows[labels == label].sum(axis=0) + known.get(int(label), 0.0) for label in classes])
     return classes, np.asarray(softmax(_SHARPNESS * normalize(of) @ normalize(means).T, axis=1))
 
 

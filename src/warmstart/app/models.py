@@ -77,8 +77,8 @@ class ServedModel:
     @classmethod
     def open(cls, path: str, name: str | None = None, tasks: Sequence[Task] = (), corpus: Corpus | None = None) -> ServedModel:
         """Load and check a model; its name is that of its folder, unless one is given. One that writes is given the ``corpus``."""
-        made = cls.of(load(path), name or model_name(path), path, tasks)
-        return replace(made, counts=corpus.counts(made.bundle.tokenizer)) if corpus and made._generates() else made
+        served = cls.of(load(path), name or model_name(path), path, tasks)
+        return replace(served, counts=corpus.counts(served.bundle.tokenizer)) if corpus and served._generates() else served
 
     @classmethod
     def of(cls, model: Bundle | Stack, name: str, path: str = "", tasks: Sequence[Task] = ()) -> ServedModel:
@@ -86,11 +86,11 @@ class ServedModel:
         for bundle in model.networks if isinstance(model, Stack) else (model,):
             bundle.model.eval()
         if isinstance(model, Bundle):
-            made = cls(name, path, _reordered(model), model)
+            served = cls(name, path, _reordered(model), model)
         else:
-            members = tuple(replace(one, model=_ready_member(one.model)) for one in model.members)
-            made = cls(name, path, replace(model, members=members), model)
-        return replace(made, task=next(filter(made.fits, tasks), None))
+            members = tuple(replace(member, model=_ready_member(member.model)) for member in model.members)
+            served = cls(name, path, replace(model, members=members), model)
+        return replace(served, task=next(filter(served.fits, tasks), None))
 
     @property
     def bundle(self) -> Bundle:
@@ -104,17 +104,17 @@ class ServedModel:
         """The network by whose vectors texts are compared: of a stack, that of the first member that has one."""
         if isinstance(self.model, Bundle):
             return self.model
-        parts = [one.model if isinstance(one.model, Bundle) else one.model.backbone for one in self.model.members]
+        parts = [member.model if isinstance(member.model, Bundle) else member.model.backbone for member in self.model.members]
         return next(filter(None, parts), None)
 
     @cached_property
     def abilities(self) -> tuple[str, ...]:
         """Names of the requests that it can answer."""
-        found = {
+        possible = {
             "predict": self._predicts(), "generate": self._generates(), "embed": self._embeds(), "explain": self._explains(),
             "nearest": self.task is not None, "tokens": isinstance(self.model, Bundle), "card": True,
         }  # fmt: skip
-        return tuple(name for name, able in found.items() if able)
+        return tuple(name for name, able in possible.items() if able)
 
     def require(self, ability: str) -> None:
         """Raise ``ModelError`` unless the model has an ability."""
@@ -179,11 +179,11 @@ class ServedModel:
         if form is _TEXT and self.several_texts is not None:
             form = _PAIR if self.several_texts else _SINGLE
         wanted, fits, make = form
-        for number, one in enumerate(inputs):
-            if not fits(one):
-                raise DataError(f"each input must be {wanted}, but input {number} is {json.dumps(one, ensure_ascii=False)[:80]}")
+        for number, value in enumerate(inputs):
+            if not fits(value):
+                raise DataError(f"each input must be {wanted}, but input {number} is {json.dumps(value, ensure_ascii=False)[:80]}")
         require_one_form(inputs)
-        return [make(one) for one in inputs]
+        return [make(value) for value in inputs]
 
     def threshold(self, target_error: float, confidence_level: float) -> Threshold:
         """The threshold for a guarantee. Raises ``ModelError`` if this model can give none."""
@@ -227,7 +227,7 @@ class ServedModel:
 
     def count_tokens(self, inputs: Sequence[Any]) -> int:
         """About how many tokens inputs have."""
-        characters = sum(len(one) if isinstance(one, str) else sum(map(len, one)) for one in inputs)
+        characters = sum(len(value) if isinstance(value, str) else sum(map(len, value)) for value in inputs)
         return 2 * len(inputs) + int(characters / self._characters_per_token)
 
     def _explains(self) -> bool:
@@ -257,20 +257,20 @@ def _ready_member(model: Bundle | FittedBaseline) -> Bundle | FittedBaseline:
     return replace(model, rows=replace(model.rows, vectors=BackboneVectors(_reordered(model.backbone))))
 
 
-def _is_list(one: Input, least: int, most: int | None = None) -> bool:
-    return isinstance(one, list) and least <= len(one) <= (most or len(one))
+def _is_list(value: Input, least: int, most: int | None = None) -> bool:
+    return isinstance(value, list) and least <= len(value) <= (most or len(value))
 
 
-_TEXT = ("a text, or a list of two for tasks about pairs", lambda one: isinstance(one, str) or _is_list(one, 2, 2),
-         lambda one: one if isinstance(one, str) else tuple(one))  # fmt: skip
-_SINGLE = ("a text, since the model learned from single texts", lambda one: isinstance(one, str), str)
-_PAIR = ("a list of two texts, since the model learned from pairs", lambda one: _is_list(one, 2, 2), tuple)
+_TEXT = ("a text, or a list of two for tasks about pairs", lambda value: isinstance(value, str) or _is_list(value, 2, 2),
+         lambda value: value if isinstance(value, str) else tuple(value))  # fmt: skip
+_SINGLE = ("a text, since the model learned from single texts", lambda value: isinstance(value, str), str)
+_PAIR = ("a list of two texts, since the model learned from pairs", lambda value: _is_list(value, 2, 2), tuple)
 _FORMS: dict[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
     "classification": _TEXT,
     "multilabel": _TEXT,
     "regression": _TEXT,
-    "tagging": ("a list of words", lambda one: _is_list(one, 1), tuple),
-    "answers": ("a question", lambda one: isinstance(one, str), str),
+    "tagging": ("a list of words", lambda value: _is_list(value, 1), tuple),
+    "answers": ("a question", lambda value: isinstance(value, str), str),
 }
 """task type -> what an input must be, in words and as a test, and the value that the task takes"""
 
@@ -280,9 +280,9 @@ class ServedModels:
 
     def __init__(self, models: Sequence[ServedModel], corpus: Corpus | None = None) -> None:
         self.corpus = corpus
-        self._models = {one.name: one for one in models}
+        self._models = {model.name: model for model in models}
         if len(self._models) < len(models):
-            names = ", ".join(one.name for one in models)
+            names = ", ".join(model.name for model in models)
             raise ModelError(f"each model must have a name of its own, but they are {names}; write NAME=FOLDER")
 
     def __iter__(self) -> Any:
@@ -291,8 +291,8 @@ class ServedModels:
     @property
     def verdict(self) -> Verdict | None:
         """The first screen of the only model that is served; None of several, or where none was kept beside it."""
-        found = read_verdict(Path(next(iter(self)).path)) if len(self._models) == 1 else None
-        return found if found and any(step.name == "try" for step in found.steps) else None
+        screen = read_verdict(Path(next(iter(self)).path)) if len(self._models) == 1 else None
+        return screen if screen and any(step.name == "try" for step in screen.steps) else None
 
     def get(self, name: str | None) -> ServedModel | None:
         """The model of this name, the first if None; None if there is none."""
@@ -311,19 +311,21 @@ class ServedModels:
 
 def open_models(paths: Sequence[str], tasks: Sequence[Task] = (), corpus: Corpus | None = None) -> ServedModels:
     """Load models: each a folder, or ``NAME=FOLDER``. Raises ``ConfigError`` for a task, or a corpus, that fits none of them."""
-    found = list[ServedModel]()
+    models = list[ServedModel]()
     for path in paths:
         name, _, folder = path.rpartition("=") if "=" in path and not Path(path).exists() else ("", "", path)
-        found.append(ServedModel.open(folder, name or None, tasks, corpus))
+        models.append(ServedModel.open(folder, name or None, tasks, corpus))
     for task in tasks:
-        if not any(one.fits(task) for one in found):
+        if not any(model.fits(task) for model in models):
             raise ConfigError(
                 f"--texts must be a task that one of the models was adapted to, but '{task.name}' ({task.type}: "
-                f"{', '.join(task.labels) or 'numbers'}) has other labels than {', '.join(one.name for one in found)}"
+                f"{', '.join(task.labels) or 'numbers'}) has other labels than {', '.join(model.name for model in models)}"
             )
-    if corpus and not any(one.counts for one in found):
-        raise ConfigError(f"--corpus is for models that generate text, but none of {', '.join(one.name for one in found)} does")
-    return ServedModels(found, corpus)
+    if corpus and not any(model.counts for model in models):
+        raise ConfigError(
+            f"--corpus is for models that generate text, but none of {', '.join(model.name for model in models)} does"
+        )
+    return ServedModels(models, corpus)
 
 
 class Corpus:
@@ -342,7 +344,7 @@ class Corpus:
 
 def checks_of(model: ServedModel) -> list[dict[str, Any]]:
     """The checks of ``warmstart doctor``."""
-    return [one.to_dict() for one in examine(model.whole, model.path)]
+    return [check.to_dict() for check in examine(model.whole, model.path)]
 
 
 def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:
@@ -351,7 +353,7 @@ def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:
     findings = record.data[-1].audit if record else None
     return {
         "accuracy": accuracy_of(model, path),
-        "audit": None if findings is None else [one.to_dict() for one in findings],
+        "audit": None if findings is None else [finding.to_dict() for finding in findings],
         "calibration": calibration_of(held_out_of(model)),
     }
 
@@ -369,10 +371,10 @@ def accuracy_of(model: Bundle | Stack, path: str) -> str:
         share, count, what = (float(np.mean(right)) if right else None), len(right), "held-out"
     if share is None:
         return "No record says how often it is right on new texts; warmstart evaluate measures it on labelled ones."
-    found = wilson_interval(share, count)
-    if not found.tells:
+    interval = wilson_interval(share, count)
+    if not interval.tells:
         return f"{count:,} {what} texts are too few to say how often it is right on new ones."
-    likely = f"likely {of_100(found.low)} to {of_100(found.high)}"
+    likely = f"likely {of_100(interval.low)} to {of_100(interval.high)}"
     return f"Right on {of_100(share)} of 100 new texts ({likely}), by {count:,} {what} texts."
 
 

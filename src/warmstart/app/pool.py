@@ -85,16 +85,16 @@ def read_pool(paths: Sequence[str], task: Task | None = None, reading: Mapping[s
     Raises ``DataError`` that names file and line of a text that is too long or not Unicode.
     """
     alike = task.reading if task else {}
-    given = [Source.build({"path": path, "document": "line"} | reading_alike(alike, path, reading or {})) for path in paths]
-    sources = given or list(task.unlabelled if task else ())
-    found = [text for source in sources for file in source_files(source) for text in _texts(source, file)]
-    if task and not given:
-        found += [text for one in task.unlabelled_texts for text in _checked(one, f"{one[:80]!r} of '{task.name}'")]
-    different = tuple(dict.fromkeys(found))
+    files = [Source.build({"path": path, "document": "line"} | reading_alike(alike, path, reading or {})) for path in paths]
+    sources = files or list(task.unlabelled if task else ())
+    texts = [text for source in sources for file in source_files(source) for text in _texts(source, file)]
+    if task and not files:
+        texts += [text for passage in task.unlabelled_texts for text in _checked(passage, f"{passage[:80]!r} of '{task.name}'")]
+    different = tuple(dict.fromkeys(texts))
     if task is None:
-        return PoolTexts(different, len(found) - len(different))
+        return PoolTexts(different, len(texts) - len(different))
     kept = pool_unlike(different, tuple(plain_text(text) for split in task.held_out().values() for text in split.texts))
-    return PoolTexts(kept.texts, len(found) - len(different), kept.left_out)
+    return PoolTexts(kept.texts, len(texts) - len(different), kept.left_out)
 
 
 def task_answers(task: Task) -> list[Annotation]:
@@ -171,11 +171,11 @@ class NameVectors:
         """As they are now; a label whose name has no letter is missing."""
         from warmstart.data.task import words_of_name
 
-        words = {one.id: self._said.get(one.name) or words_of_name(one.name) for one in self._project.labels()}
-        if new := [one for one in dict.fromkeys(words.values()) if one and one not in self._known]:
+        words = {label.id: self._said.get(label.name) or words_of_name(label.name) for label in self._project.labels()}
+        if new := [name for name in dict.fromkeys(words.values()) if name and name not in self._known]:
             about = (self._project.settings.vectors, self._project.folder, self._loaded)
-            pool, found = (_kept_vectors(texts, *about) for texts in (self._project.texts, new))
-            self._known |= zip(new, standardised_vectors(found, pool), strict=True)
+            pool, vectors = (_kept_vectors(texts, *about) for texts in (self._project.texts, new))
+            self._known |= zip(new, standardised_vectors(vectors, pool), strict=True)
         return {label: self._known[some] for label, some in words.items() if some}
 
 

@@ -97,8 +97,8 @@ class Project:
         facts = {"name": name, "type": type, "guidelines": "", "price": None, "task": "", "table": {}, **about}
         known = [OUTSIDE_LABEL] if type == "tagging" else []
         for number, label in enumerate(map(str.strip, labels), 1):
-            check_label_name(label, [one[1] for one in known])
-            known.append((number, label, free_key(one[2] for one in known)))
+            check_label_name(label, [row[1] for row in known])
+            known.append((number, label, free_key(row[2] for row in known)))
         different = tuple(dict.fromkeys(texts))
         check_texts(different)
         if not different:
@@ -152,8 +152,8 @@ class Project:
     def set(self, *, guidelines: str | None = None, price: float | None = None) -> None:
         """Change the guidelines or the price; None leaves what there is. Raises ``ConfigError`` if the price is not positive."""
         check_price(price)
-        given = {"guidelines": guidelines, "price": price}
-        changed = {key: value for key, value in given.items() if value is not None and value != getattr(self, key)}
+        changes = {"guidelines": guidelines, "price": price}
+        changed = {key: value for key, value in changes.items() if value is not None and value != getattr(self, key)}
         if changed:
             self._set(changed)
 
@@ -188,7 +188,7 @@ class Project:
         with self._database.lock:
             check_label_name(name := name.strip(), [label.name for label in self._labels.values()])
             label = LabelName(
-                max({OUTSIDE, *self._labels, *self._merged}) + 1, name, free_key(one.key for one in self._labels.values())
+                max({OUTSIDE, *self._labels, *self._merged}) + 1, name, free_key(label.key for label in self._labels.values())
             )
             with self._change(person, label.id, name):
                 self._database.insert("label", label.id, name, label.key, None)
@@ -200,7 +200,7 @@ class Project:
         with self._database.lock:
             label = self._own_label(label)
             if (name := name.strip()) != self._labels[label].name:
-                check_label_name(name, [one.name for one in self._labels.values()])
+                check_label_name(name, [label.name for label in self._labels.values()])
                 with self._change(person, label, name):
                     self._database.execute("update label set name = ? where id = ?", name, label)
                 self._labels[label] = replace(self._labels[label], name=name)
@@ -218,7 +218,7 @@ class Project:
 
     def history(self) -> list[LabelChange]:
         """All changes of the label names, the first first."""
-        names, found = {OUTSIDE: OUTSIDE_NAME}, list[LabelChange]()
+        names, changes = {OUTSIDE: OUTSIDE_NAME}, list[LabelChange]()
         for _, at, person, label, name, into in [*self._changes]:
             before = names.get(label)
             if into is not None:
@@ -226,8 +226,8 @@ class Project:
             else:
                 words = f"'{name}' added" if before is None else f"'{before}' renamed '{name}'"
                 names[label] = name
-            found.append(LabelChange(at, person, words))
-        return found
+            changes.append(LabelChange(at, person, words))
+        return changes
 
     # -------------------------------------------------------------------------------------------- draws and answers
 
@@ -279,17 +279,17 @@ class Project:
         else's, or if the value is no label or does not have one for each word.
         """
         with self._database.lock:
-            found = self._draws.get(draw)
-            if found is None:
+            shown = self._draws.get(draw)
+            if shown is None:
                 raise DataError(f"there is no draw {draw}; load the page again")
-            if found.person != person_name(person):
-                raise DataError(f"draw {draw} was shown to '{found.person}', so '{person}' cannot answer it; load the page again")
+            if shown.person != person_name(person):
+                raise DataError(f"draw {draw} was shown to '{shown.person}', so '{person}' cannot answer it; load the page again")
             if not (isinstance(seconds, int | float) and math.isfinite(seconds) and seconds >= 0):
                 raise DataError(f"the seconds of an answer must be a number from 0, but are {seconds!r}")
             if len(comment) > MOST_COMMENT or not is_unicode(comment):
                 raise DataError(f"a comment must be Unicode of at most {MOST_COMMENT:,} characters, but has {len(comment):,}")
-            known, seconds = self._checked(found.text, value), float(seconds)
-            answer = GivenAnswer(self._last_answer + 1, draw, found.text, found.person, now(), known, seconds, comment)
+            known, seconds = self._checked(shown.text, value), float(seconds)
+            answer = GivenAnswer(self._last_answer + 1, draw, shown.text, shown.person, now(), known, seconds, comment)
             written = json.dumps(known) if isinstance(known, tuple) else known
             with self.at_once():
                 self._withdraw(self._answer_of.get(draw))
@@ -351,7 +351,7 @@ class Project:
         """Person -> the last label that they gave a text; a correction to no label takes theirs back."""
         with self._database.lock:
             votes = dict[str, Value]()
-            for answer in (self._standing[one] for one in self._by_text.get(text, ())):
+            for answer in (self._standing[number] for number in self._by_text.get(text, ())):
                 if answer.value is not None:
                     votes[answer.person] = answer.value
                 elif self._draws[answer.draw].queue == CORRECTION:
@@ -421,8 +421,10 @@ class Project:
         """Find the label that counts for a text."""
         self._counted.pop(text, None)
         self._differing.discard(text)
-        answers = [self._standing[one] for one in self._by_text.get(text, ())]
-        decided = [one.value for one in answers if one.value is not None and self._draws[one.draw].queue == DISAGREEMENT]
+        answers = [self._standing[number] for number in self._by_text.get(text, ())]
+        decided = [
+            answer.value for answer in answers if answer.value is not None and self._draws[answer.draw].queue == DISAGREEMENT
+        ]
         if decided:
             self._counted[text] = decided[-1]
             return

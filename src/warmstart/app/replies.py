@@ -280,23 +280,25 @@ RANDOM_ORDERS = 5
 
 def predictions_for(model: ServedModel, inputs: Sequence[Any], top: int, threshold: Threshold | None) -> list[dict[str, Any]]:
     """A prediction for each input, its confidence, and whether the model abstains: below the threshold, or of a blank text."""
-    lowest = [math.inf if is_blank(one) else threshold.threshold if threshold else 0.0 for one in inputs]
+    lowest = [math.inf if is_blank(value) else threshold.threshold if threshold else 0.0 for value in inputs]
     if model.task_type == "answers":
         answers = answer_questions(model.bundle, inputs)
         return [
-            {"answer": one.text if one.confidence >= least else None} | _confidence(one.confidence, least)
-            for one, least in zip(answers, lowest, strict=True)
+            {"answer": answer.text if answer.confidence >= least else None} | _confidence(answer.confidence, least)
+            for answer, least in zip(answers, lowest, strict=True)
         ]
-    found = predict(model.model, inputs, top=top)
-    told = found.probabilities
-    confidences = [0.0] * len(inputs) if told is None else confidences_of(told).tolist()
+    predictions = predict(model.model, inputs, top=top)
+    probabilities = predictions.probabilities
+    confidences = [0.0] * len(inputs) if probabilities is None else confidences_of(probabilities).tolist()
     rows = [
-        row | ({next(iter(row)): None} if confidence < least else {}) | ({} if told is None else _confidence(confidence, least))
-        for row, confidence, least in zip(found, confidences, lowest, strict=True)
+        row
+        | ({next(iter(row)): None} if confidence < least else {})
+        | ({} if probabilities is None else _confidence(confidence, least))
+        for row, confidence, least in zip(predictions, confidences, lowest, strict=True)
     ]
-    if found.typicality is None:
+    if predictions.typicality is None:
         return rows
-    return [row | {"unknown": one} for row, one in zip(rows, (found.typicality <= UNKNOWN_SHARE).tolist(), strict=True)]
+    return [row | {"unknown": unlike} for row, unlike in zip(rows, (predictions.typicality <= UNKNOWN_SHARE).tolist(), strict=True)]
 
 
 def _confidence(confidence: float, lowest: float) -> dict[str, Any]:
@@ -310,11 +312,11 @@ def unread_of(model: ServedModel, inputs: Sequence[Any]) -> Unread:
 
 def guarantees_of(model: ServedModel) -> list[dict[str, Any]]:
     """For error rates that can be guaranteed: the threshold, and the share of held-out examples that reach it."""
-    found = [model.threshold(target, LEVEL) for target in TARGETS]
+    thresholds = [model.threshold(target, LEVEL) for target in TARGETS]
     return [
-        {"target_error": one.target, "threshold": one.threshold, "answered": one.answered / one.examples}
-        for one in found
-        if math.isfinite(one.threshold)
+        {"target_error": threshold.target, "threshold": threshold.threshold, "answered": threshold.answered / threshold.examples}
+        for threshold in thresholds
+        if math.isfinite(threshold.threshold)
     ]
 
 
@@ -325,18 +327,18 @@ def write_on(
 
     A token says the text that it adds, its probability and entropy, and the ``top`` most probable ones.
     """
-    bundle, ids, told = model.bundle, list[int](), 0
+    bundle, ids, sent = model.bundle, list[int](), 0
     begin = [bundle.tokenizer.specials.begin, *bundle.tokenizer.encode([prompt])[0]]
 
     def note(row: int, log_probabilities: Tensor, chosen: int) -> None:
-        nonlocal told
+        nonlocal sent
         probable = most_probable(log_probabilities, top)
         step = step_of(bundle.tokenizer, log_probabilities, chosen, config, probable)
         corpus = _followed(model.counts, [*begin, *ids], log_probabilities, probable) if model.counts else None
         ids.append(chosen)
         text = bundle.tokenizer.decode(ids)
         whole = len(text.rstrip("\N{REPLACEMENT CHARACTER}"))  # of a character of which bytes are still missing, nothing
-        added, told = text[told:whole], max(told, whole)
+        added, sent = text[sent:whole], max(sent, whole)
         on_token(
             {
                 "text": added,
@@ -355,13 +357,13 @@ def write_on(
 def _followed(counts: NgramCounts, before: Sequence[int], log_probabilities: Tensor, probable: Tensor) -> dict[str, Any]:
     """Tokens that followed those ``before`` in the corpus, and the counts of the ``probable`` ones (k,) among them."""
     context, followers = counts.longest(before)
-    found = counts.compared(context, followers, log_probabilities, len(probable))
+    compared = counts.compared(context, followers, log_probabilities, len(probable))
     return {
-        "context": list(found.context),
-        "count": found.count,
-        "followed": [{"token": token, "count": count} for token, count in found.most_common],
+        "context": list(compared.context),
+        "count": compared.count,
+        "followed": [{"token": token, "count": count} for token, count in compared.most_common],
         "candidates": [followers[token] for token in probable.tolist()],
-        "kl_divergence": found.kl_divergence,
+        "kl_divergence": compared.kl_divergence,
     }
 
 
@@ -406,13 +408,17 @@ def _erasure_of(stack: Stack, text: str, target: str | None) -> dict[str, Any]:
         raise ModelError(f"a text to be explained must have 1 to {MOST_WORDS} words, but has {len(words)}; give a part of it")
     if target is not None and target not in stack.labels:
         raise ModelError(f"there is no label '{target}'; {suggest(target, stack.labels)}")
-    found = raw_predictions(stack, [text, *(" ".join(words[:i] + words[i + 1 :]) for i in range(len(words)))])
-    label = int(found[0].argmax()) if target is None else stack.labels.index(target)
-    nats = np.log(np.maximum(found[:, label], np.finfo(float).tiny))
-    importance = {"erasure": (nats[0] - nats[1:]).tolist()}
-    return {"target": stack.labels[label], "probability": float(found[0, label]), "words": words, "importance": importance} | {
-        "faithfulness": {}, "faithfulness_of_random_orders": None,
-    }  # fmt: skip
+    probabilities = raw_predictions(stack, [text, *(" ".join(words[:i] + words[i + 1 :]) for i in range(len(words)))])
+    label = int(probabilities[0].argmax()) if target is None else stack.labels.index(target)
+    nats = np.log(np.maximum(probabilities[:, label], np.finfo(float).tiny))
+    return {
+        "target": stack.labels[label],
+        "probability": float(probabilities[0, label]),
+        "words": words,
+        "importance": {"erasure": (nats[0] - nats[1:]).tolist()},
+        "faithfulness": {},
+        "faithfulness_of_random_orders": None,
+    }
 
 
 def explanation_of(model: ServedModel, text: str, target: str | None) -> dict[str, Any]:
@@ -426,12 +432,12 @@ def explanation_of(model: ServedModel, text: str, target: str | None) -> dict[st
     if (words := len(prepared.words)) > MOST_WORDS:
         raise ModelError(f"a text to be explained must have at most {MOST_WORDS} words, but has {words}; give a part of it")
     with torch.enable_grad():
-        found = explain_text(prepared, RANDOM_ORDERS, seed=0)
+        explanation = explain_text(prepared, RANDOM_ORDERS, seed=0)
     return {
-        "target": found.target,
-        "probability": found.probability,
-        "words": list(found.words),
-        "importance": {name: [float(one) for one in values] for name, values in found.values.items()},
-        "faithfulness": found.faithfulness,
-        "faithfulness_of_random_orders": float(np.mean(found.random_faithfulness)),
+        "target": explanation.target,
+        "probability": explanation.probability,
+        "words": list(explanation.words),
+        "importance": {name: [float(value) for value in values] for name, values in explanation.values.items()},
+        "faithfulness": explanation.faithfulness,
+        "faithfulness_of_random_orders": float(np.mean(explanation.random_faithfulness)),
     }

@@ -119,7 +119,7 @@ class Server:
         """The model that a request names. Raises 404 if there is none, and ``ModelError`` if it cannot do that."""
         model = self.models.get(name)
         if model is None:
-            names = ", ".join(one.name for one in self.models)
+            names = ", ".join(model.name for model in self.models)
             raise HTTPException(404, f"there is no such model; served are {names}")
         model.require(ability)
         return model
@@ -138,8 +138,8 @@ class Server:
 
     async def alone(self, what: str, model: ServedModel, text: str, compute: Callable[[str], Any], *key: Any) -> Any:
         """The answer to one text, which takes long: only requests of the same text and ``key`` share it."""
-        found = await self.compute(what, model, [text], lambda texts: [compute(text)] * len(texts), text, *key)
-        return found[0]
+        answers = await self.compute(what, model, [text], lambda texts: [compute(text)] * len(texts), text, *key)
+        return answers[0]
 
     async def unread(self, model: ServedModel, inputs: Sequence[Any]) -> Unread:
         """How much of the inputs does not fit into the model; of several, beside the loop that answers everybody."""
@@ -191,7 +191,7 @@ def _add_busy(app: FastAPI) -> None:
 def _add_facts(app: FastAPI, server: Server) -> None:
     @app.get("/api/models", response_model=Models)
     async def models() -> dict[str, Any]:
-        return {"models": [one.describe() for one in server.models]}
+        return {"models": [model.describe() for model in server.models]}
 
     @app.get("/api/card", response_class=_Markdown)
     async def card(model: ModelName = None) -> _Markdown:
@@ -227,10 +227,12 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
         threshold = None if body.target_error is None else model.threshold(body.target_error, body.confidence_level)
         key = (body.top, body.target_error, body.confidence_level)
         unread = await server.unread(model, inputs)
-        found = await server.compute("predict", model, inputs, lambda all_: predictions_for(model, all_, body.top, threshold), *key)
+        predictions = await server.compute(
+            "predict", model, inputs, lambda all_: predictions_for(model, all_, body.top, threshold), *key
+        )
         return {
             "model": model.name,
-            "predictions": found,
+            "predictions": predictions,
             "guarantee": threshold.sentence() if threshold else None,
             "threshold": threshold.threshold if threshold and math.isfinite(threshold.threshold) else None,
             "cut": unread.sentence or None,
@@ -241,8 +243,8 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
     async def nearest(body: NearestBody) -> dict[str, Any]:
         model = server.model(body.model, "nearest")
         inputs, texts = model.check_inputs(body.inputs), server.training_texts.of(model)
-        found = await server.compute("nearest", model, inputs, lambda all_: texts.nearest(all_, body.count), body.count)
-        return {"model": model.name, "nearest": found, "random_pairs": round(texts.random_pairs, 4)}
+        rows = await server.compute("nearest", model, inputs, lambda all_: texts.nearest(all_, body.count), body.count)
+        return {"model": model.name, "nearest": rows, "random_pairs": round(texts.random_pairs, 4)}
 
     @app.post("/api/embed", response_model=Embedded)
     async def embed(body: TextsBody) -> dict[str, Any]:
@@ -257,8 +259,10 @@ def _add_predictions(app: FastAPI, server: Server) -> None:
     @app.post("/api/explain", response_model=Explained)
     async def explain(body: ExplainBody) -> dict[str, Any]:
         model = server.model(body.model, "explain")
-        found = await server.alone("explain", model, body.text, lambda text: explanation_of(model, text, body.target), body.target)
-        return {"model": model.name} | found
+        explanation = await server.alone(
+            "explain", model, body.text, lambda text: explanation_of(model, text, body.target), body.target
+        )
+        return {"model": model.name} | explanation
 
 
 def _add_tables(app: FastAPI) -> None:
@@ -379,11 +383,11 @@ def add_page(app: FastAPI, models: ServedModels, labels: str, looked: Event) -> 
     async def page() -> HTMLResponse:
         if not looked.is_set():
             await asyncio.to_thread(looked.wait, LOOKING)
-        described = [one.describe() for one in models]
+        described = [model.describe() for model in models]
         panels = {
             panel: (title, fitting)
             for panel, (title, needed) in PANELS.items()
-            if (fitting := [one for one in described if set(needed) & set(one["abilities"])])
+            if (fitting := [facts for facts in described if set(needed) & set(facts["abilities"])])
         }
         content = template.render(panels=panels, verdict=models.verdict, labels=labels)
         return HTMLResponse(content.encode(errors="backslashreplace"))

@@ -80,8 +80,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for one in sockets or ():
-            one.listen(BACKLOG)
+        for bound in sockets or ():
+            bound.listen(BACKLOG)
 
 
 class OnceAMinute(logging.Filter):
@@ -101,11 +101,11 @@ class OnceAMinute(logging.Filter):
 
 
 def _reload(models: ServedModels) -> None:
-    for one in models:
+    for model in models:
         try:
-            models.reload(one.name)
+            models.reload(model.name)
         except WarmstartError as error:
-            console.print(f"{one.name} is served as before, for it cannot be loaded again: {error}")
+            console.print(f"{model.name} is served as before, for it cannot be loaded again: {error}")
 
 
 HEADER_SECONDS = 10
@@ -144,7 +144,7 @@ class Connections:
         if len(self.open.get(network, ())) >= self.most_of_one and not self._make_room(network):
             return False
         if sum(map(len, self.open.values())) >= self.most:
-            largest = max(self.open, key=lambda one: len(self.open[one]))
+            largest = max(self.open, key=lambda network: len(self.open[network]))
             if not self._make_room(largest):
                 return False
         self.open.setdefault(network, {})[connection] = None
@@ -158,7 +158,7 @@ class Connections:
             self.open.pop(network, None)
 
     def _make_room(self, network: str) -> bool:
-        idle = next((one for one in self.open[network] if one.idle), None)
+        idle = next((connection for connection in self.open[network] if connection.idle), None)
         if idle is not None:
             self.forget(idle, network)
             idle.close()

@@ -130,12 +130,12 @@ class LabelSession:
         """Take the person's last answer back, that of ``draw`` if it is named; its text is shown again. None: there is none."""
         with self._lock:
             before = self.project.last_answer(person)
-            found = self.project.undo(person, draw)
-            if found is None:
+            opened = self.project.undo(person, draw)
+            if opened is None:
                 return None
             self.learner.wake()
-            given = {"answered": before.value, "comment": before.comment} if before and before.draw == found.id else {}
-            return self._item(found) | given
+            earlier = {"answered": before.value, "comment": before.comment} if before and before.draw == opened.id else {}
+            return self._item(opened) | earlier
 
     def last(self, person: str) -> int | None:
         """The draw whose answer ``undo`` would take back now."""
@@ -169,10 +169,10 @@ class LabelSession:
                     project.answer(project.draw(text=place, person=person, queue=TRIED).id, person, value, 0)
             self._note(place)
         self.learner.wake()
-        label, names = project.labelled().get(place), {one.id: one.name for one in project.labels()}
-        said = f"Saved: {names[value]}, by {person}." if value in names else "Saved."
+        label, names = project.labelled().get(place), {name.id: name.name for name in project.labels()}
+        sentence = f"Saved: {names[value]}, by {person}." if value in names else "Saved."
         more = " The text is new in the project." * bool(new) + " People differ about it; somebody must decide." * (label is None)
-        return {"label": label, "sentence": said + more}
+        return {"label": label, "sentence": sentence + more}
 
     def _item(self, draw: Draw) -> dict[str, Any]:
         self._seen[draw.id] = datetime.now(UTC)
@@ -245,8 +245,8 @@ class LabelSession:
 
     def _to_decide(self, person: str) -> list[int]:
         """Disagreements that this person may decide."""
-        judge, found = self.project.settings.judge, self.project.disagreements()
-        return [text for text in found if (person == judge if judge else person not in self.project.votes(text))]
+        judge, texts = self.project.settings.judge, self.project.disagreements()
+        return [text for text in texts if (person == judge if judge else person not in self.project.votes(text))]
 
     def _doubtful(self) -> list[int]:
         """Texts with a label that is likely wrong, each once."""
@@ -276,7 +276,7 @@ class LabelSession:
         if waited <= _OVERTAKEN:
             return False
         since = shown.isoformat(timespec="milliseconds")
-        others = sum(one.at > since and one.person != draw.person for one in self.project.answers())
+        others = sum(answer.at > since and answer.person != draw.person for answer in self.project.answers())
         return waited > _STALE or others >= _WENT_ON
 
     def _went_on(self, draw: Draw) -> bool:
@@ -300,11 +300,11 @@ class LabelSession:
 
     def labels(self) -> list[dict[str, Any]]:
         """The labels, and how many texts (or words) have each."""
-        counts = dict[int, int]()
-        for value in self.project.labelled().values():
-            for label in (value,) if isinstance(value, int) else value:
-                counts[label] = counts.get(label, 0) + 1
-        return [{"id": one.id, "name": one.name, "key": one.key, "count": counts.get(one.id, 0)} for one in self.project.labels()]
+        values = self.project.labelled().values()
+        counts = Counter(label for value in values for label in ((value,) if isinstance(value, int) else value))
+        return [
+            {"id": label.id, "name": label.name, "key": label.key, "count": counts[label.id]} for label in self.project.labels()
+        ]
 
     def add_label(self, person: str, name: str) -> None:
         """A new label."""
@@ -331,14 +331,14 @@ class LabelSession:
         with self._status_lock:  # not that of the turns: nobody's next text waits for figures
             if self._status is None or self._status[0] != key:
                 self._status = key, self._new_status()
-            found = dict(self._status[1])
-        found["people"], found["training"] = self._people(), self.training.status()
-        if found["training"] and found["training"]["findings"]:
-            found |= _beside_a_fit(found["target"])
-        found["doubtful"] = len(self._doubtful())
+            status = dict(self._status[1])
+        status["people"], status["training"] = self._people(), self.training.status()
+        if status["training"] and status["training"]["findings"]:
+            status |= _beside_a_fit(status["target"])
+        status["doubtful"] = len(self._doubtful())
         if beliefs is not None:
-            found["model"] = {"version": beliefs.version, "labels": beliefs.learned_from, "fitting": self.learner.fitting}
-        return found
+            status["model"] = {"version": beliefs.version, "labels": beliefs.learned_from, "fitting": self.learner.fitting}
+        return status
 
     def _new_status(self) -> dict[str, Any]:
         answers, labelled, left = self.project.answers(), self.project.labelled(), int((~self._shown).sum())
@@ -347,7 +347,7 @@ class LabelSession:
         drawn = self._new_texts()
         accuracy = running_accuracy(outcomes, settings.target) if outcomes else None
         accuracy = accuracy and replace(accuracy, first=int(counts[accuracy.first - 1]))  # as the page counts, not the proof
-        here = [(draw, answer) for draw, answer, given in drawn if given and not draw.suggested]
+        here = [(draw, answer) for draw, answer, closed in drawn if closed and not draw.suggested]
         newest, names = newest_accuracy(here, self.learner.left_out), {label.id: label.name for label in self.project.labels()}
         ahead = outlook(outcomes, counts, left, self.seed, since) if outcomes else None
         times = [min(answer.seconds, _LONGEST) for answer in answers if answer.seconds > 0]
@@ -415,8 +415,8 @@ class LabelSession:
         begun = np.sort([answer.draw for answer in first.values()])
         rows, counts, since = list[tuple[bool, float, float, float, float]](), list[int](), 0
         beliefs, drawn = self.learner.beliefs, self._new_texts()
-        for draw, answer, given in drawn:
-            if not given and not _left_open(drawn, draw):
+        for draw, answer, closed in drawn:
+            if not closed and not _left_open(drawn, draw):
                 break
             if draw.predicted is None or draw.probability is None:
                 continue
@@ -434,13 +434,13 @@ class LabelSession:
 
     def _new_texts(self) -> list[tuple[Draw, Value | None, bool]]:
         """The first draw of each new text, in their order, with the answer to it, and whether there is one (None: skipped)."""
-        drawn, given = dict[int, Draw](), {answer.draw: answer.value for answer in self.project.answers()}
+        drawn, values = dict[int, Draw](), {answer.draw: answer.value for answer in self.project.answers()}
         taken = dict[int, Value | None]()
         for draw in self.project.draws():
             if draw.queue == "new":
                 drawn.setdefault(draw.text, draw)  # when it was taken over, its first draw counts
-                if draw.id in given:
-                    taken.setdefault(draw.text, given[draw.id])
+                if draw.id in values:
+                    taken.setdefault(draw.text, values[draw.id])
         return [(draw, taken.get(text), text in taken) for text, draw in drawn.items()]
 
     def _people(self) -> list[dict[str, Any]]:
@@ -460,7 +460,7 @@ class LabelSession:
         for answer in self.project.answers():
             if answer.text in texts and answer.value is not None and draws[answer.draw].queue not in _SECOND_LOOKS:
                 by_text.setdefault(answer.text, {})[answer.person] = answer.value
-        votes: list[list[Value]] = [[*found.values()] for found in by_text.values() if len(found) > 1]
+        votes: list[list[Value]] = [[*people.values()] for people in by_text.values() if len(people) > 1]
         if self.project.type == "tagging":
             units = [[list(word) for word in zip(*text, strict=True)] for text in votes]
         else:
@@ -486,13 +486,13 @@ def _target_state(target: float | None, accuracy: RunningAccuracy | None, left: 
 
 def _left_open(drawn: Sequence[tuple[Draw, Value | None, bool]], open_: Draw) -> bool:
     """True if one other person has gone on by some texts since an open one was drawn; one who reads is not passed so often."""
-    later = Counter(draw.person for draw, _, given in drawn if given and draw.id > open_.id and draw.person != open_.person)
+    later = Counter(draw.person for draw, _, closed in drawn if closed and draw.id > open_.id and draw.person != open_.person)
     return max(later.values(), default=0) >= _WENT_ON
 
 
 def _waiting_sentence(drawn: Sequence[tuple[Draw, Value | None, bool]]) -> str:
     """A sentence on the people whose open texts count as wrong for now."""
-    people = [draw.person for draw, _, given in drawn if not given and _left_open(drawn, draw)]
+    people = [draw.person for draw, _, closed in drawn if not closed and _left_open(drawn, draw)]
     who = " and ".join(dict.fromkeys(people))
     if len(people) > 1:
         return f"{len(people):,} texts left open by {who} count as wrong until answered; others get them after two minutes."

@@ -281,9 +281,9 @@ class Database:
         hold(folder / LOCK, f"the project in {folder}")
         with storing(folder):
             _write(folder / DATABASE, rows)
-        made = cls.open(folder)
-        made.copy()
-        return made
+        database = cls.open(folder)
+        database.copy()
+        return database
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -404,9 +404,9 @@ def _check(folder: Path) -> None:
     if not file.exists():
         raise DamagedError("it is missing")
     with _opening(file), closing(_connect(file, writes=False)) as connection:
-        (found,) = connection.execute("pragma quick_check(1)").fetchone()
-        if found != "ok":
-            raise DamagedError(" ".join(found.split()))
+        (problem,) = connection.execute("pragma quick_check(1)").fetchone()
+        if problem != "ok":
+            raise DamagedError(" ".join(problem.split()))
         (application,), (version,) = (
             connection.execute(f"pragma {name}").fetchone() for name in ("application_id", "user_version")
         )

@@ -168,13 +168,13 @@ class NewestModel:
         from warmstart.app.models import ServedModel, ServedModels
         from warmstart.app.routes import Server, models_api
 
-        found = self.training.model
-        if found is None:
+        trained = self.training.model
+        if trained is None:
             return None
-        if found != self._opened:
-            opened = ServedModel.open(str(found.bundle), self.training.project.name, [load_task(str(found.task))])
+        if trained != self._opened:
+            opened = ServedModel.open(str(trained.bundle), self.training.project.name, [load_task(str(trained.task))])
             self.close()
-            self._server, self._opened = Server(ServedModels([opened]), JOINED_TOKENS, WAIT_SECONDS, QUEUE), found
+            self._server, self._opened = Server(ServedModels([opened]), JOINED_TOKENS, WAIT_SECONDS, QUEUE), trained
             self._app = models_api(self._server, self.rules, labels="../")
         return self._app
 

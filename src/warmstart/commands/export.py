@@ -141,7 +141,7 @@ def compare_forms(bundle: Bundle, task: Task, files: list[Path], scoring: Scorin
         Form(
             name,
             score_test(task, decided[name], scoring.method(f"exported, {name}", ["exported", name, *graphs]), None).score,
-            sum(_differ(one, other) for one, other in zip(rows["warmstart"], rows[name], strict=True)),
+            sum(_differ(row, other) for row, other in zip(rows["warmstart"], rows[name], strict=True)),
             seconds[name],
             sizes[name],
         )
@@ -174,7 +174,7 @@ def _timed(task_type: TaskType, models: dict[str, nn.Module], encoded: Encoded, 
     return {name: float(np.median(seconds)) for name, seconds in times.items()}
 
 
-def _differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _differ(mine: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two predictions differ, whatever their probabilities; numbers differ from a thousandth on."""
-    first, second = (next(value for name, value in row.items() if name != "words") for row in (one, other))
+    first, second = (next(value for name, value in row.items() if name != "words") for row in (mine, other))
     return abs(first - second) > 1e-3 * abs(first) if isinstance(first, float) else bool(first != second)

@@ -143,8 +143,8 @@ def _session(project: Project, seed: int = 0, encoder: Bundle | None = None) -> 
             yield session
         finally:
             trained = session.training.verdict
-            found = trained.headline if trained else session.status()["sentence"]
-            console.print(*filter(None, [found, *after_labelling(project)]), sep="\n")
+            sentence = trained.headline if trained else session.status()["sentence"]
+            console.print(*filter(None, [sentence, *after_labelling(project)]), sep="\n")
 
 
 @contextmanager
@@ -195,19 +195,19 @@ def _project(config: LabelConfig, *, labelled: bool = False) -> Project:
         table = _table(config) or dict(project.table if project else {})
         task = task_to_label(manifest, table) if manifest else None
         rows = task_answers(task) if task and config.task else []
-        found = read_pool(config.pool, task, config.reading) if config.pool or not project else None
-        if found:
-            console.print("".join(pool_sentences(found)), end="")
+        pool = read_pool(config.pool, task, config.reading) if config.pool or not project else None
+        if pool:
+            console.print("".join(pool_sentences(pool)), end="")
         if project is None:
-            texts = found.texts if found else ()
+            texts = pool.texts if pool else ()
             project = _made(config, texts or tuple(row.text for row in rows if labelled), task)
             if task and (held_out := sum(map(len, task.held_out().values()))):
                 console.print(f"{held_out:,} labelled texts of '{task.name}' are held out for test, and never shown.")
             project.change_settings(**_settings(config) | _installed_vectors(config, project))
         else:
             _check_settings(project, config, task)
-            if found and config.pool:
-                _compare_pools(project, found.texts, add=config.add)
+            if pool and config.pool:
+                _compare_pools(project, pool.texts, add=config.add)
             project.set(guidelines=_guidelines(config.guidelines), price=config.price)
             before = project.settings
             for name, value in project.change_settings(**_settings(config)).items():
@@ -319,21 +319,21 @@ def _compare_pools(project: Project, texts: Sequence[str], *, add: bool) -> None
         console.print(f"{added:,} texts are new.")
 
 
-def _guidelines(given: str | None) -> str | None:
+def _guidelines(guidelines: str | None) -> str | None:
     """The words of a file, or the words themselves."""
-    if given is None or "\n" in given or len(given) > 255:
-        return given
-    meant = Path(given).suffix and " " not in given.strip()  # a file, even if there is none
-    if not meant and not Path(given).is_file():
-        return given
-    with open_text(Path(given), "utf-8") as text:
+    if guidelines is None or "\n" in guidelines or len(guidelines) > 255:
+        return guidelines
+    meant = Path(guidelines).suffix and " " not in guidelines.strip()  # a file, even if there is none
+    if not meant and not Path(guidelines).is_file():
+        return guidelines
+    with open_text(Path(guidelines), "utf-8") as text:
         return text.read(YAML_BYTES)
 
 
 def _shares(mixture: Sequence[str]) -> dict[str, float]:
     """``("random=0.5", "uncertain=0.5")``, or the same with a comma -> name and share of each."""
     shares = {}
-    for word in (part for one in mixture for part in one.split(",") if part.strip()):
+    for word in (part for entry in mixture for part in entry.split(",") if part.strip()):
         name, _, share = word.partition("=")
         try:
             shares[name.strip()] = float(share)
@@ -397,11 +397,11 @@ def _words(value: Any) -> str:
     return " ".join(f"{name}={share:g}" for name, share in shares) or str(value or "the default")
 
 
-def pool_sentences(found: PoolTexts) -> list[str]:
+def pool_sentences(pool: PoolTexts) -> list[str]:
     """Lines about texts that were left out of the files."""
-    repeated = [f"{found.repeated:,} texts are repeated, and are taken once.\n"] if found.repeated else []
-    left_out = [f"{found.left_out:,} texts are left out: they are like test or validation texts of the task.\n"]
-    return [*repeated, *(left_out if found.left_out else [])]
+    repeated = [f"{pool.repeated:,} texts are repeated, and are taken once.\n"] if pool.repeated else []
+    left_out = [f"{pool.left_out:,} texts are left out: they are like test or validation texts of the task.\n"]
+    return [*repeated, *(left_out if pool.left_out else [])]
 
 
 def import_sentence(summary: ImportSummary) -> str:

@@ -60,8 +60,8 @@ def serve(config: ServeConfig) -> None:
         models = open_models(
             config.models, [load_task(path) for path in config.texts], Corpus(config.corpus) if config.corpus else None
         )
-        for one in models:
-            console.print(f"{one.name}: {', '.join(one.abilities)}")
+        for model in models:
+            console.print(f"{model.name}: {', '.join(model.abilities)}")
         with labelling(config.label, next(iter(models)).path) if config.label else nullcontext() as session:
             server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue, config.alone)
             labels = labels_api(session, rules, "../") if session else None

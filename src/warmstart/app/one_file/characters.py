@@ -34,22 +34,24 @@ def ranges_of(characters: Iterable[str]) -> list[int]:
 def matching_characters(pattern: str) -> tuple[str, ...]:
     r"""The characters that a class such as ``\p{L}`` matches."""
     split = pre_tokenizers.Split(Regex(f"(?:{pattern})+"), "removed", invert=True)
-    return tuple(one for run, _ in split.pre_tokenize_str("".join(every_character())) for one in run)
+    return tuple(character for run, _ in split.pre_tokenize_str("".join(every_character())) for character in run)
 
 
 @cache
 def white_space() -> tuple[str, ...]:
     """The characters at which words are split."""
-    kept = {one for run, _ in pre_tokenizers.WhitespaceSplit().pre_tokenize_str("".join(every_character())) for one in run}
-    return tuple(one for one in every_character() if one not in kept)
+    kept = {
+        character for run, _ in pre_tokenizers.WhitespaceSplit().pre_tokenize_str("".join(every_character())) for character in run
+    }
+    return tuple(character for character in every_character() if character not in kept)
 
 
 @cache
 def punctuation() -> tuple[str, ...]:
     """The characters that BERT makes words of their own."""
     split = pre_tokenizers.Punctuation("removed")
-    kept = {one for run, _ in split.pre_tokenize_str("".join(every_character())) for one in run}
-    return tuple(one for one in every_character() if one not in kept)
+    kept = {character for run, _ in split.pre_tokenize_str("".join(every_character())) for character in run}
+    return tuple(character for character in every_character() if character not in kept)
 
 
 @cache
@@ -57,9 +59,9 @@ def cleaned_characters() -> dict[str, tuple[str, ...]]:
     """BERT's cleaning: the characters that it removes, makes a space, and puts between spaces (Chinese ones)."""
     clean = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)
     kinds: dict[str, list[str]] = {"removed": [], "spaces": [], "chinese": []}
-    for one, made in _normalised(clean, "|"):
-        if made != one or one == " ":
-            kinds["removed" if not made else "spaces" if made == " " else "chinese"].append(one)
+    for character, cleaned in _normalised(clean, "|"):
+        if cleaned != character or character == " ":
+            kinds["removed" if not cleaned else "spaces" if cleaned == " " else "chinese"].append(character)
     return {kind: tuple(members) for kind, members in kinds.items()}
 
 
@@ -67,21 +69,23 @@ def cleaned_characters() -> dict[str, tuple[str, ...]]:
 def marks() -> tuple[str, ...]:
     """The characters that remain of accents once letters are decomposed, and are removed."""
     strip = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False)
-    return tuple(one for one, made in _normalised(strip) if not made)
+    return tuple(character for character, rest in _normalised(strip) if not rest)
 
 
 @cache
 def changed_by(form: str) -> tuple[str, ...]:
     """The characters that a normal form of Unicode changes, such as ``NFKC``: a newer version of Unicode changes more."""
-    return tuple(one for one, made in _normalised(getattr(normalizers, form)()) if one != made)
+    return tuple(character for character, changed in _normalised(getattr(normalizers, form)()) if character != changed)
 
 
 @cache
 def combining() -> tuple[str, ...]:
     """The characters that a normal form puts behind U+0334: marks that may change places with others."""
-    others = [one for one in every_character() if one != "|"]
-    found = normalizers.NFD().normalize_str("|".join(f"{one}\u0334" for one in others)).split("|")
-    return tuple(one for one, made in zip(others, found, strict=True) if made.startswith("\u0334") and one != "\u0334")
+    others = [character for character in every_character() if character != "|"]
+    ordered = normalizers.NFD().normalize_str("|".join(f"{character}\u0334" for character in others)).split("|")
+    return tuple(
+        character for character, order in zip(others, ordered, strict=True) if order.startswith("\u0334") and character != "\u0334"
+    )
 
 
 @cache
@@ -95,15 +99,15 @@ def word_characters() -> dict[str, Any]:
     """Characters for bags of words, by Python: letters and digits of words, white space, and lower case."""
     every = "".join(every_character())
     classes = {name: ranges_of(re.findall(pattern, every)) for name, pattern in (("word", r"\w"), ("space", r"\s"))}
-    return classes | {"lower": list(_changed((one, one.lower()) for one in every))}
+    return classes | {"lower": list(_changed((character, character.lower()) for character in every))}
 
 
 def _changed(pairs: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    changed = [(one, made) for one, made in pairs if one != made]
-    return "".join(one for one, _ in changed), "\0".join(made for _, made in changed)
+    changed = [(character, other) for character, other in pairs if character != other]
+    return "".join(character for character, _ in changed), "\0".join(other for _, other in changed)
 
 
 def _normalised(normalizer: Any, between: str = "\1") -> Iterator[tuple[str, str]]:
     """Every character, but one that is put between them, and what is made of it alone."""
-    others = [one for one in every_character() if one != between]
+    others = [character for character in every_character() if character != between]
     yield from zip(others, normalizer.normalize_str(between.join(others)).split(between), strict=True)

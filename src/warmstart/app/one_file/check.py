@@ -28,7 +28,7 @@ def check_page(path: str, bundle: str | None) -> dict[str, Any]:
     contents = read_page(Path(path))
     facts = contents.facts
     tensors = unpack_tensors(facts["weights"], contents.weights)
-    found = {
+    report = {
         "page": path,
         "name": facts["name"],
         "digest": facts["bundle_digest"],
@@ -37,9 +37,9 @@ def check_page(path: str, bundle: str | None) -> dict[str, Any]:
         "tensors": len(tensors),
     }
     if bundle is None:
-        return found | {"bundle": None, "steps": None}
+        return report | {"bundle": None, "steps": None}
     parts = taken_apart(load_predictor(bundle))
-    if facts["tokenizers"].keys() != {one.tokenizer.digest for one in parts.networks}:
+    if facts["tokenizers"].keys() != {network.tokenizer.digest for network in parts.networks}:
         raise BundleError(f"{path} has another tokenizer than {bundle}; it was made from another model")
     steps = _steps_off(path, bundle, parts.tensors, tensors)
     if facts["members"] != json.loads(json.dumps(parts.members)):
@@ -49,16 +49,16 @@ def check_page(path: str, bundle: str | None) -> dict[str, Any]:
             f"{path} names the digest {facts['bundle_digest'][:16]}…, but {bundle} has {digest[:16]}…: its weights are the same, "
             "its history or calibration is not; export the model again"
         )
-    return found | {"bundle": bundle, "steps": steps}
+    return report | {"bundle": bundle, "steps": steps}
 
 
-def _steps_off(path: str, bundle: str, wanted: dict[str, Tensor], found: dict[str, tuple[Tensor, Tensor | None]]) -> float:
+def _steps_off(path: str, bundle: str, wanted: dict[str, Tensor], tensors: dict[str, tuple[Tensor, Tensor | None]]) -> float:
     """The largest distance as a fraction of a step, at most a half. Raises ``BundleError`` that names the first other tensor."""
-    if differing := sorted(wanted.keys() ^ found.keys()):
+    if differing := sorted(wanted.keys() ^ tensors.keys()):
         raise BundleError(f"{path} has other tensors than {bundle}, such as {differing[0]}; it was made from another model")
     most = 0.0
     for name, tensor in wanted.items():
-        values, half = found[name]
+        values, half = tensors[name]
         if values.shape != tensor.shape:
             raise BundleError(f"in {path} {name} has the shape {list(values.shape)}, in {bundle} {list(tensor.shape)}")
         distance = torch.where(tensor == values, 0.0, (tensor.detach().float() - values).abs())  # also where both are infinite

@@ -60,13 +60,13 @@ def page_contents(model: Bundle | Stack, path: str, name: str) -> PageContents:
     parts, served = taken_apart(model), ServedModel.of(model, name, path)
     layout, packed = pack_tensors(parts.tensors)
     described = served.describe()
-    abilities = [one for one in described["abilities"] if one in ABLE and (one != "explain" or model.labels)]
+    abilities = [ability for ability in described["abilities"] if ability in ABLE and (ability != "explain" or model.labels)]
     facts = {
         "format": FORMAT,
         "warmstart": __version__,
         "name": name,
         "bundle_digest": model_digest(path),
-        "parameters": sum(one.numel() for one in parts.tensors.values()),
+        "parameters": sum(tensor.numel() for tensor in parts.tensors.values()),
         "model": described | {"abilities": abilities, "reads_texts": False},
         **model_facts(model, parts),
         "weights": layout | {"sha256": sha256(packed)},
@@ -78,14 +78,14 @@ def page_contents(model: Bundle | Stack, path: str, name: str) -> PageContents:
 
 def model_facts(model: Bundle | Stack, parts: Parts) -> dict[str, Any]:
     """The values that the scripts compute with, beside the weights."""
-    tokenizers = {one.tokenizer.digest: one.tokenizer for one in parts.networks}
-    networks = [_network(one) | {"tokenizer": one.tokenizer.digest} for one in parts.networks]
+    tokenizers = {network.tokenizer.digest: network.tokenizer for network in parts.networks}
+    networks = [_network(network) | {"tokenizer": network.tokenizer.digest} for network in parts.networks]
     whole = {"task": model.type, "labels": list(model.labels)} if isinstance(model, Stack) else networks[0]
     return {
         "settings": whole | {"temperature": _temperature(model), "thresholds": thresholds_of(model)},
         "members": parts.members,
         "networks": networks,
-        "tokenizers": {digest: tokenizer_spec(one) for digest, one in tokenizers.items()},
+        "tokenizers": {digest: tokenizer_spec(tokenizer) for digest, tokenizer in tokenizers.items()},
         "words": word_characters() if isinstance(model, Stack) else None,
     }
 
@@ -97,8 +97,10 @@ def refuse_unable(model: Bundle | Stack) -> None:
     elif model.type not in ("classification", "multilabel"):
         why = f"pages label texts, but this model is for {model.type}"
     else:
-        networks = filter(None, (member_network(one.model) for one in model.members))
-        why = next(filter(None, (_why_not(one, (ClassificationHead, MultilabelHead, EmbeddingHead)) for one in networks)), None)
+        networks = filter(None, (member_network(member.model) for member in model.members))
+        why = next(
+            filter(None, (_why_not(network, (ClassificationHead, MultilabelHead, EmbeddingHead)) for network in networks)), None
+        )
     if why:
         raise ModelError(f"this model cannot run in a page: {why}; {_INSTEAD}")
 
@@ -119,14 +121,14 @@ def _why_not(bundle: Bundle, able: tuple[type, ...]) -> str | None:
     if head.config.window_settings.windows != "none":
         return "it reads long texts in windows, and a page would cut them"
     known = LoraConfig | BottleneckConfig | ScalarMixConfig
-    odd = next((one for one in inserted_adapters(bundle.model) if not isinstance(one, known)), None)
+    odd = next((adapter for adapter in inserted_adapters(bundle.model) if not isinstance(adapter, known)), None)
     return f"it has inserted modules of the kind '{odd.to_dict()['kind']}'" if odd else None
 
 
 def tells_unknown(model: Bundle | Stack) -> bool:
     """True if predictions of a model mark texts of none of its labels, which pages do not."""
-    members = [one.model for one in model.members] if isinstance(model, Stack) else []
-    known = any(isinstance(one, FittedBaseline) and one.known for one in members)
+    members = [member.model for member in model.members] if isinstance(model, Stack) else []
+    known = any(isinstance(member, FittedBaseline) and member.known for member in members)
     return known or bool(model.calibration and model.calibration.held_out)
 
 
@@ -134,7 +136,7 @@ def tells_unknown(model: Bundle | Stack) -> bool:
 def rounding_effect(model: Bundle | Stack, rounded: Bundle | Stack) -> float:
     """The largest difference of their outputs for a few texts, as a fraction of the largest output."""
     pairs = zip(_outputs(model), _outputs(rounded), strict=True)
-    gaps = [(float((one - other).abs().max()), float(one.abs().max())) for one, other in pairs]
+    gaps = [(float((output - other).abs().max()), float(output.abs().max())) for output, other in pairs]
     return max(gap for gap, _ in gaps) / max(1e-9, *(most for _, most in gaps))
 
 
@@ -149,8 +151,8 @@ def _outputs(model: Bundle | Stack) -> list[Tensor]:
 
 def _shared_verdict(path: str) -> dict[str, Any] | None:
     """The first screen for whoever gets the page: without texts that it learned from, and without paths of this machine."""
-    found = read_verdict(Path(path))
-    return asdict(replace(found, mistakes=(), steps=(NextStep("try", "A text", ""),))) if found else None
+    verdict = read_verdict(Path(path))
+    return asdict(replace(verdict, mistakes=(), steps=(NextStep("try", "A text", ""),))) if verdict else None
 
 
 def _temperature(model: Bundle | Stack) -> float:
@@ -176,8 +178,8 @@ def _network(bundle: Bundle) -> dict[str, Any]:
 
 def _adapters(model: Model) -> dict[str, Any]:
     inserted = inserted_adapters(model)
-    bottleneck = next((one.activation for one in inserted if isinstance(one, BottleneckConfig)), None)
-    return {"bottleneck": bottleneck, "mix": any(isinstance(one, ScalarMixConfig) for one in inserted)}
+    bottleneck = next((adapter.activation for adapter in inserted if isinstance(adapter, BottleneckConfig)), None)
+    return {"bottleneck": bottleneck, "mix": any(isinstance(adapter, ScalarMixConfig) for adapter in inserted)}
 
 
 def _replies(served: ServedModel) -> dict[str, Any]:
@@ -188,13 +190,17 @@ def _replies(served: ServedModel) -> dict[str, Any]:
         "evidence": evidence_of(served.model, served.path),
     }
     if served.describe()["guarantees"]:
-        found = [served.threshold(target, LEVEL) for target in TARGETS]
+        thresholds = [served.threshold(target, LEVEL) for target in TARGETS]
         replies["guarantees"] = {
             "guarantees": [
-                {"target_error": one.target, "threshold": one.threshold, "answered": one.answered / one.examples}
-                | {"sentence": one.sentence()}
-                for one in found
-                if math.isfinite(one.threshold)
+                {
+                    "target_error": threshold.target,
+                    "threshold": threshold.threshold,
+                    "answered": threshold.answered / threshold.examples,
+                }
+                | {"sentence": threshold.sentence()}
+                for threshold in thresholds
+                if math.isfinite(threshold.threshold)
             ]
         }
     return replies

@@ -63,8 +63,8 @@ def write_model_page(model: Bundle | Stack, path: str, name: str, file: Path) ->
 
 def as_in_page(model: Bundle | Stack, contents: PageContents) -> Bundle | Stack:
     """A model with the rounded weights of its page."""
-    found = unpack_tensors(contents.facts["weights"], contents.weights)
-    return with_page_weights(model, {name: tensor for name, (tensor, _) in found.items()})
+    tensors = unpack_tensors(contents.facts["weights"], contents.weights)
+    return with_page_weights(model, {name: tensor for name, (tensor, _) in tensors.items()})
 
 
 def page_html(contents: PageContents) -> bytes:
@@ -115,7 +115,7 @@ def joined_scripts(name: str) -> str:
         for _, needed in _IMPORT.findall(text):
             add(needed)
         exported = ", ".join(_EXPORT.findall(text))
-        body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{ {_renamed(found[1])} }} = {_variable(found[2])};", text))
+        body = _EXPORT.sub("", _IMPORT.sub(lambda match: f"const {{ {_renamed(match[1])} }} = {_variable(match[2])};", text))
         parts[file] = f"const {_variable(file)} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n"
 
     add(name)
@@ -152,7 +152,7 @@ def read_page(file: Path) -> PageContents:
             lines = enumerate(zip_longest(text.split("\n"), wanted.split("\n")), 1)
             raise BundleError(
                 f"script, policy and page of {file} must be those that warmstart {__version__} writes, but differ from line "
-                f"{next(number for number, (one, other) in lines if one != other)} on; do not open it, and export it again"
+                f"{next(number for number, (line, other) in lines if line != other)} on; do not open it, and export it again"
             )
     return contents
 
@@ -175,8 +175,8 @@ def _contents(file: Path, facts: str, weights: str) -> PageContents:
 
 
 def _part(text: str, kind: str, id: str) -> str | None:
-    found = re.search(_PART.format(kind=kind, id=id), text, re.DOTALL)
-    return found[1] if found else None
+    part = re.search(_PART.format(kind=kind, id=id), text, re.DOTALL)
+    return part[1] if part else None
 
 
 def _facts(file: Path, text: str) -> dict[str, Any]:

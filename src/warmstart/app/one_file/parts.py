@@ -50,12 +50,12 @@ def taken_apart(model: Bundle | Stack) -> Parts:
         if isinstance(member.model, FittedBaseline):
             settings, arrays = packed(member.model)
             entry |= settings.to_dict()
-            tensors |= {f"members.{number}.{name}": one for name, one in _as_stored(settings, arrays).items()}
+            tensors |= {f"members.{number}.{name}": tensor for name, tensor in _as_stored(settings, arrays).items()}
         members.append(entry | {"network": None if own is None else _place(own, networks)})
     if isinstance(model, Bundle):
         networks.append(merged_copy(model))
     for number, bundle in enumerate(networks):
-        tensors |= {f"networks.{number}.{name}": one for name, one in bundle.model.weights().items()}
+        tensors |= {f"networks.{number}.{name}": tensor for name, tensor in bundle.model.weights().items()}
     return Parts(tuple(networks), members if isinstance(model, Stack) else None, tensors)
 
 
@@ -66,17 +66,19 @@ def member_network(model: Bundle | FittedBaseline) -> Bundle | None:
 
 def merged_copy(bundle: Bundle) -> Bundle:
     """The bundle itself, or a copy with its LoRA folded into the weights."""
-    if not any(isinstance(one, LoraConfig) for one in inserted_adapters(bundle.model)):
+    if not any(isinstance(adapter, LoraConfig) for adapter in inserted_adapters(bundle.model)):
         return bundle
     model = copy.deepcopy(bundle.model)
     merge_adapters(model)
     return replace(bundle, model=model)
 
 
-def with_page_weights(model: Bundle | Stack, found: Mapping[str, Tensor]) -> Bundle | Stack:
+def with_page_weights(model: Bundle | Stack, tensors: Mapping[str, Tensor]) -> Bundle | Stack:
     """A model with the tensors of a page, as its scripts compute with them."""
     parts = taken_apart(model)
-    networks = [replace(one, model=_with_weights(one.model, f"networks.{i}.", found)) for i, one in enumerate(parts.networks)]
+    networks = [
+        replace(network, model=_with_weights(network.model, f"networks.{i}.", tensors)) for i, network in enumerate(parts.networks)
+    ]
     if isinstance(model, Bundle):
         return networks[0]
     members = []
@@ -87,7 +89,7 @@ def with_page_weights(model: Bundle | Stack, found: Mapping[str, Tensor]) -> Bun
             members.append(replace(member, model=network))
             continue
         settings, start = packed(member.model)[0], f"members.{number}."
-        own = {name.removeprefix(start): one.double().numpy() for name, one in found.items() if name.startswith(start)}
+        own = {name.removeprefix(start): tensor.double().numpy() for name, tensor in tensors.items() if name.startswith(start)}
         members.append(replace(member, model=unpacked(settings, _turned(own), network)))
     return replace(model, members=tuple(members))
 
@@ -102,10 +104,10 @@ def _place(own: Bundle, networks: list[Bundle]) -> int:
     return len(networks) - 1
 
 
-def _same(one: Bundle, other: Bundle) -> bool:
-    mine, theirs = one.model.weights(), other.model.weights()
+def _same(bundle: Bundle, other: Bundle) -> bool:
+    mine, theirs = bundle.model.weights(), other.model.weights()
     return (
-        (one.tokenizer.digest, one.model.causal, one.model.backbone.config, one.model.head.config)
+        (bundle.tokenizer.digest, bundle.model.causal, bundle.model.backbone.config, bundle.model.head.config)
         == (other.tokenizer.digest, other.model.causal, other.model.backbone.config, other.model.head.config)
         and mine.keys() == theirs.keys()
         and all(torch.equal(mine[name], theirs[name]) for name in mine)
@@ -113,22 +115,22 @@ def _same(one: Bundle, other: Bundle) -> bool:
 
 
 def _as_stored(settings: BaselineSettings, arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    found = {name: one for name, one in arrays.items() if name not in KNOWN_TEXTS}
+    numbers = {name: array for name, array in arrays.items() if name not in KNOWN_TEXTS}
     for number, readout in enumerate(settings.readouts):
         if readout.kind == "linear" and readout.link == "softmax":
-            weights = found[f"{number}.weights"]
-            found[f"{number}.weights"] = weights - weights.mean(axis=1, keepdims=True)
-    return {name: torch.from_numpy(np.ascontiguousarray(one)).float() for name, one in _turned(found).items()}
+            weights = numbers[f"{number}.weights"]
+            numbers[f"{number}.weights"] = weights - weights.mean(axis=1, keepdims=True)
+    return {name: torch.from_numpy(np.ascontiguousarray(array)).float() for name, array in _turned(numbers).items()}
 
 
 def _turned(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Directions (D, V) as (V, D), and back."""
-    return {name: one.T if name == "directions" else one for name, one in arrays.items()}
+    return {name: array.T if name == "directions" else array for name, array in arrays.items()}
 
 
-def _with_weights(model: Model, start: str, found: Mapping[str, Tensor]) -> Model:
+def _with_weights(model: Model, start: str, tensors: Mapping[str, Tensor]) -> Model:
     copied = copy.deepcopy(model)
     with torch.no_grad():
         for name, tensor in copied.weights().items():
-            tensor.copy_(found[start + name])
+            tensor.copy_(tensors[start + name])
     return copied.eval()

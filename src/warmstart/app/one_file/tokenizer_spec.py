@@ -63,7 +63,7 @@ def _refused(does: str) -> ModelError:
 def _flat(part: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
     if part is None:
         return []
-    return [one for step in part[inner] for one in _flat(step, inner)] if part["type"] == "Sequence" else [part]
+    return [piece for step in part[inner] for piece in _flat(step, inner)] if part["type"] == "Sequence" else [part]
 
 
 def _normalizer(step: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _model(model: dict[str, Any]) -> dict[str, Any]:
         odd = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges")
         if set_to := [name for name in odd if model.get(name)]:
             raise _refused(f"merges bytes with {set_to[0]}")
-        return {"kind": "bpe", "merges": [one if isinstance(one, str) else " ".join(one) for one in model["merges"]]}
+        return {"kind": "bpe", "merges": [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]}
     if kind == "WordPiece":
         return {"kind": "wordpiece", "prefix": model["continuing_subword_prefix"], "longest": model["max_input_chars_per_word"]}
     if kind == "Unigram" and not model.get("byte_fallback") and model["unk_id"] is not None:
@@ -125,20 +125,20 @@ def _decoder(decoder: dict[str, Any] | None) -> dict[str, Any]:
 
 def _characters(normalizers: list[dict[str, Any]], splits: list[dict[str, Any]]) -> dict[str, Any]:
     """The classes that these steps ask for; white space always."""
-    found: dict[str, Any] = {"space": ranges_of(white_space())}
+    classes: dict[str, Any] = {"space": ranges_of(white_space())}
     steps = normalizers + splits
     bert = next((step for step in normalizers if step["kind"] == "bert"), {})
     if bert.get("accents") or any(step["kind"] == "form" for step in normalizers):
-        found["combining"] = ranges_of(combining())
+        classes["combining"] = ranges_of(combining())
     if any(step["kind"] == "bytes" for step in steps):
-        found |= {"letter": ranges_of(matching_characters(r"\p{L}")), "number": ranges_of(matching_characters(r"\p{N}"))}
+        classes |= {"letter": ranges_of(matching_characters(r"\p{L}")), "number": ranges_of(matching_characters(r"\p{N}"))}
     if any(step["kind"] == "bert" for step in splits):
-        found["punctuation"] = ranges_of(punctuation())
-    found |= {step["form"]: ranges_of(changed_by(step["form"])) for step in normalizers if step["kind"] == "form"}
+        classes["punctuation"] = ranges_of(punctuation())
+    classes |= {step["form"]: ranges_of(changed_by(step["form"])) for step in normalizers if step["kind"] == "form"}
     if bert.get("clean"):
-        found |= {kind: ranges_of(members) for kind, members in cleaned_characters().items()}
+        classes |= {kind: ranges_of(members) for kind, members in cleaned_characters().items()}
     if bert.get("accents"):
-        found |= {"marks": ranges_of(marks()), "NFD": ranges_of(changed_by("NFD"))}
+        classes |= {"marks": ranges_of(marks()), "NFD": ranges_of(changed_by("NFD"))}
     if bert.get("lowercase") or any(step["kind"] == "lowercase" for step in steps):
-        found["lower"] = list(lower_case())
-    return found
+        classes["lower"] = list(lower_case())
+    return classes

@@ -67,14 +67,14 @@ def unpack_tensors(layout: Mapping[str, Any], packed: bytes) -> dict[str, tuple[
             raise ValueError(f"{len(data):,} bytes instead of {size:,}")
         floats = torch.frombuffer(data, dtype=torch.float32, count=layout["floats"])
         integers = torch.frombuffer(data, dtype=torch.int8)[4 * layout["floats"] :]
-        found: dict[str, tuple[Tensor, Tensor | None]] = {}
+        tensors: dict[str, tuple[Tensor, Tensor | None]] = {}
         for name, shape, start, scales_at in layout["tensors"]:
             count = int(torch.Size(shape).numel())
             if scales_at is None:
-                found[name] = floats[start : start + count].view(shape), None
+                tensors[name] = floats[start : start + count].view(shape), None
                 continue
             scales = floats[scales_at : scales_at + shape[0]][:, None]
-            found[name] = integers[start : start + count].view(shape) * scales, scales / 2
+            tensors[name] = integers[start : start + count].view(shape) * scales, scales / 2
     except (zlib.error, ValueError, RuntimeError, KeyError, TypeError) as error:
         raise BundleError(f"the weights in this page are damaged: {error}; export the model again") from None
-    return found
+    return tensors
