@@ -119,7 +119,7 @@ def race(validation: Scores, test: Scores) -> Comparison:
     ranked = []
     for m, scores in enumerate(zip(*test, *validation, strict=True)):
         method = Method(name=f"{m}", family="adapted", backbone_digest=f"{m}", scheme="full")
-        ranked.append(ranked_method(method, *scores, seconds=3.0**m))
+        ranked.append(ranked_method(method, *scores, seconds=(3.0**m, 0.0)))
     return Comparison(TASK, 60, 20, Ranking(tuple(ranked), (), (), test[0].shape[1]), AUDIT, 0.5)
 
 

@@ -232,7 +232,7 @@ KINDS: dict[str, Callable[[str, random.Random], str]] = {
     "look-alike letter": with_a_look_alike,
 }  # fmt: skip
 """ways in which copies differ"""
-OF_LONG = {
+OF_LONG: dict[str, Callable[[str, random.Random], str]] = {
     "one word changed": lambda text, draw: " ".join(changed(text.split(), np.random.default_rng(draw.randrange(99)))),
     "cut to 80%": lambda text, draw: text[: len(text) * 4 // 5],
 }

@@ -38,7 +38,7 @@ def ranked(name: str, validation: Sequence[float], test: Sequence[float], noise:
     """One run per draw, with these scores; ``noise`` (R,) is what other texts would change."""
     method = Method(name=name, family=FAMILIES[name], scheme=name, backbone_digest=name)  # type: ignore[arg-type]
     both = [np.add.outer(scores, some) for scores, some in ((test, noise / 100), (validation, noise))]
-    found = ranked_method(method, test, both[0], validation, both[1], seconds=seconds, search_seconds=2.0 * seconds)
+    found = ranked_method(method, test, both[0], validation, both[1], seconds=(seconds, 2.0 * seconds))
     return replace(found, place=[*FAMILIES].index(name))
 
 

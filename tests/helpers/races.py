@@ -25,12 +25,21 @@ FAMILIES |= dict.fromkeys(("TF-IDF", "naive Bayes", "NBSVM", "LSA", "majority"),
 
 
 def ranked_method(
-    method: Method, test: Iterable[float], resampled: Iterable[Any], chosen: Iterable[float], by: Iterable[Any], **costs: float
+    method: Method,
+    test: Iterable[float],
+    resampled: Iterable[Any],
+    chosen: Iterable[float],
+    by: Iterable[Any],
+    seconds: tuple[float, float] = (1.0, 0.0),
 ) -> RankedMethod:
-    """A method with a run for each seed: test scores (S,), resamples of them (S, R), and the same of the texts that choose."""
-    scores = zip(test, resampled, chosen, by, strict=True)
-    runs = tuple(TrialResult(one, tuple(many), validation=val, resampled_validation=tuple(vals), **{"seconds": 1.0} | costs)
-                 for one, many, val, vals in scores)  # fmt: skip
+    """A method with a run for each seed: test scores (S,), resamples of them (S, R), and the same of the texts that choose.
+
+    The seconds of each run are those of the last fit, and those of choosing.
+    """
+    runs = tuple(
+        TrialResult(one, tuple(many), seconds[0], value, tuple(values), search_seconds=seconds[1])
+        for one, many, value, values in zip(test, resampled, chosen, by, strict=True)
+    )
     return RankedMethod(method, runs, tuple(range(len(runs))))
 
 
