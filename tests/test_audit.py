@@ -75,8 +75,7 @@ def test_counts_and_findings() -> None:
     assert audit(CLEAN).findings() == []
     plain = json.loads(json.dumps(found.to_dict()))
     assert plain["task"] == "toy"
-    leak = {"split": "test", "other": "train", "count": 1, "example": "A leak", "like": "", "groups": 0}
-    assert plain["leaks"][1] == leak
+    assert plain["leaks"][1] == {"split": "test", "other": "train", "count": 1, "example": "A leak", "like": "", "groups": 0}
     assert plain["findings"][0]["severity"] == "error"
 
 

@@ -103,7 +103,7 @@ READ: list[tuple[str, str | bytes, str, dict[str, int]]] = [
     ("comment.csv", "# exported by helpdesk\n" + rows_of(PAIRS, "text", "label"), "left out: '# exported", BOTH),
     ("commas.csv", '"Tickets, May",\n' + rows_of(PAIRS, "text", "label"), "left out: 'Tickets, May'", BOTH),
     ("title.xlsx", workbook([["Tickets of May", ""], ["text", "label"], *map(list, PAIRS)]), "left out: 'Tickets of May'", BOTH),
-    ("again.csv", rows_of(PAIRS[:9], "text", "label") + rows_of(PAIRS[9:], "text", "label"), "1 rows that repeat the names", BOTH),
+    ("again.csv", rows_of(PAIRS[:9], "text", "label") + rows_of(PAIRS[9:], "text", "label"), "columns are left out: 1", BOTH),
     ("merged.xlsx", book([["text", "label"], *MERGED], [f"B{row}:B{row + 2}" for row in range(2, 26, 3)]), "8 merged cells hold",
      BOTH),
     ("hidden.xlsx", book([["text", "label"], *map(list, PAIRS)], hidden=True), "S2 is read; hidden, and not read: S1 .--sheet",

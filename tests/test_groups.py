@@ -98,7 +98,7 @@ def test_groups_stay_together(seed: int, groups: int, fraction: float) -> None:
     assert sorted([*kept, *held_out]) == list(range(10 * groups))
     assert not set(owners[kept]) & set(owners[held_out])
     assert abs(len(held_out) - fraction * 10 * groups) < 2 * np.bincount(owners).max()
-    said = "a single group, or copies of a single text, cannot be split; .* leave out 'group'"
+    said = "a single group, or copies of a single text, cannot be split; .*--group-column none"
     refused(DataError, said, grouped_split, labels, np.zeros(len(labels)), fraction, 0)
 
 

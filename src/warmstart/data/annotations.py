@@ -1,7 +1,7 @@
 """Answers of people about texts: tables with the columns text and label, and person if there is one.
 
 For tagging, text and label are lists of words and of labels, or both have spaces between. Who is not named is called like the file.
-Exports of labelling programs are refused (``exports.py``).
+Exports of labelling programs are refused (``formats.py``).
 """
 
 from __future__ import annotations
@@ -108,12 +108,12 @@ def _rows(file: Path, source: Source) -> tuple[Iterator[tuple[str, Any]], str | 
             "with --text-column"
         )
     cells = table[label].to_list()
-    signs = set[str]() if table[label].dtype.is_nested() else signs_of_none(["" if one is None else str(one) for one in cells])[0]
+    signs, _ = signs_of_none([] if table[label].dtype.is_nested() else ["" if cell is None else str(cell) for cell in cells])
     if signs:
         print_once(f"{file}: {', '.join(map(repr, sorted(signs)))} is read as no label.")
     rows = (
-        (f"{file}, row {number}", values | {source.text: one, "label": None if str(cell).strip() in signs else cell})
-        for number, (values, one, cell) in enumerate(zip(table.iter_rows(named=True), texts, cells, strict=True), 1)
+        (f"{file}, row {number}", values | {source.text: text, "label": None if str(cell).strip() in signs else cell})
+        for number, (values, text, cell) in enumerate(zip(table.iter_rows(named=True), texts, cells, strict=True), 1)
     )
     return rows, other_separator(cells, "\0")
 

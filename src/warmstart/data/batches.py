@@ -38,7 +38,7 @@ def labelled_batches(
 def bucketed_batches(
     encoded: Encoded, make: Callable[[np.ndarray], Batch], size: tuple[int, int], seed: int
 ) -> Callable[[int], list[Batch]]:
-    """The batches; ``make(indices)`` makes the one of the examples at these indices."""
+    """``batches(step)`` of examples of similar length; ``make(indices)`` makes a batch of those at these indices."""
     batch, accumulate = size
     chosen = length_buckets(encoded.lengths, batch, seed)
 
@@ -130,14 +130,14 @@ def similar_lengths(lengths: np.ndarray) -> list[np.ndarray]:
 
 
 def _cheapest_cuts(lengths: np.ndarray, rows: np.ndarray, tokens: int, cost: int = BATCH_COST) -> list[int]:
-    """Where batches of examples end, sorted by length, that hold fewest tokens with padding, each batch as ``cost`` more."""
+    """Ends of the batches of examples, sorted by length, with fewest tokens with padding and ``cost`` for each batch."""
     before = np.concatenate([[0], np.cumsum(rows)])
     costs, begins = np.zeros(len(lengths) + 1), np.zeros(len(lengths) + 1, int)
     for end, longest in enumerate(np.maximum(lengths, 1), 1):
         first = min(int(np.searchsorted(before, before[end] - tokens // longest)), end - 1)
-        found = costs[first:end] + (before[end] - before[first:end]) * longest
-        best = int(found.argmin())
-        costs[end], begins[end] = found[best] + cost, first + best
+        totals = costs[first:end] + (before[end] - before[first:end]) * longest
+        best = int(totals.argmin())
+        costs[end], begins[end] = totals[best] + cost, first + best
     ends = [len(lengths)] if len(lengths) else []
     while ends and begins[ends[-1]]:
         ends.append(int(begins[ends[-1]]))

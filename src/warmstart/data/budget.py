@@ -70,7 +70,7 @@ class LabelBudget:
 
     @property
     def cross_validated(self) -> bool:
-        """Whether the texts that choose also learn, so that a last model learns from all of them."""
+        """True if the texts that choose also learn, so that a last model learns from all of them."""
         return not len(self.validation)
 
     @cached_property
@@ -84,12 +84,12 @@ class LabelBudget:
         )
         learn = [np.delete(np.arange(len(self.train)), part) for part in chosen]
         if self.share < 1:
-            drawn = [stratified_sample(strata(split.labels[one]), self._kept(split, one), self.seed) for one in learn]
-            learn = [one[kept] for one, kept in zip(learn, drawn, strict=True)]
-        return tuple(Fold(self.train[one], self.train[part], "train") for one, part in zip(learn, chosen, strict=True))
+            drawn = [stratified_sample(strata(split.labels[texts]), self._kept(split, texts), self.seed) for texts in learn]
+            learn = [texts[kept] for texts, kept in zip(learn, drawn, strict=True)]
+        return tuple(Fold(self.train[texts], self.train[part], "train") for texts, part in zip(learn, chosen, strict=True))
 
     def _kept(self, split: Split, learn: np.ndarray) -> int:
-        """How many of the texts ``learn`` are the share of them, at least one of each class."""
+        """Number of the texts ``learn`` that are the share of them, at least one of each class."""
         return max(round(self.share * len(learn)), len(np.unique(strata(split.labels[learn]))))
 
     def for_seed(self, seed: int) -> LabelBudget:
@@ -111,7 +111,7 @@ class LabelBudget:
         order = np.argsort(np.concatenate([fold.choose for fold in self.folds]))
         if isinstance(predictions[0], np.ndarray):
             return np.concatenate(predictions)[order]
-        flat = [one for part in predictions for one in part]
+        flat = [prediction for part in predictions for prediction in part]
         return [flat[i] for i in order]
 
     @property
@@ -125,7 +125,7 @@ class LabelBudget:
 
     @property
     def _single(self) -> str:
-        """Of a class with one text, as a sentence after another; empty if there is none."""
+        """A sentence on classes with one text, after another sentence; empty if there are none."""
         alone = len(self.train) - len(self.choosing)
         verb = "learns" if alone == 1 else "learn"
         return f" Of these, {alone} {verb} in every fold: no other text has the same class." if alone else ""

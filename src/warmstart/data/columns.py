@@ -73,16 +73,14 @@ _NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 def named_columns(table: pl.DataFrame, file: Path, header: bool | None, above: str = "") -> pl.DataFrame:
     """A table of strings, whose columns have the names in its first row; without any they are numbered from 1.
 
-    None: it is found. Rows above the names are left out; ``above`` is what was left out before.
+    None: it is detected. Rows above the names are left out; ``above`` is the text of rows left out before.
     """
     rows = [["" if cell is None else cell.strip() for cell in row] for row in table.head(_LOOKED_AT).rows()]
     skipped, named = find_header(rows) if header is None else (0, header)
     if skipped:
         above = next(filter(None, rows[0]), "")
     if above:
-        print_once(
-            f"{file}: what stands above the names of the columns is left out: {above[:60]!r}; --header yes reads it as names."
-        )
+        print_once(f"{file}: lines above the names of the columns are left out: {above[:60]!r}; --header yes reads names there.")
     if not named:
         table.columns = [str(number) for number in range(1, table.width + 1)]
         if header is None:
@@ -97,13 +95,13 @@ def named_columns(table: pl.DataFrame, file: Path, header: bool | None, above: s
     table.columns = names
     again = [number for number, row in enumerate(rows[skipped + 1 :]) if row == rows[skipped]]
     if len(names) > 1 and again:
-        print_once(f"{file}: {len(again):,} rows that repeat the names of the columns are left out.")
+        print_once(f"{file}: rows that repeat the names of the columns are left out: {len(again):,}.")
         table = table.filter(~pl.all_horizontal(pl.col(name).str.strip_chars() == name for name in names))
     return table
 
 
 def find_header(rows: Sequence[Sequence[str]]) -> tuple[int, bool]:
-    """How many rows stand above the names of the columns, or above the table, and whether there are names.
+    """Number of rows above the names of the columns, or above the table; True if there are names.
 
     >>> find_header([["Tickets of May", ""], ["text", "label"], ["hello", "a"]]), find_header([["a", "x"], ["b", "y"]])
     ((1, True), (0, True))
@@ -126,39 +124,39 @@ def _words(name: str) -> set[str]:
 
 
 def _known(row: Sequence[str]) -> int:
-    """How many cells have a word that names columns: ``Ticket text`` and ``class_name``, but no sentence."""
+    """Number of cells with a word that names columns: ``Ticket text`` and ``class_name``, but no sentence."""
     return sum(len(cell) <= 30 and len(cell.split()) <= 3 and bool((_KNOWN | _LABEL_WORDS) & _words(cell)) for cell in row)
 
 
 def names_columns(row: Sequence[str]) -> bool:
-    """Whether a row has a name of texts or labels, and no sentence."""
+    """True if a row has a name of texts or labels, and no sentence."""
     return bool(_known(row)) and all(len(cell.split()) <= 3 for cell in row)
 
 
 def _like_others(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row holds what the others hold: a label that recurs, a number above numbers, or else a text above texts."""
+    """True if the first row holds what the others hold: a label that recurs, a number above numbers, or else a text above texts."""
     first, others = rows[0], rows[1:]
     if len(others) < _ENOUGH:
         return False
-    said = list[bool]()
+    signs = list[bool]()
     prose = False
     for name, *cells in zip(first, *others, strict=True):
         cells = list(filter(None, cells))
         if not name or not cells:
             continue
         if all(map(_NUMBER.fullmatch, cells)):
-            said.append(bool(_NUMBER.fullmatch(name)) and len({*cells}) > 1)
+            signs.append(bool(_NUMBER.fullmatch(name)) and len({*cells}) > 1)
         elif len({*cells}) <= len(cells) / 2:
-            said.append(cells.count(name) > 1)
+            signs.append(cells.count(name) > 1)
         else:
             words = [len(cell.split()) for cell in (name, *cells)]
             prose = prose or (words[0] > 4 and name[-1] not in "?:" and sum(count > 4 for count in words) > 0.8 * len(words))
-    return any(said) if said else prose
+    return any(signs) if signs else prose
 
 
 def text_columns(table: pl.DataFrame, free: Sequence[str]) -> list[str]:
     """The columns that may hold the texts, the likeliest first: known names and several words, then the longest cells."""
-    known = [found for name in TEXT_NAMES for found in free if found.strip().lower() == name]
+    known = [column for name in TEXT_NAMES for column in free if column.strip().lower() == name]
     strings = [name for name in free if table[name].dtype == pl.String]
     by_length = sorted(strings, key=lambda name: -float(str(table[name].head(_SAMPLE).str.len_chars().mean() or 0)))
     prose = [name for name in by_length if is_prose(table[name])]
@@ -167,7 +165,7 @@ def text_columns(table: pl.DataFrame, free: Sequence[str]) -> list[str]:
 
 
 def is_prose(column: pl.Series) -> bool:
-    """Whether most cells hold several words, and few hold the same."""
+    """True if most cells hold several words, and few hold the same."""
     if column.dtype != pl.String:
         return False
     cells = column.drop_nulls().head(_SAMPLE)
@@ -180,28 +178,28 @@ def strings_in(column: pl.Series) -> list[str]:
 
 
 def names_splits(column: pl.Series) -> bool:
-    """Whether a column says of each row to which split it belongs."""
+    """True if a column says of each row to which split it belongs."""
     values = {*map(str.lower, strings_in(column))} - {""} if column.dtype == pl.String else set()
     return len(values) > 1 and values <= SPLITS
 
 
 def label_columns(table: pl.DataFrame, free: Sequence[str], text: pl.Series | None) -> list[str]:
     """The columns that may hold labels, the likeliest first; several that say of one label each whether it holds are ``a+b``."""
-    known = [found for name in LABEL_NAMES for found in free if found.strip().lower() == name]
+    known = [column for name in LABEL_NAMES for column in free if column.strip().lower() == name]
     ranks = {name: rank for name in free if (rank := _rank(table[name], name)) is not None}
     flags = [name for name in free if ranks.get(name) == 3 and {*map(str.lower, strings_in(table[name]))} - {""} <= FLAGS]
     sure = [name for name in known if table[name].dtype.is_nested() or ranks.get(name) == 0]
     words = strings_in(text) if not sure and text is not None and text.dtype == pl.String else []
-    told = {name: _told(words, strings_in(table[name])) if words and len(ranks) > 1 else 0.0 for name in ranks}
-    found = sorted(ranks, key=lambda name: (ranks[name], -round(told[name], 1), table[name].n_unique()))
-    if not sure and len(flags) > 1 and all(ranks[name] > 2 for name in found):
-        return ["+".join(flags), *(name for name in found if name not in flags)]
-    good = [name for name in found if ranks[name] < 4]
-    return [*dict.fromkeys([*sure, *(good if sure or good else known), *known, *found])]
+    gains = {name: _told(words, strings_in(table[name])) if words and len(ranks) > 1 else 0.0 for name in ranks}
+    ranked = sorted(ranks, key=lambda name: (ranks[name], -round(gains[name], 1), table[name].n_unique()))
+    if not sure and len(flags) > 1 and all(ranks[name] > 2 for name in ranked):
+        return ["+".join(flags), *(name for name in ranked if name not in flags)]
+    good = [name for name in ranked if ranks[name] < 4]
+    return [*dict.fromkeys([*sure, *(good if sure or good else known), *known, *ranked])]
 
 
 def _rank(column: pl.Series, name: str) -> int | None:
-    """How unlikely a column is that of labels, from 0 to 4; None: its cells are none."""
+    """Rank of a column among those of labels, from 0, the likeliest, to 4; None: its cells are no labels."""
     if column.dtype.is_nested():
         return None
     cells, folded, words = list(filter(None, strings_in(column))), name.strip().lower(), _words(name)
@@ -223,7 +221,7 @@ def _rank(column: pl.Series, name: str) -> int | None:
 
 
 def _told(texts: Sequence[str], labels: Sequence[str]) -> float:
-    """How much more often than its commonest value a column is found from the words of the texts, by naive Bayes on a half."""
+    """Accuracy of a column predicted from the words of the texts, by naive Bayes on a half, beyond its commonest value."""
     rows = [(sorted({*text.lower().split()})[:60], label) for text, label in zip(texts, labels, strict=True) if label]
     random.Random(0).shuffle(rows)
     rows = rows[:600]
@@ -236,8 +234,8 @@ def _told(texts: Sequence[str], labels: Sequence[str]) -> float:
     right = 0
     for words, label in ask:
         scores = {
-            one: math.log(size) + sum(math.log((counts[one][word] + 0.5) / (size + 1)) for word in words)
-            for one, size in sizes.items()
+            name: math.log(size) + sum(math.log((counts[name][word] + 0.5) / (size + 1)) for word in words)
+            for name, size in sizes.items()
         }
         right += max(scores, key=scores.__getitem__) == label
     commonest = max(Counter(label for _, label in ask).values())
@@ -245,7 +243,7 @@ def _told(texts: Sequence[str], labels: Sequence[str]) -> float:
 
 
 def holding(table: pl.DataFrame, names: Sequence[str]) -> pl.Series:
-    """Of each row the names of those columns that say that they hold, as a list."""
+    """Lists of the columns that hold in each row."""
     rows = zip(*(table[name].cast(pl.String).fill_null("").to_list() for name in names), strict=True)
     return pl.Series(
         [[name for name, cell in zip(names, row, strict=True) if _holds(cell)] for row in rows], dtype=pl.List(pl.String)
@@ -302,30 +300,30 @@ def owner_column(table: pl.DataFrame, text: pl.Series, label: pl.Series, free: S
 
 def cells_of(column: pl.Series) -> list[str]:
     """A column as strings, without white space around them; those without a value are empty."""
-    return ["" if one is None else str(one).strip() for one in column.to_list()]
+    return ["" if cell is None else str(cell).strip() for cell in column.to_list()]
 
 
 def _repeats(values: Sequence[str], fewest: int) -> bool:
-    """Whether nearly all rows have a value, of which there are several, with two texts each in the mean."""
-    given = [value for value in values if value]
-    return fewest <= len({*given}) <= len(given) / 2 and len(given) > ONE_LABEL * len(values)
+    """True if nearly all rows have a value, of which there are several, with two texts each in the mean."""
+    filled = [value for value in values if value]
+    return fewest <= len({*filled}) <= len(filled) / 2 and len(filled) > ONE_LABEL * len(values)
 
 
 def _tells(values: Sequence[str], labels: Sequence[str]) -> bool:
-    """Whether the labels depend on the values beyond chance, in the rows that have a label."""
-    rows = [row for row, one in enumerate(labels) if one.lower() not in MISSING][:FIRST_ROWS]
-    kept, given = (_numbers([cells[row] for row in rows]) for cells in (values, labels))
-    draw, own = np.random.default_rng(0), _one_label(kept, given)
-    return all(_one_label(kept, draw.permutation(given)) < own for _ in range(ORDERS))
+    """True if the labels depend on the values beyond chance, in the rows that have a label."""
+    rows = [row for row, label in enumerate(labels) if label.lower() not in MISSING][:FIRST_ROWS]
+    kept, targets = (_numbers([cells[row] for row in rows]) for cells in (values, labels))
+    draw, own = np.random.default_rng(0), _one_label(kept, targets)
+    return all(_one_label(kept, draw.permutation(targets)) < own for _ in range(ORDERS))
 
 
 def _owns(values: Sequence[str], texts: Sequence[str], labels: Sequence[str]) -> bool:
-    """Whether values look like owners, each of whom nearly always has one label."""
+    """True if values look like owners, each of whom nearly always has one label."""
     different = {*values}
     if len(different) < LABELS_TIMES * len({*labels}):
         return False
     inside = np.mean(
-        [len(value) >= LEAST_LETTERS and value.lower() in one.lower() for value, one in zip(values, texts, strict=True)]
+        [len(value) >= LEAST_LETTERS and value.lower() in text.lower() for value, text in zip(values, texts, strict=True)]
     )
     if inside < IN_TEXT and sum(bool(_VALUES.fullmatch(value)) for value in different) < LIKE_OWNERS * len(different):
         return False

@@ -112,10 +112,13 @@ def _title(text: str, form: str) -> tuple[str, int, str] | None:
 def _rows(text: str, delimiter: str, *, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     """The last line of each row and its fields, without blank lines. Raises ``csv.Error``."""
     lines = text.split("\n")  # only "\n" ends a line: a stray carriage return shifts no label
-    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True) if quoted else None
-    for number, row in enumerate(reader or (line.removesuffix("\r").split(delimiter) for line in lines), 1):
-        if any(map(str.strip, row)) or (row == [""] and reader):  # "" alone is a blank text of a table with one column
-            yield reader.line_num if reader else number, row
+    if quoted:
+        reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
+        # "" alone is a blank text of a table with one column
+        yield from ((reader.line_num, row) for row in reader if any(map(str.strip, row)) or row == [""])
+    else:
+        filled = ((number, line) for number, line in enumerate(lines, 1) if line.replace(delimiter, "").strip())
+        yield from ((number, line.removesuffix("\r").split(delimiter)) for number, line in filled)
 
 
 def _written_with_quotes(text: str, delimiter: str) -> bool:

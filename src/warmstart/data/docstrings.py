@@ -177,7 +177,7 @@ def _definitions(node: _Definition, name: str) -> Iterator[tuple[str, _Definitio
 
 @contextmanager
 def _parsing() -> Iterator[None]:
-    """Without warnings, and without the garbage collector: syntax trees have no cycles, and looking for them doubles the time."""
+    """Suppress warnings and the garbage collector: syntax trees have no cycles, and looking for them doubles the time."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -312,7 +312,7 @@ def _runs(text: str) -> set[tuple[str, ...]]:
 
 
 def _is_enough(modules: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the quotas can be filled in any order of the modules: each filled split may waste part of one."""
+    """True if the quotas can be filled in any order of the modules: each filled split may waste part of one."""
     wanted = QUOTA["test"] + QUOTA["validation"] + MIN_TRAIN + 2 * (MAX_PER_MODULE - 1)
     return sum(min(len(texts), MAX_PER_MODULE) for texts in modules.values()) >= wanted
 

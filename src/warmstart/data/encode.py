@@ -171,10 +171,10 @@ def encode(
 
 def require_one_form(texts: Sequence[Any]) -> None:
     """Raise ``DataError`` if some are texts and others are several texts each."""
-    if other := next((i for i, one in enumerate(texts) if isinstance(one, str) != isinstance(texts[0], str)), None):
-        one, more = ("pairs", "a text") if isinstance(texts[other], str) else ("texts", "a pair")
+    if other := next((i for i, text in enumerate(texts) if isinstance(text, str) != isinstance(texts[0], str)), None):
+        kind, more = ("pairs", "a text") if isinstance(texts[other], str) else ("texts", "a pair")
         raise DataError(
-            f"inputs must be all texts or all pairs, but the first are {one} and input {other} is {more}; give each kind by itself"
+            f"inputs must be all texts or all pairs, but the first are {kind} and input {other} is {more}; give each kind by itself"
         )
 
 
@@ -184,7 +184,7 @@ def cut_tokens(encoded: Encoded) -> np.ndarray:
 
 
 def cut_sentence(encoded: Encoded, max_length: int, *, advice: bool) -> str:
-    """How many texts were cut, and how many tokens (or words) they lost; empty if none were. With ``advice`` what to do."""
+    """The numbers of cut texts and lost tokens (or words), as a sentence; empty if none were. With ``advice`` on a remedy."""
     cut = int((cut_tokens(encoded) > 0).sum())
     if not cut:
         return ""
@@ -203,7 +203,7 @@ def _if_several(counts: list[int]) -> np.ndarray | None:
 def _encode_pairs(
     tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], free: int, *, appended: bool, windows: WindowSettings
 ) -> Encoded:
-    """``free`` tokens of a row are for the texts and what is between them."""
+    """Pairs of texts as rows, of which ``free`` tokens are for the texts and the tokens between them."""
     specials, between = tokenizer.specials, tokenizer.between
     free -= len(between)
     last = specials.cls if appended else specials.eos
@@ -214,8 +214,8 @@ def _encode_pairs(
         kept_second = min(len(second), free - kept_first)
         starts, lost = window_starts(len(first), kept_first, windows)
         second_windows, lost_second = window_starts(len(second), kept_second, windows)
-        for one, other in product(starts.tolist(), second_windows.tolist()):
-            row = [*tokenizer.opening, *first[one : one + kept_first], *between, *second[other : other + kept_second], last]
+        for start, other in product(starts.tolist(), second_windows.tolist()):
+            row = [*tokenizer.opening, *first[start : start + kept_first], *between, *second[other : other + kept_second], last]
             rows.append(np.array(row, dtype=np.int64))
         counts.append(len(starts) * len(second_windows))
         cut += [lost + lost_second, *[0] * (counts[-1] - 1)]

@@ -53,7 +53,7 @@ COMPRESSED: dict[str, Callable[..., Any]] = {
 }
 """ending of a compressed file -> what opens it"""
 EXPANSION = 200
-"""a compressed file may hold so many times its own bytes; text seldom holds more than ten times"""
+"""most times its own bytes that a compressed file may hold; text seldom holds more than ten times"""
 EXPANSION_VARIABLE = "WARMSTART_MAX_EXPANSION"
 """environment variable that sets another number"""
 FREE_BYTES = 64 << 20
@@ -121,7 +121,7 @@ def codec_of(binary: IO[bytes], encoding: str) -> str:
     if codec != "utf-8-sig":
         return codec
     start = binary.peek(4)[:4] if isinstance(binary, io.BufferedReader) else b""
-    return next((found for mark, found in _MARKS.items() if start.startswith(mark)), codec)
+    return next((name for mark, name in _MARKS.items() if start.startswith(mark)), codec)
 
 
 def _codec(encoding: str) -> str:
@@ -135,7 +135,7 @@ def _codec(encoding: str) -> str:
 
 
 def is_compressed(file: Path) -> bool:
-    """Whether a file's ending, in any case, is that of a compression."""
+    """True if a file's ending, in any case, is that of a compression."""
     return file.suffix.lower() in COMPRESSED
 
 
@@ -152,7 +152,7 @@ def without_compression(file: Path) -> Path:
 
 def _member(archive: zipfile.ZipFile, file: Path) -> zipfile.ZipInfo:
     """The only file of an archive, beside what macOS adds."""
-    held = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
+    held = [member for member in archive.infolist() if not member.is_dir() and not member.filename.startswith("__MACOSX/")]
     if len(held) != 1:
         raise DataError(f"{file} must hold one file, but holds {len(held)}; unpack it, and name the folder or a file")
     return held[0]
@@ -180,11 +180,11 @@ def open_bytes(file: Path) -> Iterator[IO[bytes]]:
 
 
 def most_bytes(file: Path) -> int:
-    """How many bytes a compressed file may hold; ``WARMSTART_MAX_EXPANSION`` raises it. Raises ``DataError`` for a wrong number."""
-    given = os.environ.get(EXPANSION_VARIABLE, str(EXPANSION))
-    if not given.isdecimal():
-        raise DataError(f"{EXPANSION_VARIABLE} must be a whole number, the most that a file may expand, but is {given!r}")
-    return FREE_BYTES + int(given) * file.stat().st_size
+    """Most bytes that a compressed file may hold; ``WARMSTART_MAX_EXPANSION`` raises it, or ``DataError`` if it is no number."""
+    factor = os.environ.get(EXPANSION_VARIABLE, str(EXPANSION))
+    if not factor.isdecimal():
+        raise DataError(f"{EXPANSION_VARIABLE} must be a whole number, the most that a file may expand, but is {factor!r}")
+    return FREE_BYTES + int(factor) * file.stat().st_size
 
 
 def too_large(file: Path) -> str:
@@ -196,7 +196,7 @@ def too_large(file: Path) -> str:
 
 
 def is_utf8(file: Path) -> bool:
-    """Whether all bytes of a file, decompressed, are UTF-8; a folder or a missing file is not."""
+    """True if all bytes of a file, decompressed, are UTF-8; a folder or a missing file is not."""
     if not file.is_file():
         return False
     with open_bytes(file) as binary:
@@ -242,7 +242,7 @@ def _undecodable(file: Path, encoding: str) -> str:
 
 
 def _utf16(start: bytes) -> str:
-    """Which UTF-16 bytes are that have no mark, by where the zeros of ASCII stand."""
+    """The byte order of UTF-16 without a mark, by the place of the zeros of ASCII."""
     return "utf-16-le" if start[1::2].count(0) >= start[::2].count(0) else "utf-16-be"
 
 
@@ -263,10 +263,10 @@ def _likely(start: bytes, line: bytes) -> str:
     name = _utf16(start) if b"\0" in start else ""
     if not name:
         seen = start if line in start else start + line
-        found = charset_normalizer.from_bytes(seen, cp_isolation=_USUAL).best()
+        guess = charset_normalizer.from_bytes(seen, cp_isolation=_USUAL).best()
         few = sum(byte > 127 for byte in seen) < _ENOUGH
         name = (
-            "cp1252" if found is None or few or str(found) == seen.decode("cp1252", "replace") else found.encoding.replace("_", "-")
+            "cp1252" if guess is None or few or str(guess) == seen.decode("cp1252", "replace") else guess.encoding.replace("_", "-")
         )
     try:
         shown = (start if name.startswith("utf-16") else line or start)[:400].decode(name, errors="replace").strip()[:60]

@@ -38,7 +38,7 @@ _ARROW_FILE = b"ARROW1"
 """first bytes of Arrow's format for random access"""
 _FASTTEXT = re.compile(r"((?:__label__\S+(?:\s+|$))*)(.*)")
 INFO = "dataset_info.json"
-"""in which ``datasets`` says what the columns beside it hold"""
+"""file in which ``datasets`` describes the columns of files beside it"""
 _COPIES = 8
 """bytes of memory that reading a file needs for each byte of its texts, at most"""
 _READ_WITHIN_SECONDS = 120
@@ -97,15 +97,15 @@ def parsed(data: bytes, source: Source, file: Path, form: Format) -> pl.DataFram
 
 def read_fasttext(text: str, file: Path) -> pl.DataFrame:
     """Lines that begin with labels, ``__label__a __label__b the text``, as texts and a label each, or lists of several."""
-    found = list[tuple[list[str], str]]()
+    lines = list[tuple[list[str], str]]()
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             names, rest = _FASTTEXT.fullmatch(line.strip()).groups()  # type: ignore[union-attr]  # it matches any line
             if not names:
                 raise DataError(f"every line of {file} must begin with __label__, but line {number} is {line[:80]!r}; correct it")
-            found.append(([name.removeprefix("__label__") for name in names.split()], rest))
-    labels = [names[0] for names, _ in found] if all(len(names) == 1 for names, _ in found) else [names for names, _ in found]
-    return pl.DataFrame({"text": [rest for _, rest in found], "label": labels})
+            lines.append(([name.removeprefix("__label__") for name in names.split()], rest))
+    labels = [names[0] for names, _ in lines] if all(len(names) == 1 for names, _ in lines) else [names for names, _ in lines]
+    return pl.DataFrame({"text": [rest for _, rest in lines], "label": labels})
 
 
 def _read_arrow(data: bytes, file: Path) -> pl.DataFrame:
@@ -164,28 +164,27 @@ def read_xlsx(data: bytes, file: Path, sheet: str | None, header: bool | None = 
         raise
     except Exception as error:  # calamine has errors of its own, which this package need not know
         raise DataError(f"{file} cannot be read as xlsx ({str(error).splitlines()[0]}); save it again as .xlsx or .csv") from None
-    full = [one for one in sheets if one.height > 1]
-    shown = [one for one in full if one.visible == "visible"]
+    full = [page for page in sheets if page.height > 1]
+    shown = [page for page in full if page.visible == "visible"]
     if sheet is not None and sheet not in book.sheet_names:
         raise DataError(f"{file} has no sheet '{sheet}'; {suggest(sheet, book.sheet_names)}")
     if sheet is None and len(shown or full) != 1:
-        names = ", ".join(one.name + (" (hidden)" if one.visible != "visible" else "") for one in full) or "none"
+        names = ", ".join(page.name + (" (hidden)" if page.visible != "visible" else "") for page in full) or "none"
         raise DataError(f"{file} must have one sheet with rows, but has {names}; name one with --sheet (in a manifest 'sheet: …')")
-    found = (shown or full)[0] if sheet is None else sheets[book.sheet_names.index(sheet)]
+    chosen = (shown or full)[0] if sheet is None else sheets[book.sheet_names.index(sheet)]
     if sheet is None and len(full) > 1:
-        hidden = [one.name for one in full if one is not found]
-        print_once(f"{file}: the sheet {found.name} is read; hidden, and not read: {', '.join(hidden)} (--sheet names another).")
-    table = _filled_down(found.to_polars(), merged.get(found.name, []), file)
+        hidden = [page.name for page in full if page is not chosen]
+        print_once(f"{file}: the sheet {chosen.name} is read; hidden, and not read: {', '.join(hidden)} (--sheet names another).")
+    table = _filled_down(chosen.to_polars(), merged.get(chosen.name, []), file)
     return named_columns(table.filter(~pl.all_horizontal(pl.all().is_null())), file, header)
 
 
 def _merged_down(archive: zipfile.ZipFile) -> dict[str, list[tuple[int, int, int]]]:
     """Sheet -> (column, first row, last row) of its cells that are merged over several rows, from where what it holds begins."""
     book, links = (archive.read(f"xl/{name}").decode() for name in ("workbook.xml", "_rels/workbook.xml.rels"))
-    parts = {
-        _attribute(one, "Id"): _attribute(one, "Target").removeprefix("/xl/") for one in re.findall(r"<Relationship\b[^>]*>", links)
-    }
-    found = dict[str, list[tuple[int, int, int]]]()
+    targets = re.findall(r"<Relationship\b[^>]*>", links)
+    parts = {_attribute(link, "Id"): _attribute(link, "Target").removeprefix("/xl/") for link in targets}
+    by_sheet = dict[str, list[tuple[int, int, int]]]()
     for sheet in re.findall(r"<sheet\b[^>]*>", book):
         text = archive.read(f"xl/{parts[_attribute(sheet, 'r:id')]}").decode()
         held = [(_column(letters), int(row)) for letters, row in re.findall(r'<c r="([A-Z]+)(\d+)"[^>]*[^/]>', text)]
@@ -195,8 +194,8 @@ def _merged_down(archive: zipfile.ZipFile) -> dict[str, list[tuple[int, int, int
             down = [
                 (_column(letters) - left, int(first) - top, int(last) - top) for letters, first, last in merged if first != last
             ]
-            found[html.unescape(_attribute(sheet, "name"))] = down
-    return found
+            by_sheet[html.unescape(_attribute(sheet, "name"))] = down
+    return by_sheet
 
 
 def _attribute(tag: str, name: str) -> str:
@@ -246,29 +245,29 @@ def read_json_table(data: bytes, file: Path) -> pl.DataFrame:
 def _rows(values: Any) -> list[dict[str, Any]] | None:
     """The rows of a table as pandas and others write it, or None."""
     if isinstance(values, list):
-        if values and all(isinstance(one, str) for one in values):
-            return [{"text": one} for one in values]
-        return values if values and all(isinstance(one, dict) for one in values) else None
+        if values and all(isinstance(value, str) for value in values):
+            return [{"text": value} for value in values]
+        return values if values and all(isinstance(value, dict) for value in values) else None
     if not isinstance(values, dict):
         return None
     if set(values) >= {"columns", "data"}:  # pandas, orient="split"
         return [dict(zip(values["columns"], row, strict=False)) for row in values["data"]]
-    if values and all(isinstance(one, dict) for one in values.values()):
+    if values and all(isinstance(value, dict) for value in values.values()):
         if _by_row(values):  # pandas, orient="index"
             return list(values.values())
         # pandas' default: column -> row -> value
         keys = list(next(iter(values.values())))
         return [{name: column.get(key) for name, column in values.items()} for key in keys]
-    if values and all(isinstance(one, list) for one in values.values()) and len({len(one) for one in values.values()}) == 1:
-        found = _rows(next(iter(values.values()))) if len(values) == 1 else None
-        return found or [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    lists = [rows for one in values.values() if isinstance(one, list) and (rows := _rows(one))]
+    if values and all(isinstance(cells, list) for cells in values.values()) and len({*map(len, values.values())}) == 1:
+        inner = _rows(next(iter(values.values()))) if len(values) == 1 else None
+        return inner or [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    lists = [rows for value in values.values() if isinstance(value, list) and (rows := _rows(value))]
     return lists[0] if len(lists) == 1 else None
 
 
 def _by_row(values: dict[str, dict[str, Any]]) -> bool:
-    """Whether an object of objects has a row in each, not a column: these have the names, or are more."""
-    inner = {name for one in values.values() for name in one}
+    """True if an object of objects has a row in each, not a column: these have the names, or are more."""
+    inner = {name for row in values.values() for name in row}
     known = {*TEXT_NAMES, *LABEL_NAMES}
     if known & values.keys() or known & inner:
         return not known & values.keys()
@@ -327,7 +326,7 @@ def _names(feature: Any) -> list[str] | None:
 
 def _named(value: Any, names: list[str], file: Path, column: str) -> Any:
     if isinstance(value, list):
-        return [_named(one, names, file, column) for one in value]
+        return [_named(number, names, file, column) for number in value]
     if value is None or value == -1:
         return None
     if not isinstance(value, int) or not 0 <= value < len(names):
@@ -382,13 +381,13 @@ def _program(entry: Any, label: str) -> str | None:
         return "Prodigy"
     if isinstance(entry.get("paragraphs"), list) or _is_numbers(entry.get("cats")):
         return "spaCy"
-    said = [entry[name] for name in ("label", "labels", "entities", "ents") if name in keys]
-    commented = isinstance(entry.get("Comments"), list) and any(isinstance(value, list) for value in said)
-    return "doccano" if commented or any(map(_holds_spans, said)) else None
+    labels = [entry[name] for name in ("label", "labels", "entities", "ents") if name in keys]
+    commented = isinstance(entry.get("Comments"), list) and any(isinstance(value, list) for value in labels)
+    return "doccano" if commented or any(map(_holds_spans, labels)) else None
 
 
 def _is_label_studio(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry is a task with its data, or a row of JSON-MIN."""
+    """True if an entry is a task with its data, or a row of JSON-MIN."""
     if isinstance(entry.get("data"), Mapping):
         return bool({"annotations", "completions", "predictions"} & entry.keys())
     choices = [value["choices"] for value in entry.values() if isinstance(value, Mapping) and set(value) == {"choices"}]
@@ -396,7 +395,7 @@ def _is_label_studio(entry: Mapping[str, Any]) -> bool:
 
 
 def _is_response(value: Any) -> bool:
-    """Whether a value lists what people responded in Argilla's first version."""
+    """True if a value lists what people responded in Argilla's first version."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping) and {"value", "user_id"} <= value[0].keys()
 
 
@@ -405,7 +404,7 @@ def _is_numbers(value: Any) -> bool:
 
 
 def _holds_spans(value: Any) -> bool:
-    """Whether a value lists spans: ``[[0, 3, "PER"]]`` or ``[{"start": 0, "end": 3, "label": "PER"}]``."""
+    """True if a value lists spans: ``[[0, 3, "PER"]]`` or ``[{"start": 0, "end": 3, "label": "PER"}]``."""
     if not isinstance(value, list) or not value:
         return False
     first = value[0]

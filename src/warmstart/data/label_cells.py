@@ -50,8 +50,7 @@ def names_in(value: Any, separator: str) -> tuple[str, ...]:
     (('a', 'b'), ('a', 'b'), ('a',), ('a',))
     """
     if isinstance(value, str):
-        found = listed(value.strip())
-        value = value.split(separator) if found is None else found
+        value = value.split(separator) if (spelled := listed(value.strip())) is None else spelled
     if _missing(value):
         return ()
     if isinstance(value, Mapping):
@@ -62,7 +61,7 @@ def names_in(value: Any, separator: str) -> tuple[str, ...]:
 
 
 def is_list(cell: str) -> bool:
-    """Whether a cell spells a list or a mapping: ``"['a', 'b']"``."""
+    """True if a cell spells a list or a mapping: ``"['a', 'b']"``."""
     return listed(cell.strip()) is not None and bool(cell.strip()[:1] in _BRACKETS)
 
 
@@ -77,15 +76,15 @@ def signs_of_none(cells: Iterable[str], given: str | None = None) -> tuple[set[s
     """
     values = {cell.strip() for cell in cells} - {""}
     if given is not None:
-        return values & {one.strip() for one in given.split(",")}, []
-    signs = {one for one in values if one.lower() in _SIGNS or one == "None"}
+        return values & {cell.strip() for cell in given.split(",")}, []
+    signs = {cell for cell in values if cell.lower() in _SIGNS or cell == "None"}
     rest = values - signs
     if "+" not in rest and any(map(re.compile(r"\w").search, values)):
-        signs |= {one for one in rest if re.fullmatch(r"\?+|-{1,3}|—|–|\.{3}|…", one)}
-    minus = {one for one in rest - signs if _MINUS.fullmatch(one)}
+        signs |= {cell for cell in rest if re.fullmatch(r"\?+|-{1,3}|—|–|\.{3}|…", cell)}
+    minus = {cell for cell in rest - signs if _MINUS.fullmatch(cell)}
     rest -= signs | minus
-    doubtful = {one for one in rest if one.lower() in _DOUBTFUL}
-    numbers = {float(one) for one in rest if _WHOLE.fullmatch(one)}
+    doubtful = {cell for cell in rest if cell.lower() in _DOUBTFUL}
+    numbers = {float(cell) for cell in rest if _WHOLE.fullmatch(cell)}
     if numbers and numbers <= {0.0, 1.0}:
         doubtful |= minus
     elif not any(map(_DIGITS.fullmatch, rest)) or (len(numbers) == len(rest) and min(numbers) >= 0):
@@ -100,8 +99,8 @@ def names_several(cells: Iterable[str]) -> str | None:
 
 def as_label(cells: Sequence[str]) -> list[str]:
     """Labels as they are compared: 1.0 is 1 if all are written so, as by pandas for numbers beside gaps."""
-    given = [cell for cell in cells if cell]
-    return [cell.removesuffix(".0") for cell in cells] if given and all(map(_POINT_ZERO.fullmatch, given)) else list(cells)
+    filled = [cell for cell in cells if cell]
+    return [cell.removesuffix(".0") for cell in cells] if filled and all(map(_POINT_ZERO.fullmatch, filled)) else list(cells)
 
 
 def dates_among(cells: Iterable[str]) -> Counter[str]:
@@ -110,7 +109,7 @@ def dates_among(cells: Iterable[str]) -> Counter[str]:
 
 
 def with_decimal_comma(cells: Sequence[str]) -> bool:
-    """Whether cells are numbers with a decimal comma: ``0,37``; several numbers of labels in a cell recur, and are short."""
+    """True if cells are numbers with a decimal comma: ``0,37``; several numbers of labels in a cell recur, and are short."""
     several = [cell for cell in cells if "," in cell]
     numbers = all(map(DECIMAL_COMMA.fullmatch, cells)) and len(several) > len(cells) / 2
     return numbers and (len({*cells}) > len(cells) / 2 or all(len(cell.partition(",")[2]) > 1 for cell in several))
@@ -167,30 +166,30 @@ def listed(text: str) -> Any:
         return None
     for read in (json.loads, ast.literal_eval):
         try:
-            found = read(text)
+            values = read(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
-        if _names_only(found) and not (text[0] == "[" and _without_commas(text)):
-            return sorted(found, key=str) if isinstance(found, set) else found
+        if _names_only(values) and not (text[0] == "[" and _without_commas(text)):
+            return sorted(values, key=str) if isinstance(values, set) else values
     inside = text[1:-1]
     if text[0] == "[" and not _QUOTED.sub("", inside).strip():
-        return [one or other for one, other in _QUOTED.findall(inside)]  # as numpy prints an array
+        return [single or other for single, other in _QUOTED.findall(inside)]  # as numpy prints an array
     if text[0] == "[" and all(map(_NUMBER.fullmatch, inside.split())):
         return inside.split()
     bare = (text[0] != "(" or "," in inside) and not re.search(r"[\[\]{}()'\":]", inside)  # [ship, urgent], without quotes
-    return [one.strip() for one in re.split("[,;|]", inside)] if bare else None
+    return [name.strip() for name in re.split("[,;|]", inside)] if bare else None
 
 
 def _without_commas(text: str) -> bool:
-    """Whether quoted names stand side by side, which Python would join: ``['a' 'b']``."""
+    """True if quoted names stand side by side, which Python would join: ``['a' 'b']``."""
     return len(_QUOTED.findall(text)) > 1 and "," not in _QUOTED.sub("", text)
 
 
-def _names_only(found: Any) -> bool:
-    """Whether it is a flat list of names or numbers, a mapping of names to numbers, or Label Studio's."""
-    if isinstance(found, dict):
-        values = found["choices"] if set(found) == {"choices"} else found.values()
+def _names_only(content: Any) -> bool:
+    """True if a value is a flat list of names or numbers, a mapping of names to numbers, or Label Studio's."""
+    if isinstance(content, dict):
+        values = content["choices"] if set(content) == {"choices"} else content.values()
         return isinstance(values, str) or all(
-            isinstance(value, str if set(found) == {"choices"} else int | float) for value in values
+            isinstance(value, str if set(content) == {"choices"} else int | float) for value in values
         )
-    return isinstance(found, list | tuple | set) and all(isinstance(one, str | int | float | None) for one in found)
+    return isinstance(content, list | tuple | set) and all(isinstance(name, str | int | float | None) for name in content)

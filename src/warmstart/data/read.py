@@ -1,7 +1,7 @@
 """Text and labelled text from the files of a ``Source``.
 
     read_documents(source)   ->  a stream of texts, for pretraining
-    count_documents(source)  ->  the same, each with its number of words
+    count_documents(source)  ->  these texts, each with its number of words
     labelled_lines(source)   ->  texts and their labels, of what is no table
 
 - Plain text is streamed: about a mebibyte of a file is in memory, however long it is. Tables and .eml are read whole.
@@ -44,7 +44,7 @@ PATTERN_SECONDS = 5
 LINES = 200
 """a file with fewer lines may be a single text, unless it is all that there is; more are not looked at"""
 FILES_READ = 20
-"""only so many files of a source are looked at: a folder of ten thousand mails is not read twice"""
+"""most files of a source that are looked at: a folder of ten thousand mails is not read twice"""
 _UNSEEN = ("script", "style", "title")
 _BREAKS = ("br", "div", "h1", "h2", "h3", "li", "p", "tr")
 """elements of a page in a mail: those whose text is not read, and those that begin a line"""
@@ -68,8 +68,8 @@ def documents_of(sources: Iterable[Source]) -> Iterator[str]:
 
 
 def counted_documents(sources: Iterable[Source]) -> Iterator[tuple[str, int]]:
-    """The same texts, each with its number of words."""
-    return (one for source in sources for one in count_documents(source) if one[0] and not one[0].isspace())
+    """All texts of some sources that are not blank, each with its number of words."""
+    return (document for source in sources for document in count_documents(source) if document[0] and not document[0].isspace())
 
 
 def read_rows(source: Source) -> list[str]:
@@ -79,13 +79,13 @@ def read_rows(source: Source) -> list[str]:
     files = source_files(source)
     if any(source_format(source, file) != "text" for file in files):
         return list(read_documents(source))
-    found = list[str]()
+    rows = list[str]()
     for file in files:
         with open_prose(source, file, "text") as lines:
-            found += [line.rstrip("\r\n") for line in lines]
-        while found and not found[-1].strip():
-            found.pop()
-    return found[: source.limit]
+            rows += [line.rstrip("\r\n") for line in lines]
+        while rows and not rows[-1].strip():
+            rows.pop()
+    return rows[: source.limit]
 
 
 def files_as_texts(source: Source) -> list[Path]:
@@ -96,7 +96,7 @@ def files_as_texts(source: Source) -> list[Path]:
 
 
 def count_documents(source: Source) -> Iterator[tuple[str, int]]:
-    r"""The same texts, each with its number of words: those between white space, and one for every line end.
+    r"""The texts of a source, each with its number of words: those between white space, and one for every line end.
 
     Blank lines between paragraphs, which a document's end stands for, count with the paragraph before them (before the first, with
     it), so that WikiText has the number of words that is published: ``"a\nb\n\nc\n"`` gives ``("a\nb", 5)`` and ``("c", 2)``. Read
@@ -112,7 +112,7 @@ def count_span(source: Source, file: Path, span: tuple[int, int]) -> Iterator[tu
 
 
 def span_ends(source: Source, file: Path, size: int) -> list[int]:
-    """Where a plain text file in UTF-8 can be cut into parts of about ``size`` bytes: the end of each part.
+    """Ends of parts of about ``size`` bytes into which a plain text file in UTF-8 can be cut.
 
     A document begins behind each but the last. The parts give the same documents as the file.
     """
@@ -130,7 +130,7 @@ def span_ends(source: Source, file: Path, size: int) -> list[int]:
 
 
 def _next_document(binary: IO[bytes], document: Document) -> int:
-    """Where the next document begins, after a line that may be entered in its middle."""
+    """Position of the next document, after a line that may be entered in its middle."""
     blank, whole_line = document == "line", False
     while line := binary.readline(MAX_CHARACTERS):
         is_blank = whole_line and (not line.strip() or line.decode(errors="replace").isspace())
@@ -228,7 +228,7 @@ def given_file(texts: Sequence[str]) -> str | None:
 
 
 def _is_there(text: str) -> bool:
-    """Whether a text is the path of a file or a folder; a long one cannot be asked for."""
+    """True if a text is the path of a file or a folder; a long one cannot be asked for."""
     try:
         return bool(text) and Path(text).exists()
     except (OSError, ValueError):
@@ -255,11 +255,11 @@ def source_root(source: Source) -> Path:
 
 def by_lines(sources: Iterable[Source]) -> tuple[Source, ...]:
     """The sources; one of paragraphs that has many lines and no blank one is read by lines: one text would be no pool of texts."""
-    return tuple(one.model_copy(update={"document": "line"}) if _unbroken(one) else one for one in sources)
+    return tuple(source.model_copy(update={"document": "line"}) if _unbroken(source) else source for source in sources)
 
 
 def _unbroken(source: Source) -> bool:
-    """Whether all plain text files of a source, as far as they are looked at, have many lines and no blank one between them."""
+    """True if all plain text files of a source, as far as they are looked at, have many lines and no blank one between them."""
     if source.document != "paragraph" or is_url(source.path):
         return False
     files = [*islice((file for file in source_files(source) if source_format(source, file) == "text"), FILES_READ)]
@@ -267,7 +267,7 @@ def _unbroken(source: Source) -> bool:
 
 
 def _has_no_blank_line(source: Source, file: Path, least: int) -> bool:
-    """By the first lines, of which there must be at least so many; one that is too long to be a line counts as several."""
+    """True if the first lines, at least so many, have no blank one; one that is too long to be a line counts as several."""
     with open_text(file, source.encoding) as lines:
         first = [*islice(iter(lambda: lines.readline(1 << 16), ""), LINES)]
     while first and len(first) < LINES and not first[-1].strip():

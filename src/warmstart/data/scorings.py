@@ -41,7 +41,7 @@ from warmstart.system.storage import (
 
 SUFFIX = ".ledger.jsonl"
 MARK = ".written.json"
-"""in the folder: name -> hash of what was written there"""
+"""file in the folder of a task: name -> hash of the file as it was written"""
 _NAMED = 5
 """files that a message names"""
 
@@ -87,17 +87,17 @@ class LedgerSummary:
 
     @property
     def scorings(self) -> int:
-        """How many models were scored."""
+        """Number of scored models."""
         return len(self.entries)
 
     @property
     def settings(self) -> int:
-        """How many settings the models had; other seeds are the same settings."""
+        """Number of different settings of the models; other seeds are the same settings."""
         return len({entry.settings for entry in self.entries})
 
     @property
     def sentence(self) -> str:
-        """How many models were scored."""
+        """The number of scored models, as a sentence."""
         if not self.entries:
             return "No model has been scored on the test split."
         models = "1 model" if self.scorings == 1 else f"{self.scorings} models"
@@ -109,7 +109,7 @@ class LedgerSummary:
 
     @property
     def findings(self) -> list[str]:
-        """The sentence if the split was scored; also a fault of the ledger."""
+        """The sentence if the split was scored, and faults of the ledger."""
         damaged = f"Damaged lines of its ledger, {self.unreadable}, may stand for more."
         uncounted = f"What is scored now is not counted: {self.unwritable} cannot be written."
         return [self.sentence] * bool(self.entries) + [damaged] * bool(self.unreadable) + [uncounted] * bool(self.unwritable)
@@ -126,7 +126,7 @@ def findings_by_task(names: Sequence[str], ledgers: Sequence[LedgerSummary]) -> 
 
 
 def ledger_file(task: ScoredTask) -> Path | None:
-    """Where the ledger of a task is; None: the task was made in memory."""
+    """The file of a task's ledger; None: the task was made in memory."""
     return task.manifest.with_name(f"{task.manifest.stem}{SUFFIX}") if task.manifest else None
 
 
@@ -143,18 +143,18 @@ def read_ledger(task: ScoredTask) -> LedgerSummary:
     """
     if (own := ledger_file(task)) is None:
         return LedgerSummary()
-    found, damaged = dict[str, LedgerEntry](), 0
+    entries, damaged = dict[str, LedgerEntry](), 0
     for file in filter(Path.is_file, own.parent.glob(f"*{SUFFIX}")):
         for line in filter(None, map(bytes.strip, file.read_bytes().splitlines())):
             try:
                 values = unsealed(line)
                 require_format(values, file, DataError)
                 entry = LedgerEntry.build(values)
-                found |= {entry.id: found.get(entry.id, entry)} if entry.test == task.test_digest else {}
+                entries |= {entry.id: entries.get(entry.id, entry)} if entry.test == task.test_digest else {}
             except (ValueError, ConfigError):
                 damaged += 1
     writable = os.access(own if own.exists() else own.parent, os.W_OK) and not own.is_dir()
-    return LedgerSummary(tuple(sorted(found.values(), key=lambda entry: entry.time)), damaged, None if writable else own)
+    return LedgerSummary(tuple(sorted(entries.values(), key=lambda entry: entry.time)), damaged, None if writable else own)
 
 
 class ScoringRun(Config):
@@ -238,8 +238,8 @@ def require_task_folder(target: Path) -> None:
 def _foreign(folder: Path) -> Iterator[str]:
     """The names of files and folders that are not as they were written, and of those that were not written at all."""
     written = json_or_none(folder / MARK) or {}
-    for one in sorted(folder.iterdir()):
-        if one.name == MARK or one.name.endswith(SUFFIX):
+    for file in sorted(folder.iterdir()):
+        if file.name == MARK or file.name.endswith(SUFFIX):
             continue
-        if one.is_symlink() or not one.is_file() or written.get(one.name) != file_sha256(one):
-            yield one.name
+        if file.is_symlink() or not file.is_file() or written.get(file.name) != file_sha256(file):
+            yield file.name

@@ -34,28 +34,28 @@ TABLE_FORMATS: tuple[Format, ...] = ("csv", "tsv", "json", "ndjson", "xlsx", "pa
 
 
 class TableFlags(Config):
-    """How a command reads tables and text that are not as usual."""
+    """Flags for tables and text that are not as usual."""
 
     text_column: str | None = None
-    """the column of a table that holds the texts, or several: subject+body; default: text, or that of the texts from which a model
+    """the column of a table that holds the texts, or several: subject+body; default: text, or the column from which the model
     learned"""
     encoding: Advanced[str | None] = None
-    """encoding of the characters: utf-8 (default), utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
+    """encoding of the characters: utf-8 (default), utf-16, cp1252, latin-1, …; a byte order mark is recognised"""
     delimiter: InFile[str | None] = None
-    """character between the fields of a csv or tsv file, or tab; default: it is found"""
+    """character between the fields of a csv or tsv file, or tab; default: detected"""
     format: Advanced[Format | None] = None
     """the format of a file: csv, tsv, json, ndjson, xlsx, parquet, arrow, fasttext, eml, or text (lines are texts); default: by its
     ending, and of a .txt by what it holds"""
     header: Advanced[Literal["yes", "no"] | None] = None
-    """the first row of a table names the columns, which else are numbered 1, 2, …; default: it is found, and printed"""
+    """yes: the first row of a table names the columns; no: they are numbered 1, 2, …; default: detected, and printed"""
     sheet: Advanced[str | None] = None
     """the sheet of a spreadsheet; default: the only one that is shown and not empty"""
 
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that were given, as a ``Source`` has them."""
-        given = {"text" if name == "text_column" else name: getattr(self, name) for name in TableFlags.model_fields}
-        return {name: value == "yes" if name == "header" else value for name, value in given.items() if value is not None}
+        values = {"text" if name == "text_column" else name: getattr(self, name) for name in TableFlags.model_fields}
+        return {name: value == "yes" if name == "header" else value for name, value in values.items() if value is not None}
 
 
 class LabelledTableFlags(TableFlags):
@@ -75,7 +75,7 @@ class LabelledTableFlags(TableFlags):
 
     @classmethod
     def of(cls, config: Config) -> LabelledTableFlags:
-        """These settings of a command that has them among others."""
+        """The flags for tables among the settings of a command."""
         return cls(**{name: getattr(config, name) for name in cls.model_fields})
 
 
@@ -90,9 +90,9 @@ class Source(Config):
     """auto: pattern if one is given, else by the ending (.csv, .tsv, .json, .ndjson, .jsonl, .xlsx, .parquet, .arrow, .feather,
     .eml; any other is text, unless all lines of a .txt have the same fields, or begin with __label__)"""
     encoding: str = "utf-8"
-    """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark says it by itself"""
+    """encoding of the characters: utf-8, utf-16, cp1252, latin-1, …; a byte order mark is recognised"""
     delimiter: str | None = None
-    """character between the fields of a csv or tsv file, or tab; default: it is found, and a line sep=; names it"""
+    """character between the fields of a csv or tsv file, or tab; default: detected, or named by a first line sep=;"""
     sheet: str | None = None
     """the sheet of a spreadsheet; default: the only one that is shown and not empty"""
     pattern: str | None = None
@@ -121,7 +121,7 @@ class Source(Config):
     limit: int | None = Field(default=None, gt=0)
     """read at most this many texts, from the beginning"""
     header: bool | None = None
-    """the first row of a csv, tsv or xlsx file names the columns, which else are numbered 1, 2, …; default: it is found"""
+    """the first row of a csv, tsv or xlsx file names the columns, which otherwise are numbered 1, 2, …; default: detected"""
 
     @model_validator(mode="after")
     def _agrees(self) -> Source:

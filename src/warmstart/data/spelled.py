@@ -47,7 +47,7 @@ class SpelledLabel:
 
     @property
     def misleads(self) -> bool:
-        """Whether a score owes something to it."""
+        """True if a score owes something to these words."""
         return self.with_it - self.without >= WORTH
 
 
@@ -56,35 +56,35 @@ def spelled_label(split: Split, names: Sequence[str]) -> SpelledLabel | None:
     if len(names) < 2:
         return None
     split = split.take(np.random.default_rng(0).permutation(len(split))[:MOST_SCORED])
-    texts, given = split.texts, split.labels if split.labels.ndim > 1 else np.eye(len(names), dtype=np.int64)[split.labels]
+    texts, targets = split.texts, split.labels if split.labels.ndim > 1 else np.eye(len(names), dtype=np.int64)[split.labels]
     spelled = {tuple(_TOKENS.findall(name.casefold())): number for number, name in enumerate(names) if text_key(name)}
     written = [[*_ENDS, *_TOKENS.findall(text), *_ENDS] for text in texts]
     rows = [[token.casefold() for token in row] for row in written]
     places = [[*_names(row, spelled)] for row in rows]
-    signs = _signs(rows, places, given)
-    found = [
+    signs = _signs(rows, places, targets)
+    parts_of = [
         [(start, end) for start, end, _ in own if signs & {*_neighbours(row, start, end)}]
         for row, own in zip(rows, places, strict=True)
     ]
-    hits = [number for number, parts in enumerate(found) if parts]
+    hits = [number for number, parts in enumerate(parts_of) if parts]
     if not hits:
         return None
-    text, (start, end) = texts[hits[0]], found[hits[0]][0]
+    text, (start, end) = texts[hits[0]], parts_of[hits[0]][0]
     spans = [token.span() for token in _TOKENS.finditer(text)][max(0, start - len(_ENDS) - SHOWN_BEFORE) : end - len(_ENDS) + 1]
     without = [
         " ".join(token for place, token in enumerate(row) if not any(start <= place < end for start, end in parts))
-        for row, parts in zip(written, found, strict=True)
+        for row, parts in zip(written, parts_of, strict=True)
     ]
     return SpelledLabel(
         " ".join(text[spans[0][0] : spans[-1][1]].split()),
         len(hits) / len(texts),
-        _score([" ".join(row) for row in written], given, split.units),
-        _score(without, given, split.units),
+        _score([" ".join(row) for row in written], targets, split.units),
+        _score(without, targets, split.units),
     )
 
 
 def _names(row: Sequence[str], spelled: dict[tuple[str, ...], int]) -> Iterator[tuple[int, int, int]]:
-    """Where names of labels begin and end, and which they are; the longest first."""
+    """Begin, end and number of each label that a row names; of several at a place the longest."""
     lengths, place = sorted({len(name) for name in spelled}, reverse=True), 0
     while place < len(row):
         size = next((size for size in lengths if tuple(row[place : place + size]) in spelled and place + size <= len(row)), 1)
@@ -105,28 +105,28 @@ def _signs(
     of = defaultdict[Neighbours, list[tuple[int, int]]](list)
     for text, (row, own) in enumerate(zip(rows, places, strict=True)):
         for start, end, number in own:
-            for one in {*_neighbours(row, start, end)}:
-                of[one].append((text, number))
+            for neighbours in {*_neighbours(row, start, end)}:
+                of[neighbours].append((text, number))
     enough = {
-        one: given
-        for one, given in of.items()
-        if len({text for text, _ in given}) >= max(FEWEST_SPELLED, SHARE_SPELLED * len(rows))
+        neighbours: names
+        for neighbours, names in of.items()
+        if len({text for text, _ in names}) >= max(FEWEST_SPELLED, SHARE_SPELLED * len(rows))
     }
     if not enough:
         return set()
     filled = Counter(
-        one
+        neighbours
         for row, own in zip(rows, places, strict=True)
         for start, end in _parts(len(row) - len(_ENDS), own)
-        for one in _neighbours(row, start, end)
-        if one in enough
+        for neighbours in _neighbours(row, start, end)
+        if neighbours in enough
     )
     return {
-        one
-        for one, given in enough.items()
-        if len(given) > FILLED * filled[one]
-        and np.mean([labelled[text, number] for text, number in given]) >= OWN_NAME
-        and (len({number for _, number in given}) > 1 or _MARKS & {*one[1:]})
+        neighbours
+        for neighbours, names in enough.items()
+        if len(names) > FILLED * filled[neighbours]
+        and np.mean([labelled[text, number] for text, number in names]) >= OWN_NAME
+        and (len({number for _, number in names}) > 1 or _MARKS & {*neighbours[1:]})
     }
 
 
@@ -138,8 +138,8 @@ def _parts(length: int, own: Sequence[tuple[int, int, int]]) -> Iterator[tuple[i
         place = ends.get(place, place + 1)
 
 
-def _score(texts: Sequence[str], given: np.ndarray, units: np.ndarray) -> float:
-    """How often the label that naive Bayes finds most likely is among those given (N, C), of texts whose unit was left out."""
+def _score(texts: Sequence[str], targets: np.ndarray, units: np.ndarray) -> float:
+    """Share of texts with the label, among those given (N, C), that naive Bayes predicts from texts of other units."""
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.naive_bayes import MultinomialNB
 
@@ -148,7 +148,7 @@ def _score(texts: Sequence[str], given: np.ndarray, units: np.ndarray) -> float:
     right = np.zeros(len(texts), dtype=bool)
     for number in range(TIMES_SCORED):
         held = fold == number
-        if held.any() and given[~held].any():
-            learned, labels = np.nonzero(given[~held])
-            right[held] = given[held, MultinomialNB().fit(rows[~held][learned], labels).predict(rows[held])]
+        if held.any() and targets[~held].any():
+            learned, labels = np.nonzero(targets[~held])
+            right[held] = targets[held, MultinomialNB().fit(rows[~held][learned], labels).predict(rows[held])]
     return float(right.mean())

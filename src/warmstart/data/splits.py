@@ -57,8 +57,8 @@ def grouped_split(labels: np.ndarray, groups: np.ndarray, fraction_or_count: flo
         chosen[((missing - table) ** 2).sum(axis=1).argmin()] = True
     if chosen.all():
         raise DataError(
-            "examples of a single group, or copies of a single text, cannot be split; name a file for each split, or leave out "
-            "'group'"
+            "examples of a single group, or copies of a single text, cannot be split; name a file for each split, or, "
+            "if a group is no reason, take each text by itself: --group-column none (in a manifest no 'group')"
         )
     return np.flatnonzero(~chosen[owners]), np.flatnonzero(chosen[owners])
 
@@ -95,7 +95,7 @@ def stratified_sample(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def held_out_count(total: int, fraction_or_count: float) -> int:
-    """How many of ``total`` examples a fraction (below 1) or a count (from 1 on) holds out; neither side may be empty."""
+    """Number of ``total`` examples that a fraction (below 1) or a count (from 1 on) holds out; neither side may be empty."""
     count = 0
     if 0 < fraction_or_count < math.inf:
         count = round(fraction_or_count * total) if fraction_or_count < 1 else int(fraction_or_count)

@@ -39,21 +39,21 @@ _MOST_WITHOUT = 0.5
 
 
 def reading_of(source: Source) -> dict[str, Any]:
-    """How a source is read, as far as that holds for the next file of the same kind: settings that are not their defaults."""
+    """Settings of a source that are not their defaults and also hold for the next file of the same kind."""
     values = source.model_dump(include={*ALIKE}, exclude_defaults=True)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any], tables: Tables | None = None) -> dict[str, Any]:
-    """Settings of a ``Source`` for a file: those ``given``, over those with which others of its kind were read ``before``.
+def reading_alike(before: Mapping[str, Any], path: str, own: Mapping[str, Any], tables: Tables | None = None) -> dict[str, Any]:
+    """Settings of a ``Source`` for a file: its ``own``, over those with which others of its kind were read ``before``.
 
     An encoding of before holds only for what is not UTF-8: in latin-1 anything can be read, but not as it was meant; a column of
     texts only where there is one of that name.
     """
-    kept = {name: value for name, value in before.items() if name in ALIKE and name not in given}
+    kept = {name: value for name, value in before.items() if name in ALIKE and name not in own}
     place = Path(path)
     form = (
-        source_format(Source.build({"path": path, "document": "line", **given}), place)
+        source_format(Source.build({"path": path, "document": "line", **own}), place)
         if place.is_file()
         else ENDINGS.get(place.suffix.lower(), "text")
     )
@@ -62,13 +62,13 @@ def reading_alike(before: Mapping[str, Any], path: str, given: Mapping[str, Any]
     if "encoding" in kept and is_utf8(place):
         del kept["encoding"]
     if "text" in kept and form in TABLE_FORMATS and place.is_file():
-        source = Source.build({"path": path, "document": "line", **kept, **given})
+        source = Source.build({"path": path, "document": "line", **kept, **own})
         if not {source.text, *source.text.split("+")} & {*(tables or Tables()).read(source, place).frame.columns}:
             del kept["text"]
     if kept:
         shown = ", ".join(f"{name} {value!r}" for name, value in kept.items())
         print_once(f"{path} is read as the texts were from which the model learned: {shown}")
-    return {**kept, **given}
+    return {**kept, **own}
 
 
 _PANDOC = "write its text with pandoc --to plain FILE --output FILE.txt"
@@ -103,14 +103,14 @@ _SNIFFED = 1 << 16
 def source_format(source: Source, file: Path) -> Format:
     """The format in which a file of a source is read; one called .txt may be a table. Raises ``DataError`` if it cannot be read."""
     ending = without_compression(file).suffix.lower()
-    found = ENDINGS.get(ending, "text") if source.pattern is None else "pattern"
-    if source.format == "auto" and found == "text":
+    by_name = ENDINGS.get(ending, "text") if source.pattern is None else "pattern"
+    if source.format == "auto" and by_name == "text":
         if ending in UNREAD:
             raise DataError(f"{file} cannot be read: {UNREAD[ending]}")
         alone = Path(source.path) == file and source.document == "line" and not source.labels_path
         if alone and not source.pieces:
-            found = _called_text(source, file)
-    form = found if source.format == "auto" else source.format
+            by_name = _called_text(source, file)
+    form = by_name if source.format == "auto" else source.format
     if source.pieces and form != "text":
         raise DataError(f"pieces are joined in plain text only, but {file} is read as {form}; leave pieces out")
     return form
@@ -180,24 +180,24 @@ class TextTable:
 
     def lists(self, name: str, key: str) -> list[list[Any]]:
         """A column of lists, also as a csv file holds them."""
-        found = self.column(name, key).to_list()
-        for number, cell in enumerate(found, 1):
+        cells = self.column(name, key).to_list()
+        for number, cell in enumerate(cells, 1):
             value = listed(cell.strip()) if isinstance(cell, str) else cell
             if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
                 raise DataError(f"row {number} of {self.file} must hold a list in '{name}', but holds {cell!r}")
-            found[number - 1] = list(value)
-        return found
+            cells[number - 1] = list(value)
+        return cells
 
     def text_name(self, source: Source) -> str:
         """The name of the column of texts; if none was given, and none is called text, of the likeliest one, which is printed."""
         name, table = source.text, self.frame
-        if name == "text" and name not in table.columns and (found := text_columns(table, table.columns)):
-            name = found[0]
+        if name == "text" and name not in table.columns and (columns := text_columns(table, table.columns)):
+            name = columns[0]
             example = next(filter(None, map(str.strip, table[name].drop_nulls().to_list())), "")[:60]
-            others = [one for one in found[1:] if is_prose(table[one])]
+            others = [column for column in columns[1:] if is_prose(table[column])]
             more = f"Not read: {', '.join(others)}; " if others else ""
-            said = f"The texts of {self.file} are read from column '{name}', such as {example!r}."
-            print_once(f"{said} {more}--text-column names another.")
+            sentence = f"The texts of {self.file} are read from column '{name}', such as {example!r}."
+            print_once(f"{sentence} {more}--text-column names another.")
         return name
 
     def inputs(self, source: Source) -> list[Any]:
@@ -216,27 +216,27 @@ class TextTable:
         return ["" if cell.lower() in MISSING else cell for cell in cells_of(self.column(source.group, "group"))]
 
     def labelled(self, source: Source, *, several: bool = False, say: bool = True) -> tuple[TextTable, TextTable]:
-        """The rows that have a label, and those that have none, of which is said how many they are and why.
+        """The rows that have a label, and those that have none, whose number and reason are printed.
 
         What stands for no label is told from the others (``signs_of_none``). With ``several`` labels per text, a row without one is
         a text for which none holds; if most are so, nobody labelled them. Raises ``DataError`` if no row has a label.
         """
         column, signs, doubtful = self.column(source.label, "label"), set[str](), list[str]()
         if column.dtype.is_nested():
-            cells = ["" if one is None else "a list" for one in column.to_list()]
+            cells = ["" if cell is None else "a list" for cell in column.to_list()]
         else:
             cells = [cell.strip() for cell in self.strings(source.label, "label")]
             signs, doubtful = signs_of_none(cells, source.unlabelled_as)
         counts = Counter(cell or "blank" for cell in cells if not cell or cell in signs)
-        said = ", ".join(f"{name!r} {count:,}" if name != "blank" else f"blank {count:,}" for name, count in counts.most_common(5))
+        spelled = ", ".join(f"{name!r} {n:,}" if name != "blank" else f"blank {n:,}" for name, n in counts.most_common(5))
         if len(cells) and counts.total() == len(cells):
             raise DataError(
-                f"{self.file} must have labels in column '{source.label}', but has none ({said}); name another with "
+                f"{self.file} must have labels in column '{source.label}', but has none ({spelled}); name another with "
                 "--label-column, or say with --unlabelled-as what stands for no label"
             )
         none = several and counts.total() <= _MOST_WITHOUT * len(cells)
         if say:
-            _say_of_labels(cells, signs, doubtful, said, f"{self.file}: ", none=none)
+            _report_labels(cells, signs, doubtful, spelled, f"{self.file}: ", none=none)
             if not several and (cell := names_several(cells)):
                 print_once(
                     f"{self.file}: {cell!r} is read as one label; if it names several, the type is multilabel (--type multilabel)."
@@ -289,7 +289,7 @@ def _garbled(table: pl.DataFrame) -> tuple[str, str] | None:
             for word in filter(_MAYBE_GARBLED.search, words):
                 for codec in ("cp1252", "mac_roman"):
                     with suppress(UnicodeError):
-                        codes = b"".join(bytes([ord(one)]) if "\x80" <= one < "\xa0" else one.encode(codec) for one in word)
+                        codes = b"".join(bytes([ord(sign)]) if "\x80" <= sign < "\xa0" else sign.encode(codec) for sign in word)
                         return word, codes.decode()
     return None
 
@@ -318,12 +318,12 @@ def dialect_of(source: Source, file: Path) -> tuple[str, str]:
     with open_bytes(file) as binary:
         marked = not is_utf8(file) or binary.read(3) == codecs.BOM_UTF8
     with open_text(file, source.encoding) as lines:
-        found = delimiter_of(source) or found_delimiter(in_lines(lines.read()), "csv")
-    return "," if found == NO_DELIMITER else found, "\ufeff" if marked else ""
+        delimiter = delimiter_of(source) or found_delimiter(in_lines(lines.read()), "csv")
+    return "," if delimiter == NO_DELIMITER else delimiter, "\ufeff" if marked else ""
 
 
 def delimiter_of(source: Source) -> str | None:
-    """The character that a source names, also as a word; None: it is found."""
+    """The character that a source names, also as a word; None: it is detected."""
     if source.delimiter is None:
         return None
     character = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}.get(source.delimiter, source.delimiter)
@@ -332,16 +332,16 @@ def delimiter_of(source: Source) -> str | None:
     return character
 
 
-def _say_of_labels(cells: Sequence[str], signs: set[str], doubtful: Sequence[str], said: str, where: str, *, none: bool) -> None:
-    """How many rows have no label, what may stand for none, and which labels look like dates."""
-    if said:
+def _report_labels(cells: Sequence[str], signs: set[str], doubtful: Sequence[str], spelled: str, where: str, *, none: bool) -> None:
+    """Print the number of rows without a label, what may stand for none, and labels that look like dates."""
+    if spelled:
         what = "texts to which no label applies" if none else "texts without one"
         how = "; --unlabelled-as says what stands for none" if signs else ""
         count = sum(not cell or cell in signs for cell in cells)
-        print_once(f"{where}{count:,} of {len(cells):,} rows have no label ({said}) and are read as {what}{how}.")
-    for one in doubtful:
+        print_once(f"{where}{count:,} of {len(cells):,} rows have no label ({spelled}) and are read as {what}{how}.")
+    for name in doubtful:
         print_once(
-            f"{where}'{one}' is a label, of {cells.count(one):,} rows; if it stands for none, say so with --unlabelled-as {one}."
+            f"{where}'{name}' is a label, of {cells.count(name):,} rows; if it stands for none, say so with --unlabelled-as {name}."
         )
     if dates := dates_among(cells):
         (date, count), *_ = dates.most_common(1)
@@ -415,26 +415,26 @@ def frame_table(frame: Any, needed: Sequence[str]) -> TextTable:
         raise DataError(f"{place} has no column '{missing[0]}'; {suggest(missing[0], names)}")
     columns = {name: [*map(plain_value, frame[name])] for name in chosen}
     if len({*map(len, columns.values())}) > 1:
-        lengths = ", ".join(str(len(one)) for one in columns.values())
+        lengths = ", ".join(str(len(cells)) for cells in columns.values())
         raise DataError(f"the columns {', '.join(chosen)} must be equally long, but have {lengths} values")
     if mixed := [name for name, cells in columns.items() if {list, str} <= {*map(type, cells)}]:
         raise DataError(f"column '{mixed[0]}' must hold texts or lists, but holds both; write each cell as a list")
-    features = {name: _feature(one) for name, one in getattr(frame, "features", {}).items()}
+    features = {name: _feature(feature) for name, feature in getattr(frame, "features", {}).items()}
     return TextTable(with_names_of_labels(pl.DataFrame(columns, strict=False), features, place), place)
 
 
 def _names(frame: Any) -> list[str]:
     """The names of the columns of a frame."""
-    found = frame.keys() if isinstance(frame, Mapping) else getattr(frame, "column_names", None)
+    names = frame.keys() if isinstance(frame, Mapping) else getattr(frame, "column_names", None)
     lazy = hasattr(frame, "collect")
-    found = getattr(frame, "columns", None) if found is None and not lazy else found
-    several = isinstance(frame, Mapping) and any(hasattr(one, "column_names") for one in frame.values())  # a DatasetDict
-    if found is None or several or lazy or not hasattr(frame, "__getitem__"):
+    names = getattr(frame, "columns", None) if names is None and not lazy else names
+    several = isinstance(frame, Mapping) and any(hasattr(part, "column_names") for part in frame.values())  # a DatasetDict
+    if names is None or several or lazy or not hasattr(frame, "__getitem__"):
         raise DataError(
             f"a task is made of data frames, or of lists of rows, but got {type(frame).__name__}; of a lazy frame collect() it, "
             "of a DatasetDict give each split"
         )
-    return [name for name in found if isinstance(name, str)]
+    return [name for name in names if isinstance(name, str)]
 
 
 def _feature(of: Any) -> dict[str, Any]:
@@ -455,5 +455,5 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain_value(one) for one in value]
+        return [plain_value(part) for part in value]
     return str(value)

@@ -34,7 +34,7 @@ class Split:
     groups: np.ndarray | None = None
     """(N,) which texts belong together, as strings; None if every text stands alone"""
     drawn: tuple[Split, np.ndarray] | None = field(default=None, repr=False)
-    """the split that this is a part of, and the indices in it: what is independent is decided once, among all texts"""
+    """the split that this is a part of, and the indices in it: units are found once, among all texts"""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -56,7 +56,7 @@ class Split:
 
     @cached_property
     def units(self) -> np.ndarray:
-        """(N,) int64 what is independent of each other: texts, of which copies, near copies and those of one group are one unit."""
+        """(N,) int64 independent unit of each text; copies, near copies and the texts of a group share one."""
         if self.drawn is not None:
             whole, places = self.drawn
             return np.unique(whole.units[places], return_inverse=True)[1]
@@ -78,7 +78,7 @@ class Split:
 
     @property
     def has_copies(self) -> bool:
-        """Whether fewer units than texts are independent."""
+        """True if fewer units than texts are independent."""
         return len(np.unique(self.units)) < len(self)
 
 
@@ -128,14 +128,16 @@ class Task(Shown, view="report.notebook:task_view"):
         """
         from warmstart.data.tables import plain_value
 
-        given, scored = (
-            ([*part], [plain_value(one) for one in targets])
+        learned, scored = (
+            ([*part], [plain_value(target) for target in targets])
             for part, targets in ((texts, labels), test if isinstance(test, tuple) else ((), ()))
         )
-        kind = _kind_of((*given[1], *scored[1]))
-        names = sorted({str(name) for one in (*given[1], *scored[1]) for name in (one if kind == "multilabel" else [one])})
+        kind = _kind_of((*learned[1], *scored[1]))
+        names = sorted(
+            {str(name) for target in (*learned[1], *scored[1]) for name in (target if kind == "multilabel" else [target])}
+        )
         names = [] if kind == "regression" else names
-        train, held_out = (_split_of(*part, names, kind) for part in (given, scored))
+        train, held_out = (_split_of(*part, names, kind) for part in (learned, scored))
         if not isinstance(test, tuple) and test:
             train, held_out = train.hold_out(test, seed)
         if not len(train):
@@ -158,7 +160,7 @@ class Task(Shown, view="report.notebook:task_view"):
 
     @property
     def has_unlabelled(self) -> bool:
-        """Whether it has text without labels."""
+        """True if there is text without labels."""
         return bool(self.unlabelled or self.unlabelled_texts)
 
     @property
@@ -168,7 +170,7 @@ class Task(Shown, view="report.notebook:task_view"):
 
     @property
     def single_label(self) -> bool:
-        """Whether each example has exactly one of the labels, so that ``train.labels`` holds class numbers."""
+        """True if each example has exactly one of the labels, so that ``train.labels`` holds class numbers."""
         return bool(self.labels) and self.train.labels.ndim == 1 and np.issubdtype(self.train.labels.dtype, np.integer)
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,16 +193,16 @@ class Task(Shown, view="report.notebook:task_view"):
 
     def as_texts(self) -> Task:
         """The task with plain texts, for what reads texts alone; targets that are not one label each become one class."""
-        one = self.single_label
+        single = self.single_label
         train, validation, test = (
             replace(
                 split.take(np.arange(len(split))),  # what is independent is known
                 texts=tuple(map(plain_text, split.texts)),
-                labels=split.labels if one else np.zeros(len(split), dtype=np.int64),
+                labels=split.labels if single else np.zeros(len(split), dtype=np.int64),
             )
             for split in self.splits().values()
         )
-        names = self.labels if one else ("any",)
+        names = self.labels if single else ("any",)
         return replace(self, labels=names, type="classification", train=train, validation=validation, test=test)
 
     def with_train(self, train: Split) -> Task:
@@ -211,11 +213,11 @@ class Task(Shown, view="report.notebook:task_view"):
     def digest(self) -> str:
         """A hash of the texts, the labels and their descriptions, the groups, the metric and the type."""
         described = [dict(self.label_descriptions)] if self.label_descriptions else []
-        found = hashlib.sha256(json.dumps([self.labels, self.metric, self.type, *described]).encode())
+        digest = hashlib.sha256(json.dumps([self.labels, self.metric, self.type, *described]).encode())
         for split in self.splits().values():
             groups = [] if split.groups is None else [split.groups.tolist()]
-            found.update(json.dumps([split.texts, split.labels.tolist(), *groups], default=np.ndarray.tolist).encode())
-        return found.hexdigest()
+            digest.update(json.dumps([split.texts, split.labels.tolist(), *groups], default=np.ndarray.tolist).encode())
+        return digest.hexdigest()
 
     @cached_property
     def test_digest(self) -> str:
@@ -225,14 +227,14 @@ class Task(Shown, view="report.notebook:task_view"):
     def text_hashes(self) -> dict[str, TextHashes]:
         """The texts of each split that has any, in few bytes, with a hash of their targets by name."""
         splits = {name: split for name, split in self.splits().items() if len(split)}
-        return {name: TextHashes.of(one.keys, [*map(self.named, one.labels.tolist())]) for name, one in splits.items()}
+        return {name: TextHashes.of(split.keys, [*map(self.named, split.labels.tolist())]) for name, split in splits.items()}
 
     def named(self, label: Any) -> Any:
         """A target with names in place of numbers, if the task has names; those of a multilabel task have no order."""
         if not self.labels:
             return label
         if self.test.labels.ndim == 2:
-            return sorted(name for name, given in zip(self.labels, label, strict=True) if given)
+            return sorted(name for name, holds in zip(self.labels, label, strict=True) if holds)
         return self.labels[label] if isinstance(label, int) else [self.labels[number] for number in label]
 
     def summary(self) -> dict[str, Any]:
@@ -250,10 +252,11 @@ def _columns(frame: Any, *names: str) -> tuple[list[Any], ...]:
 
 def _kind_of(labels: Sequence[Any]) -> str:
     """The task type of these labels. Raises ``DataError`` if they are of several kinds, or if one is missing."""
-    if any(one is None for one in labels):
+    if any(label is None for label in labels):
         raise DataError("every text must have a label, but some labels are missing; give such texts as 'unlabelled'")
     kinds = {
-        "multilabel" if isinstance(one, list) else "regression" if isinstance(one, float) else "classification" for one in labels
+        "multilabel" if isinstance(label, list) else "regression" if isinstance(label, float) else "classification"
+        for label in labels
     }
     if len(kinds) != 1:
         raise DataError(f"labels must be of one kind, but there are {' and '.join(sorted(kinds)) or 'none'}")
@@ -264,17 +267,17 @@ def _split_of(texts: Sequence[str], labels: Sequence[Any], names: Sequence[str],
     """Texts and labels as numbers."""
     if len(texts) != len(labels):
         raise DataError(f"there must be as many labels as texts, but there are {len(labels)} and {len(texts)}")
-    if wrong := next((repr(one) for one in texts if not isinstance(one, str)), None):
+    if wrong := next((repr(text) for text in texts if not isinstance(text, str)), None):
         raise DataError(f"every text must be a string, but one is {wrong:.80}")
     places = {name: place for place, name in enumerate(names)}
     if kind == "regression":
         return Split(tuple(texts), np.array(labels, dtype=np.float64))
     if kind == "multilabel":
         rows = np.zeros((len(texts), len(names)), dtype=np.int64)
-        for row, given in zip(rows, labels, strict=True):
-            row[[places[str(name)] for name in given]] = 1
+        for row, own in zip(rows, labels, strict=True):
+            row[[places[str(name)] for name in own]] = 1
         return Split(tuple(texts), rows)
-    return Split(tuple(texts), np.array([places[str(one)] for one in labels], dtype=np.int64))
+    return Split(tuple(texts), np.array([places[str(label)] for label in labels], dtype=np.int64))
 
 
 def words_of_name(name: str) -> str:

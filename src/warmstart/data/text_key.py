@@ -43,7 +43,7 @@ _BETWEEN_NUMBERS = re.compile(r"(\d) (?=\d)")
 
 
 class _Kept(dict[int, str]):
-    """Character code -> what is left of it; found out when a character is first met."""
+    """Cache: character code -> its normalised form."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -82,7 +82,7 @@ def text_key(text: str) -> str:
     True
     """
     words = _BETWEEN_NUMBERS.sub(r"\1_", " ".join(text_words(text)))  # "1 23" is not "12 3"
-    return words.replace(" ", "") or "".join(one for one in text if not one.isspace() and unicodedata.category(one) != "Cf")
+    return words.replace(" ", "") or "".join(sign for sign in text if not sign.isspace() and unicodedata.category(sign) != "Cf")
 
 
 def label_key(name: str) -> str:
@@ -94,10 +94,10 @@ def label_key(name: str) -> str:
     if _NUMBER.fullmatch(plain):
         return plain.partition(".")[0]
     minus = "-" if name[:1] == "-" or name[-1:] == "-" else ""
-    return text_key(name) + minus + "".join(one for one in name if one in SIGNS) if text_key(name) else name
+    return text_key(name) + minus + "".join(character for character in name if character in SIGNS) if text_key(name) else name
 
 
-# Which texts a split had, in few bytes: a hash of 40 bits of each, kept with a model that learned from them.
+# The texts of a split in few bytes: a hash of 40 bits of each, kept with a model that learned from them.
 #
 # So a model knows later which texts of a split are new or missing, and which of a test split it was trained on. Texts are the same
 # if their ``text_key`` is. At most ``MOST`` hashes are kept: of a larger split the smallest ones, which are a random sample of its
@@ -121,7 +121,7 @@ def key_of(text: Any) -> Key:
 
 
 class Overlap(NamedTuple):
-    """How many texts of a split are among known ones."""
+    """Number of the texts of a split that are among known ones."""
 
     number: int
     places: tuple[int, ...]
@@ -148,14 +148,14 @@ class TextHashes(Config):
     @classmethod
     def of(cls, keys: Sequence[Key], targets: Sequence[Any] = ()) -> TextHashes:
         """The texts with these keys, and their targets as plain values, if they have any."""
-        found = sorted(set(map(key_hash, keys)))
+        hashes = sorted(set(map(key_hash, keys)))
         part = 1.0
-        if len(found) > MOST:
-            part = int.from_bytes(found[MOST], "big") / 256**BYTES
-            found = found[:MOST]
+        if len(hashes) > MOST:
+            part = int.from_bytes(hashes[MOST], "big") / 256**BYTES
+            hashes = hashes[:MOST]
         rows = zip(keys, targets, strict=True) if targets else ((key, None) for key in keys)
         digest = digest_of(sorted(json.dumps(row, default=np.ndarray.tolist) for row in rows))
-        return cls(digest=digest, hashes=base64.b64encode(b"".join(found)).decode(), part=part)
+        return cls(digest=digest, hashes=base64.b64encode(b"".join(hashes)).decode(), part=part)
 
     @cached_property
     def kept(self) -> frozenset[bytes]:
@@ -164,29 +164,29 @@ class TextHashes(Config):
         return frozenset(data[start : start + BYTES] for start in range(0, len(data), BYTES))
 
     def changes(self, now: TextHashes) -> tuple[int, int]:
-        """How many different texts are new now, and how many are missing; estimates if either of both keeps a sample."""
+        """Numbers of different texts that are new, and that are missing; estimates if either side keeps a sample."""
         part = min(self.part, now.part)
         before, after = (
-            {one for one in split.kept if int.from_bytes(one, "big") < part * 256**BYTES or part == 1} for split in (self, now)
+            {key for key in split.kept if int.from_bytes(key, "big") < part * 256**BYTES or part == 1} for split in (self, now)
         )
         return round(len(after - before) / part), round(len(before - after) / part)
 
 
 def joint_overlap(known: Sequence[TextHashes], keys: Sequence[Key]) -> Overlap:
-    """How many of these texts are among those of any of ``known``; copies count each.
+    """Number of these texts that are among those of any of ``known``; copies count each.
 
     Where one keeps a sample only, this is the largest of the estimates and of what was found: a lower bound in the mean.
     """
     hashes = [key_hash(key) for key in keys]
-    found = [{number for number, one in enumerate(hashes) if one in texts.kept} for texts in known]
-    together = sorted(set[int]().union(*found))
-    estimates = (round(len(own) / texts.part) for own, texts in zip(found, known, strict=True))
+    places = [{number for number, digest in enumerate(hashes) if digest in texts.kept} for texts in known]
+    together = sorted(set[int]().union(*places))
+    estimates = (round(len(own) / texts.part) for own, texts in zip(places, known, strict=True))
     number = min(len(keys), max(len(together), *estimates, 0))
     return Overlap(number, tuple(together), all(texts.part == 1 for texts in known))
 
 
 def text_hashes_wanted() -> bool:
-    """Whether models keep hashes of the texts that they learn from."""
+    """True if models keep hashes of the texts that they learn from."""
     return not os.environ.get(NO_HASHES)
 
 
@@ -201,5 +201,5 @@ def plain_text(text: Any) -> str:
 
 
 def is_blank(text: Any) -> bool:
-    """Whether an input is a text without a character to read: it gets no label."""
+    """True if an input is a text without a character to read: it gets no label."""
     return isinstance(text, str) and not text.strip()

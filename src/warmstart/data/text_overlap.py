@@ -1,4 +1,4 @@
-"""Which texts occur in a large plain text, such as the one that a model was pretrained on, and in which documents.
+"""Texts that occur in a large plain text, such as the one that a model was pretrained on, and their documents.
 
 Texts are looked for by their word 5-grams. The plain text is read once, in parts, and may be larger than memory. With s the
 position of a 5-gram in the plain text and o its position in a text of n words, a copy of the text gives n - 4 hits with the same

@@ -1,4 +1,4 @@
-"""Which texts are independent of each other: copies, near copies, replies that quote, and texts of one group are one unit.
+"""Independent units of texts: copies, near copies, replies that quote, and texts of one group are one unit.
 
     "Ticket 4711: my lamp is broken"    "my lamp is brokn -- Ann Lee, +44 6053"    "Thanks!  > my lamp is broken"   ->  one unit
 
@@ -84,33 +84,34 @@ def independent_units(texts: Sequence[Any], groups: np.ndarray | None) -> np.nda
     Copies count as the same by ``text_key``, as in the audit; blank texts are not copies. Near copies are found among strings only.
     Units are numbered in the order of their texts.
     """
-    plain = [text if (text := plain_text(one)).strip() else f"\0{number}" for number, one in enumerate(texts)]
+    plain = [text if (text := plain_text(part)).strip() else f"\0{number}" for number, part in enumerate(texts)]
     _, order = np.unique(np.array(plain, dtype=object), return_inverse=True)
     _, same = np.unique(np.array([*map(text_key, plain)], dtype=object), return_inverse=True)
     together = [(np.arange(len(plain)), len(plain) + same)]  # a graph of texts, keys and groups: what hangs together is one unit
-    if all(isinstance(one, str) for one in texts):
+    if all(isinstance(text, str) for text in texts):
         together.append(near_copies(plain))
     if groups is not None:
         owners = np.unique(groups, return_inverse=True)[1]
         together.append((np.arange(len(plain)), 2 * len(plain) + owners))
-    one, other = np.concatenate(together, axis=1)
+    left, right = np.concatenate(together, axis=1)
     size = 3 * len(plain)
-    found = connected_components(coo_array((np.ones(len(one)), (one, other)), shape=(size, size)), directed=False)[1][: len(plain)]
+    graph = coo_array((np.ones(len(left)), (left, right)), shape=(size, size))
+    component = connected_components(graph, directed=False)[1][: len(plain)]
     first = np.full(size, size)
-    np.minimum.at(first, found, order)
-    return np.asarray(np.unique(first[found], return_inverse=True)[1], dtype=np.int64)
+    np.minimum.at(first, component, order)
+    return np.asarray(np.unique(first[component], return_inverse=True)[1], dtype=np.int64)
 
 
 def near_copies(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of texts (M,), (M,), by number, that together connect all near copies; not each pair of a unit is among them."""
     number_of = dict[tuple[str, ...], int]()
     read = [_read(text) for text in texts]
-    found, signed = zip(*read, strict=True) if read else ((), ())
-    said = {words for own in found for words, quoted in own if not quoted}
-    times = Counter(words for own in found for words, quoted in own if quoted and words not in said)
+    parts_of, signed = zip(*read, strict=True) if read else ((), ())
+    own_words = {words for own in parts_of for words, quoted in own if not quoted}
+    times = Counter(words for own in parts_of for words, quoted in own if quoted and words not in own_words)
     parts = [
         (text, number_of.setdefault(words, len(number_of)))
-        for text, own in enumerate(found)
+        for text, own in enumerate(parts_of)
         for words, _ in own
         if times[words] <= MOST_QUOTED
     ]
@@ -137,13 +138,13 @@ def _of_one_hand(signed: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndar
 def _read(text: str) -> tuple[list[tuple[tuple[str, ...], bool]], tuple[str, ...]]:
     """The words that a text says itself, and those that it quotes (True), each if they are enough to be compared; its signature."""
     text, quoted = _IDENTIFIER.sub(" ", text[:MOST_READ]).strip(), list[str]()
-    if found := _ORIGINAL.search(text):
-        quoted.append(_HEADERS.sub("", text[found.end() :]).replace(">", " "))
-        text = text[: found.start()]
+    if reply := _ORIGINAL.search(text):
+        quoted.append(_HEADERS.sub("", text[reply.end() :]).replace(">", " "))
+        text = text[: reply.start()]
     if ">" in text:
-        quoted += [re.sub(r"^\s*>+", "", one, flags=re.M) for one in _QUOTED.findall(text)]
+        quoted += [re.sub(r"^\s*>+", "", quote, flags=re.M) for quote in _QUOTED.findall(text)]
         text = _QUOTED.sub("\n", text)
-    parts = [one.strip(' "\n') for one in (text, *quoted)]
+    parts = [part.strip(' "\n') for part in (text, *quoted)]
     own = [_own_words(part) for part in parts]
     least = [LEAST_WORDS + 2 * numbered for _, numbered, _ in own]
     if quoted:
@@ -153,14 +154,14 @@ def _read(text: str) -> tuple[list[tuple[tuple[str, ...], bool]], tuple[str, ...
 
 
 def _own_words(text: str) -> tuple[list[str], bool, tuple[str, ...]]:
-    """Without greeting, signature and numbers, if enough is left; whether numbers were left out; and the names of a signature."""
-    if (found := _GREETING.match(text)) and len(_words(text[found.end() :])) >= LEAST_WORDS:
-        text = text[found.end() :].strip()
+    """Words without greeting, signature and numbers, if enough are left; True if there are numbers; names of a signature."""
+    if (match := _GREETING.match(text)) and len(_words(text[match.end() :])) >= LEAST_WORDS:
+        text = text[match.end() :].strip()
     words, body, signature = _words(text), text, ""
-    for found in _CLOSING.finditer(text):
-        before = _words(text[: found.start()])
+    for match in _CLOSING.finditer(text):
+        before = _words(text[: match.start()])
         if len(before) >= LEAST_WORDS and len(words) - len(before) <= _LONGEST_SIGNATURE:
-            words, body, signature = before, text[: found.start()].strip(), text[found.end() :]
+            words, body, signature = before, text[: match.start()].strip(), text[match.end() :]
             break
     lines = body.split("\n")
     while len(lines) > 1 and _ends_a_letter(lines[-1]):
@@ -172,7 +173,7 @@ def _own_words(text: str) -> tuple[list[str], bool, tuple[str, ...]]:
 
 
 def _ends_a_letter(line: str) -> bool:
-    """Whether a last line is a name, an address or the like."""
+    """True if a last line is a name, an address or the like."""
     return bool(_ADDRESS.search(line)) or (len(line.split()) <= _LONGEST_LINE and line.rstrip()[-1:] not in (".", "!", "?"))
 
 
@@ -202,13 +203,13 @@ class _Features:
         """(M,), (M,) parts that are near each other in lists of those that have a feature; (M,) in how many lists."""
         by_feature = self.table.tocsc()
         column, row = np.repeat(np.arange(self.table.shape[1]), np.diff(by_feature.indptr)), by_feature.indices.astype(np.int64)
-        found = [
+        pairs = [
             row[:-step][same] * self.table.shape[0] + row[step:][same]
             for step in range(1, NEIGHBOURS + 1)
             for same in [column[step:] == column[:-step]]
         ]
-        found_once, times = np.unique(np.concatenate(found), return_counts=True)
-        return *np.divmod(found_once, self.table.shape[0]), times
+        unique, times = np.unique(np.concatenate(pairs), return_counts=True)
+        return *np.divmod(unique, self.table.shape[0]), times
 
     def common(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(M,), (M,) how many features are common to two parts, and the sum of their weights."""
@@ -222,7 +223,7 @@ class _Features:
 
 
 def _different(numbers: np.ndarray) -> np.ndarray:
-    """In ascending order. Without counts ``np.unique`` hashes them, which takes ten times as long for millions."""
+    """The different numbers, ascending. Without counts ``np.unique`` hashes them, ten times slower for millions."""
     return np.unique(numbers, return_counts=True)[0]
 
 
@@ -243,9 +244,9 @@ def _alike(parts: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
     similar = shared / np.sqrt(total[one] * total[other])
     alike = (similar >= SHORT_ALIKE) | (count >= SEVERAL) & (similar >= SEVERAL_ALIKE)
     alike |= (count >= MANY) & (similar >= MANY_ALIKE)
-    weight, (words_shared, told) = single.table @ single.weights, single.common(one, other)
+    weight, (words_shared, weight_shared) = single.table @ single.weights, single.common(one, other)
     filled = (words_shared >= TEMPLATE) & (np.maximum(lengths[one], lengths[other]) <= LONGEST_FILLED)
-    filled &= told >= TEMPLATE_SHARE * np.maximum(weight[one], weight[other])
+    filled &= weight_shared >= TEMPLATE_SHARE * np.maximum(weight[one], weight[other])
     spelled = (lengths[one] == lengths[other]) & (similar >= SIMILAR_FOR_TYPOS)
     spelled &= words_shared >= single.table.sum(axis=1)[one] - np.maximum(2, lengths[one] // 2)
     for place in np.flatnonzero(~alike & (filled | spelled)):
@@ -255,7 +256,7 @@ def _alike(parts: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fill_one_template(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether so many words of both are common in the same order (the longest common subsequence)."""
+    """True if so many words of both are common in the same order (the longest common subsequence)."""
     best = [0] * (len(other) + 1)
     for word in one:
         before = best[:]
@@ -265,7 +266,7 @@ def _fill_one_template(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _differ_by_typos(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether the words that only one of two texts has, at most half, are spellings of those that only the other has."""
+    """True if the words that only one of two texts has, at most half, are spellings of those that only the other has."""
     left, right = ([word for word in words if word not in others] for words, others in ((one, other), (other, one)))
     return len(left) == len(right) <= max(2, len(one) // 2) and all(
         any(_spelled_alike(word, another) for another in right) for word in left
@@ -273,6 +274,6 @@ def _differ_by_typos(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _spelled_alike(one: str, other: str) -> bool:
-    """Whether most letters of two words are the same in the same order (Ratcliff and Metzener 1988)."""
+    """True if most letters of two words are the same in the same order (Ratcliff and Metzener 1988)."""
     shorter, longer = sorted((len(one), len(other)))
     return shorter > 2 and longer - shorter <= 2 and SequenceMatcher(None, one, other, autojunk=False).ratio() >= SPELLED_ALIKE

@@ -60,7 +60,7 @@ def workbook(rows: Sequence[Mapping[str, Any]], file: Path) -> bytes:
         sheet.freeze_panes(1, 0)
         for place, name in enumerate(names_of(rows)):
             cells = [row.get(name) for row in rows]
-            numbers = all(_NUMBER.fullmatch(one) for one in cells if isinstance(one, str) and one)
+            numbers = all(_NUMBER.fullmatch(cell) for cell in cells if isinstance(cell, str) and cell)
             sheet.write_string(0, place, name)
             for line, cell in enumerate(cells, 1):
                 _write(sheet, (line, place), float(cell) if numbers and isinstance(cell, str) and cell else cell)

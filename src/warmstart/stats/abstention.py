@@ -84,17 +84,17 @@ def find_threshold(confidence: np.ndarray, right: np.ndarray, target: float, con
     return Threshold(float(thresholds[last]), target, confidence_level, int(answered[last]), int(wrong[last]), len(confidence))
 
 
-def conformal_p_values(left_out: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """(N,) the share of texts that are no more typical than each new one: (1 + count of left_out <= found) / (M + 1).
+def conformal_p_values(left_out: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """(N,) the share of texts that are no more typical than each new one: (1 + count of left_out <= new) / (M + 1).
 
-    ``left_out`` (M,) says how typical texts are that a model had not learned from, ``found`` (N,) how typical the new ones are. Of
+    ``left_out`` (M,) says how typical texts are that a model had not learned from, ``new`` (N,) how typical the new ones are. Of
     new texts like those left out, at most the share s has a value of at most s (Vovk et al. 2005; Bates et al. 2023). Simulation:
     tests/test_abstention.py: ``test_no_more_known_texts_are_refused_than_stated``.
 
     >>> conformal_p_values(np.linspace(0.1, 0.9, 9), np.array([0.05, 0.5])).round(2).tolist()
     [0.1, 0.6]
     """
-    return (1 + np.searchsorted(np.sort(left_out), found, side="right")) / (len(left_out) + 1)
+    return (1 + np.searchsorted(np.sort(left_out), new, side="right")) / (len(left_out) + 1)
 
 
 def smallest_guarantee(examples: int, confidence_level: float = 0.95) -> float:

@@ -182,9 +182,9 @@ class ReliabilityBin:
     """Texts of similar confidence."""
 
     confidence: float
-    """their mean"""
+    """mean confidence of the texts"""
     accuracy: float
-    """the fraction that is right"""
+    """share of the texts that is right"""
     count: int
     """texts"""
 

@@ -95,12 +95,12 @@ class PairedComparison:
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is unlikely to be chance; one seed, or seeds without any spread, cannot say."""
+        """True if the difference is unlikely to be chance; one seed, or seeds without any spread, cannot say."""
         return self.p < SIGNIFICANT
 
     @property
     def sentence(self) -> str:
-        """Which method is better, by how much, and how certain that is, as a complete sentence.
+        """The better method, its lead and the certainty of it, as a complete sentence.
 
         -> ``"Pretrained is better than TF-IDF by 9.1 points (95% interval 6.2 to 12.0, over 5 seeds and the test texts)."`` or
         ``"Undecided: pretrained is ahead of TF-IDF by 2.1 points (…). A run of this size finds a lead of 6.3 points in …"``

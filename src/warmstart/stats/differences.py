@@ -40,7 +40,7 @@ class MethodScores:
     def from_texts(
         cls, name: str, values: np.ndarray, groups: np.ndarray | None = None, weights: np.ndarray | None = None
     ) -> MethodScores:
-        """From ``values`` (S, N), a number for each seed and text, such as 1 for right and 0 for wrong; the score is their mean.
+        """Scores from ``values`` (S, N), a number for each seed and text, 1 for right and 0 for wrong; the score is their mean.
 
         Texts are resampled alike for all methods with as many texts, those of one group in ``groups`` (N,) together (Efron 1979).
         With ``weights`` (N,) the mean is weighted, on each resample by the weights of the texts that were drawn.
@@ -58,7 +58,7 @@ class MethodScores:
         return cls(name, tuple(mean(slice(None)).tolist()), np.stack(drawn, axis=1))
 
     def _supports(self, seeds: int) -> bool:
-        """Whether the variance over so many seeds is like that of other methods on the same split."""
+        """True if the variance over so many seeds is like that of other methods on the same split."""
         varies = len(self.scores) == seeds and float(np.ptp(self.scores)) > ROUNDING
         return varies and not self.collapsed and self.overlap is None
 
@@ -119,7 +119,7 @@ class Difference:
 
     @property
     def claimable(self) -> bool:
-        """Whether it can be significant: one seed says nothing about seeds, and no spread at all nothing about noise.
+        """True if the difference can be significant: one seed says nothing about seeds, and no spread at all nothing about noise.
 
         Of two methods without randomness, no seed plays a part.
         """

@@ -1,4 +1,4 @@
-"""What more labels would give: a power law through the scores measured so far, and how far it can be trusted.
+"""The gain from more labels: a power law through the scores measured so far, and how far it can be trusted.
 
     error(n) = c + a n^-b          a, c >= 0, b > 0
 

@@ -1,4 +1,4 @@
-"""What is measured when a model learns several tasks: the scores after every stage, and the usual metrics of forgetting.
+"""Measures of a model that learns several tasks: the scores after every stage, and the usual metrics of forgetting.
 
 Letters: R resamples.
 """

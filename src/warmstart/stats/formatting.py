@@ -1,4 +1,4 @@
-"""How figures and names are written, each way once: percentages, differences in points, intervals, p-values, sizes in bytes.
+"""Figures and names as text, each way once: percentages, differences in points, intervals, p-values, sizes in bytes.
 
 Fractions are numbers from 0 to 1. An interval is written ``27.2% (24.5 to 29.9)``: its ends repeat neither the unit nor the sign.
 """
@@ -72,9 +72,9 @@ def points_range(low: float, high: float, *, digits: int = 1) -> str:
     return f"{points_value(low, digits)} to {points_value(high, digits)}"
 
 
-def with_ends(found: _WithEnds, write: Callable[[float, float, float], str]) -> str:
+def with_ends(value: _WithEnds, write: Callable[[float, float, float], str]) -> str:
     """An estimate with its interval, as ``percent_interval`` or ``points_interval`` writes it; without one, alone."""
-    return write(found.mean, found.low, found.high) if math.isfinite(found.low) else write(found.mean, 0, 0).split(" (")[0]
+    return write(value.mean, value.low, value.high) if math.isfinite(value.low) else write(value.mean, 0, 0).split(" (")[0]
 
 
 def points_interval(mean: float, low: float, high: float, *, digits: int = 1) -> str:
@@ -179,7 +179,7 @@ def _alternatives(numbers: Sequence[str]) -> str:
 
 
 def list_sizes(places: Sequence[int], sizes: Sequence[int]) -> str:
-    """Of sizes 16, 32, 64, 128 the places 16, 64, 128 -> ``"16 and 64 to 128"``: neighbours are taken together."""
+    """Some of a list of sizes in words, neighbours together: 16, 64, 128 of 16, 32, 64, 128 -> ``"16 and 64 to 128"``."""
     runs: list[list[int]] = []
     for i, size in enumerate(sizes):
         if size not in places:

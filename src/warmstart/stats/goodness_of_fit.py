@@ -1,4 +1,4 @@
-"""How well numbers follow a distribution."""
+"""Goodness of fit of numbers to a distribution."""
 
 from __future__ import annotations
 

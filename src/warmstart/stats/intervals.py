@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """Whether the interval is narrow enough, for a share of texts, to be shown as a number."""
+        """True if the interval is narrow enough, for a share of texts, to be shown as a number."""
         return self.high - self.low <= _WIDEST
 
 
@@ -54,7 +54,7 @@ class Interval:
     """number of values"""
 
     def within(self, least: float, most: float) -> Interval:
-        """The same interval, cut to the range of values that are possible."""
+        """The interval, cut to the range of possible values."""
         return replace(self, low=float(np.clip(self.low, least, most)), high=float(np.clip(self.high, least, most)))
 
     def to_dict(self) -> dict[str, float | None]:

@@ -28,7 +28,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def above_zero(estimates: Sequence[Estimate]) -> list[bool]:
-    """Which figures are significantly above zero, corrected for their number: in at most 5% of such tables any that is none.
+    """True for each figure significantly above zero, corrected for their number: in at most 5% of such tables any is wrong.
 
     The error of each is that of a normal distribution with its 95% interval; p-values are two-sided and corrected (Holm 1979).
     Simulation: tests/test_stats_simulations.py: ``test_of_ten_equal_figures_few_are_above_zero``.

@@ -53,7 +53,7 @@ class Noise:
 
     @classmethod
     def of(cls, values: np.ndarray, resampled: np.ndarray, overlap: float | None = None) -> Noise:
-        """From scores ``values`` (..., S) and the same on resamples of the texts (..., S, R).
+        """Noise of scores ``values`` (..., S), also given on resamples of the texts (..., S, R).
 
         of_seeds = var(values) / S. of_texts = var_R(mean_S) - (mean_S(var_R) - var_R(mean_S)) / (S - 1): the bootstrap's variance
         of the mean, without what each seed answers otherwise on each text, which of_seeds already contains (the variance

@@ -1,4 +1,4 @@
-"""Whether anything can be learned from labels, by permuting them: an exact test for any number of texts and classes."""
+"""A permutation test of whether labels depend on their texts, exact for any number of texts and classes."""
 
 from __future__ import annotations
 

@@ -37,13 +37,13 @@ class SelectedScore:
     index: int
     """number of the method"""
     out_of_fold: float
-    """its score out of fold, which flatters it, because it was chosen by it"""
+    """score of the method out of fold, too high because it was chosen by it"""
     optimism: float
     """excess of the score out of fold, in the mean over resamples"""
     expected: Estimate
-    """its score on new texts with a 95% interval"""
+    """score of the method on new texts, with a 95% interval"""
     resampled: np.ndarray = field(repr=False, compare=False)
-    """its score out of fold on 1,000 resamples of the texts, which are the same for other methods of these texts"""
+    """score of the method out of fold on 1,000 resamples of the texts, which are the same for other methods of these texts"""
 
 
 def selected_accuracy(right: np.ndarray, units: np.ndarray | None = None, favourite: int | None = None) -> SelectedScore:
@@ -90,7 +90,7 @@ def selected_f1(
 
 
 def out_of_reach(right: np.ndarray, rival: np.ndarray, units: np.ndarray) -> bool:
-    """Whether a method is ahead of a rival on fewer than one in a hundred resamples of the N texts that both have predicted.
+    """True if a method is ahead of a rival on fewer than one in a hundred resamples of the N texts that both have predicted.
 
     ``right`` and ``rival`` (N,) say which of them each predicted correctly, ``units`` (N,) which depend on each other. Then its
     other folds are left out (bootstrap bias-corrected cross-validation with dropping, Tsamardinos, Greasidou and Borboudakis 2018,
@@ -126,7 +126,7 @@ def selected_method(methods: Sequence[MethodScores], texts: int, favourite: int 
 
 
 def worse_out_of_fold(one: MethodScores, other: MethodScores, *, comparisons: int = 1) -> bool:
-    """Whether ``one`` is significantly worse than ``other`` on the texts that choose, on the same resamples.
+    """True if ``one`` is significantly worse than ``other`` on the texts that choose, on the same resamples.
 
     One-sided at the 5% level, as one of so many ``comparisons`` (Bonferroni), paired over texts and seeds, with twice the variance
     of the bootstrap over texts: in cross-validation each text is predicted from others that are predicted from it, so that without

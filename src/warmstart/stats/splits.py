@@ -1,4 +1,4 @@
-"""Whether intervals cover the chance of the split into training, validation and test texts, and how a report says so."""
+"""Coverage of intervals for the chance of the split into training, validation and test texts, and its sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NEW_SPLITS = (
 
 
 def share_training_texts(labels: int, available: int, seeds: int) -> bool:
-    """Whether the runs of S ``seeds`` train on too many of the same texts for their spread to cover other training texts.
+    """True if the runs of S ``seeds`` train on too many of the same texts for their spread to cover other training texts.
 
     Every seed draws ``labels`` of the ``available`` texts, the fraction f. Of V, what other training texts would change in a run,
     the mean over seeds has f V + (1 - f) V / S, but its spread over seeds shows the second part only (the finite population

@@ -1,4 +1,4 @@
-"""Where trials run: in this process, in others of this machine by joblib, or on the workers of a Dask cluster.
+"""Backends of trials: this process, others of this machine by joblib, or the workers of a Dask cluster.
 
 A backend only decides where a function is called; its results are files of the folder, which all machines must see. Dask is an
 extra, imported when it is needed.

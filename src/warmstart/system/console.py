@@ -89,7 +89,7 @@ def make_console() -> _Console:
 
 
 def in_notebook() -> bool:
-    """Whether this process runs the cells of a notebook."""
+    """True if this process runs the cells of a notebook."""
     return Console().is_jupyter
 
 
@@ -108,7 +108,7 @@ def print_once(sentence: str) -> None:
 
 @contextmanager
 def called(file: Path, name: str) -> Iterator[None]:
-    """What is printed or raised meanwhile calls a temporary file by a name that the user knows."""
+    """Let messages call a temporary file by a name that the user knows."""
     console.called = str(file), name
     try:
         yield

@@ -30,7 +30,7 @@ def cores_used_by_others(seconds: float = 0.1) -> float:
 # sleep. On free cores spinning is faster, since waking takes time. On a core that another program needs, it keeps the very thread
 # from running that it waits for: a step takes several times as long. How threads wait changes no result.
 #
-# It chooses no number of threads (``run.py``, ``device.py``), and says nothing: a run's note about a busy machine is
+# It chooses no number of threads (``runs/run.py``, ``device.py``), and says nothing: a run's note about a busy machine is
 # ``device.py``'s.
 
 SPINS = "10000"
@@ -53,6 +53,6 @@ def choose_waiting() -> None:
 
 
 def _crowded() -> bool:
-    """Whether torch's threads and other programs need more cores than this process may use."""
+    """True if torch's threads and other programs need more cores than this process may use."""
     count, threads = len(allowed_cores()), os.environ.get("OMP_NUM_THREADS", "")
     return cores_used_by_others(0.05) + (int(threads) if threads.isdigit() else count) > count + 0.5

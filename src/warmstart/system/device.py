@@ -1,4 +1,4 @@
-"""Where to compute, in which precision, and whether other programs use the cores."""
+"""The device and precision of computation, and a warning about busy cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 @cache
 def native_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 in hardware; without that, bfloat16 is slower than float32."""
+    """True if the device multiplies bfloat16 in hardware; without that, bfloat16 is slower than float32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type != "cpu":
@@ -33,7 +33,7 @@ def native_bfloat16(device: torch.device) -> bool:
 
 
 def in_bfloat16(precision: str, device: torch.device) -> bool:
-    """Whether ``precision`` (auto, float32 or bfloat16) means bfloat16 matrix products on this device."""
+    """True if ``precision`` (auto, float32 or bfloat16) means bfloat16 matrix products on this device."""
     return precision == "bfloat16" or (precision == "auto" and native_bfloat16(device))
 
 

@@ -1,4 +1,4 @@
-"""What a file from a stranger may cost, checked before anything is built from it.
+"""Limits on files from strangers, checked before anything is built from one.
 
 A file comes from a stranger if it may have been downloaded as a whole with others: a bundle, a stack, a model in the Hugging Face
 format, LoRA weights, a tokenizer, compressed text. Its names lead nowhere else (``storage.inside``), and its sizes are held here.

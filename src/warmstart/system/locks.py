@@ -150,7 +150,7 @@ def holder_of(file: Path) -> Holder | None:
 
 
 def _is_locked(handle: IO[str]) -> bool:
-    """Whether another process has locked an open file; True where its file system has no locks."""
+    """True if another process has locked an open file, or its file system has no locks."""
     try:
         _take_lock(handle, shared=True)
     except OSError:
@@ -159,7 +159,7 @@ def _is_locked(handle: IO[str]) -> bool:
 
 
 def _in_place(handle: IO[str], file: Path) -> bool:
-    """Whether the file that was opened is still the one of this name: another process may have removed it when it was done."""
+    """True if the file that was opened is still the one of this name: another process may have removed it when it was done."""
     try:
         return os.path.samestat(os.fstat(handle.fileno()), file.stat())
     except OSError:

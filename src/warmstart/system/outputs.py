@@ -1,4 +1,4 @@
-"""Where a user says that something be written: over nothing that is read, and over nothing that is not our own.
+"""Paths of output that a user names: over nothing that is read, and over nothing that is not our own.
 
 A file is our own if it is, byte for byte, what ``write_output`` last wrote at its path; the hashes lie in the user's cache. One
 that was edited since, or that any other program wrote, is the user's. Where there is no cache every file that exists is.
@@ -25,7 +25,7 @@ from warmstart.system.storage import (
 
 
 def written_here(file: Path) -> bool:
-    """Whether a file is what ``write_output`` last wrote there, unchanged."""
+    """True if a file is what ``write_output`` last wrote there, unchanged."""
     known = _known(file)
     return known is not None and file_sha256(file) in _hashes(known)
 
@@ -101,7 +101,7 @@ def _hashes(known: Path) -> list[str]:
 
 
 def _reads(source: Path, place: Path) -> bool:
-    """Whether an input is a file, maybe by another name, or a folder that holds it."""
+    """True if an input is a file, maybe by another name, or a folder that holds it."""
     with suppress(OSError):
         return source.samefile(place) if source.is_file() else source.is_dir() and place.resolve().is_relative_to(source.resolve())
     return False

@@ -130,7 +130,7 @@ def wanted_processes() -> int:
 
 
 def _installed_for_user() -> bool:
-    """Whether warmstart or torch comes from the user's site packages, so that no process can do without them."""
+    """True if warmstart or torch comes from the user's site packages, so that no process can do without them."""
     torch = find_spec("torch")
     places = [_PACKAGE, Path(torch.origin) if torch and torch.origin else _PACKAGE]
     return any(place.is_relative_to(site.getusersitepackages()) for place in places)

@@ -141,7 +141,7 @@ def reordered_product(weight: Tensor, bias: Tensor | None) -> Product | None:
 
 
 def _by_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN is to multiply these."""
+    """True if oneDNN is to multiply these."""
     if torch.compiler.is_compiling():  # the graph being traced has no sizes yet
         return False
     enough = x.dtype is torch.float32 is weight.dtype and x.device.type == "cpu" and x.numel() * len(weight) >= ENOUGH

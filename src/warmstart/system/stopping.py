@@ -1,4 +1,4 @@
-"""How a process stops when it is asked to: Ctrl-C (SIGINT) and SIGTERM, and workers whose parent is gone.
+"""Stopping a process: by Ctrl-C (SIGINT) and SIGTERM, and workers whose parent is gone.
 
 SIGTERM raises ``Terminated`` wherever the program is, as Ctrl-C raises ``KeyboardInterrupt``. Training with a folder asks to finish
 its step first (``asked_to_stop``), so that it can write a checkpoint; a second signal stops it at once.
@@ -90,7 +90,7 @@ def end_with_parent() -> None:
 
 
 def has_ended(process: int, seen_at: float) -> bool:
-    """Whether the process of this machine that had a number at a moment (seconds since 1970) is dead.
+    """True if the process of this machine that had a number at a moment (seconds since 1970) is dead.
 
     The number may belong to a younger process now. False if the system does not say.
     """

@@ -258,7 +258,7 @@ def read_inside(folder: Path, name: object, most: int) -> bytes:
 
 
 def names_a_folder(name: str) -> bool:
-    """Whether a name that was read from a file can be that of one new folder: ``a task`` can, ``..`` and ``a/b`` cannot."""
+    """True if a name that was read from a file can be that of one new folder: ``a task`` can, ``..`` and ``a/b`` cannot."""
     return bool(name) and Path(name).name == name and name != ".." and name.isprintable()
 
 
@@ -319,7 +319,7 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def _is_abandoned(leftover: Path, pid: int, host: str | None) -> bool:
-    """Whether the process that wrote it is dead, or its number now belongs to a younger process."""
+    """True if the process that wrote it is dead, or its number now belongs to a younger process."""
     with suppress(OSError):
         return host in (None, platform.node()) and has_ended(pid, leftover.lstat().st_ctime)
     return False

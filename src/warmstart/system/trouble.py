@@ -1,4 +1,4 @@
-"""What goes wrong outside of our code (memory, open files, paths, other libraries) as one sentence that says what to do."""
+"""Errors from outside of our code (memory, open files, paths, other libraries) as one sentence with a remedy."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def on_one_line(message: str) -> str:
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether memory ran out, in Python, in torch on the processor or on a GPU."""
+    """True if memory ran out, in Python, in torch on the processor or on a GPU."""
     signs = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed", "invalid buffer size")
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs))

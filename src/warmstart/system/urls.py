@@ -30,7 +30,7 @@ class RemoteFile:
 
 
 def is_url(path: str) -> bool:
-    """Whether a path names a place elsewhere, or is written as if it did: ``s3://bucket/text``, ``file:///text``."""
+    """True if a path names a place elsewhere, or is written as if it did: ``s3://bucket/text``, ``file:///text``."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 

@@ -1,6 +1,6 @@
 """Guesses the manifest of a task from a table, a folder of texts or lines of fastText: columns, task type, splits.
 
-Every guess can be overruled, and is said with an example. Which columns are likeliest is known by ``data/columns.py``.
+Every guess can be overruled, and is printed with an example. ``data/columns.py`` finds the likeliest columns.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Guess:
     """the table; or a folder that holds one folder of texts per label"""
     source: dict[str, Any]
     """settings of all sources that are not their defaults"""
-    said: tuple[str, ...]
+    explained: tuple[str, ...]
     """sentences for the user on the guess: an example, other columns that may hold labels"""
     classes: tuple[str, ...] = ()
     """folders of texts, one per label"""
@@ -95,7 +95,7 @@ class Guess:
     def sentences(self) -> list[str]:
         """The guess, as complete sentences."""
         splits = (f"{file} is the {name} split." for name, file in self.splits.items())
-        return [*self.said, f"The task type is {self.type}.", *splits]
+        return [*self.explained, f"The task type is {self.type}.", *splits]
 
 
 def guess_task(place: Path, flags: LabelledTableFlags | None = None, tables: Tables | None = None) -> Guess:
@@ -169,7 +169,7 @@ def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableF
         taken.append(owner)
         read = Source(path=str(place), **source)
     free = [column for column in frame if flags.text_column is None and column.name not in taken]
-    sentences = [_said_of_columns(read, [column.name for column in free if is_prose(column)])]
+    sentences = [_columns_read(read, [column.name for column in free if is_prose(column)])]
     if flags.text_column is None and read.text not in frame.columns:
         sentences[0] += f" --text-column {read.text.partition('+')[2]} reads the latter alone."
     examples = ((cell, name) for cell, name in zip(text, label, strict=True) if cell is not None and str(cell).strip())
@@ -189,7 +189,7 @@ def _guess_table(table: TextTable, source: dict[str, Any], flags: LabelledTableF
     return Guess(kind, place, source, tuple(sentences), columns=tuple(frame.columns), rows=len(frame))
 
 
-def _said_of_columns(read: Source, unread: Sequence[str]) -> str:
+def _columns_read(read: Source, unread: Sequence[str]) -> str:
     """The columns that are read, and others that hold texts or say which texts belong together, as sentences."""
     second = "" if read.second is None else f" and '{read.second}'"
     sentence = f"The text is read from column '{read.text}'{second}, the label from '{read.label}'."
@@ -208,7 +208,7 @@ def _shown(cell: Any) -> str:
 
 def _with_splits(guess: Guess, tables: Tables) -> Guess:
     """The guess with the files of other splits beside its table, if their labels are labels of this one."""
-    files, sentences = dict[str, Path](), [*guess.said]
+    files, sentences = dict[str, Path](), [*guess.explained]
     for name, file in _beside(guess.train).items():
         try:
             if new := _names(guess, tables, file) - _names(guess, tables, guess.train):
@@ -216,7 +216,7 @@ def _with_splits(guess: Guess, tables: Tables) -> Guess:
             files[name] = file
         except DataError as error:
             sentences.append(f"Not used as the {name} split: {error}.")
-    return replace(guess, splits=files, said=tuple(sentences))
+    return replace(guess, splits=files, explained=tuple(sentences))
 
 
 def _names(guess: Guess, tables: Tables, file: Path) -> set[str]:

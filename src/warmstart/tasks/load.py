@@ -222,7 +222,7 @@ def read_spec(path: str | Path, flags: LabelledTableFlags | None = None, tables:
     if not is_manifest(path) and (file.is_file() or (path.is_dir() and any(path.iterdir()))):
         place = path if path.name not in ("", "..") else path.resolve()
         guess = guess_task(place, flags, tables)
-        spec = TaskSpec.build(guess.manifest(place.parent), str(place))  # what is wrong with it is not said to be taken
+        spec = TaskSpec.build(guess.manifest(place.parent), str(place))  # a wrong guess is refused before it is printed
         for sentence in guess.sentences():
             print_once(sentence)
         return place, spec
@@ -245,7 +245,7 @@ def read_spec(path: str | Path, flags: LabelledTableFlags | None = None, tables:
 
 
 def is_manifest(path: str | Path) -> bool:
-    """Whether a path leads to a manifest, or a folder with one; of a table, CoNLL and lines of fastText it is guessed."""
+    """True if a path leads to a manifest, or a folder with one; of a table, CoNLL and lines of fastText it is guessed."""
     place = Path(path)
     file = place / "task.yaml" if place.is_dir() else place
     if not file.is_file():

@@ -1,4 +1,4 @@
-"""What a task type decides: how its rows are read, which head it needs, what the head predicts, and how predictions are scored.
+"""The decisions of a task type: how its rows are read, its head, what the head predicts, and how predictions are scored.
 
 Most types read one vector per text. This file does what they share; each file beside it holds what is particular to one type.
 

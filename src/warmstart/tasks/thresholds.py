@@ -23,7 +23,7 @@ CHOOSING_PARTS = 5
 
 
 def has_thresholds(task: Task) -> bool:
-    """Whether its labels have thresholds."""
+    """True if the labels of a task have thresholds."""
     return task_type_of(task).several_labels
 
 

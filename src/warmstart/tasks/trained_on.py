@@ -1,4 +1,4 @@
-"""What a model was trained on, beside what it is asked to predict: data that changed since, texts it has seen, names it has not.
+"""Training data beside new inputs of a model: data that changed since, texts it has seen, names it has not.
 
 A model knows the texts of its labelled tasks by hashes in its history (``data/text_key.py``). Text that was read without labels,
 such as that of pretraining, is not among them.
@@ -50,7 +50,7 @@ def reading_of_model(model: Bundle | Stack) -> dict[str, Any]:
 
 
 def trained_on_pairs(model: Bundle | Stack) -> bool | None:
-    """Whether each text of the last task was a pair of texts; None if no record says so."""
+    """True if each text of the last task was a pair of texts; None if no record says so."""
     return next((record.pairs for record in reversed(_task_records(model))), None)
 
 

@@ -1,4 +1,4 @@
-"""Texts of none of the classes that a model knows: what is said of them, and how many of them are recognised."""
+"""Texts of none of the classes that a model knows: sentences about them, and the share of them that is recognised."""
 
 from __future__ import annotations
 

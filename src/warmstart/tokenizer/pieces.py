@@ -61,7 +61,7 @@ def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def starts_word(tokenizer_type: str, piece: str) -> bool:
-    """Whether an ordinary piece begins a word, by the rule of the type of its tokenizer (see the table above).
+    """True if an ordinary piece begins a word, by the rule of the type of its tokenizer (see the table above).
 
     >>> starts_word("bytes", "Ġthe"), starts_word("wordpiece", "##ing"), starts_word("unigram", "▁the")
     (True, False, True)

@@ -10,7 +10,7 @@ from warmstart.config import Advanced, Config, InFile
 
 
 class TokenizerConfig(Config):
-    """How to train a tokenizer."""
+    """Settings of the training of a tokenizer."""
 
     type: Advanced[Literal["bytes", "wordpiece", "unigram", "character", "word"]] = "bytes"
     """kind of piece: bytes (lossless), wordpiece, unigram, character or word"""

@@ -152,7 +152,7 @@ def prefix_of(post: dict[str, Any] | None, vocab_size: int) -> tuple[int, ...]:
 
 
 def doubles_separator(post: dict[str, Any] | None) -> bool:
-    """Whether a post-processor puts two special tokens between the texts of a pair, as RoBERTa's does."""
+    """True if a post-processor puts two special tokens between the texts of a pair, as RoBERTa's does."""
     if post is None or post["type"] == "RobertaProcessing":
         return post is not None
     if post["type"] == "Sequence":
@@ -162,7 +162,7 @@ def doubles_separator(post: dict[str, Any] | None) -> bool:
 
 
 def types_pairs(post: dict[str, Any] | None) -> bool:
-    """Whether a post-processor gives the second text of a pair a token type of its own, or says nothing of pairs."""
+    """True if a post-processor gives the second text of a pair a token type of its own, or says nothing of pairs."""
     if post is not None and post["type"] == "Sequence":
         return all(map(types_pairs, post["processors"]))
     kinds = [piece["Sequence"]["type_id"] for piece in (post or {}).get("pair") or () if "Sequence" in piece]

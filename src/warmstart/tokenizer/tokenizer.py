@@ -7,7 +7,7 @@ One class around the ``tokenizers`` library, the same for every type of tokenize
 - Its whole state is one JSON string, the library's own ``tokenizer.json``, which other tools can read.
 - ``digest`` identifies its behaviour: tokenizers with equal digests encode alike.
 
-It does not train (``train.py``), read other formats (``load.py``) or pad and truncate (``data/batch.py``).
+It does not train (``train.py``), read other formats (``load.py``) or pad and truncate (``data/encode.py``).
 """
 
 from __future__ import annotations
