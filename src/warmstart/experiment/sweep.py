@@ -199,7 +199,7 @@ def _methods(config: RaceConfig, task: Task) -> list[Method]:
 
 
 def _has_pool(config: RaceConfig, task: Task) -> bool:
-    """Whether there are texts without labels.
+    """True if there are texts without labels.
 
     Raises ``DataError`` if the file that was named or the task's ``unlabelled`` text has none, or if the file holds test texts.
     """
@@ -252,7 +252,7 @@ def _first_trials(config: RaceConfig, methods: Sequence[Method], labels: int | N
 
 
 def _continues(first: Trial, seed: int) -> bool:
-    """Whether the method of its first trial also has one with this seed."""
+    """True if the method of its first trial also has one with this seed."""
     return not first.same_for_every_seed and seed != first.seed
 
 

@@ -119,7 +119,8 @@ class OwnBackboneConfig(Config):
     tokens: int | None = Field(None, gt=0)
     """tokens to read, in at most 20 passes over the text; none: 2 million, or 4 million of crops, which take about as long"""
     objective: Literal["auto", "masked", "contrastive"] = "auto"
-    """what is predicted: masked tokens, or also which crops are of one text; auto: contrastive if the median text has 32 tokens"""
+    """targets of pretraining: masked tokens, or also which crops are of one text; auto: contrastive if the median text has 32
+    tokens"""
     width: int = Field(128, gt=0)
     """width of the hidden states"""
     depth: int = Field(2, gt=0)

@@ -68,7 +68,7 @@ class Joint(Strategy):
         return [tuple(range(len(self.suite.encoded)))]
 
     def stream(self, tasks: tuple[int, ...]) -> int:
-        """That of the only stage."""
+        """The seed of what the only stage draws."""
         return derive(self.seed, "together")
 
 

@@ -137,7 +137,7 @@ class LanguageTask:
 
     @classmethod
     def of(cls, bundle: Bundle) -> LanguageTask | None:
-        """That of a language model; None for a model with another head."""
+        """The task of a language model; None for a model with another head."""
         objective = bundle.objective
         if not isinstance(bundle.model.head, LMHead) or objective is None:
             return None

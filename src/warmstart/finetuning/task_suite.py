@@ -132,7 +132,7 @@ class TaskSuite:
 
     @property
     def one_split(self) -> bool:
-        """Whether the seeds share too many training texts of a task for intervals to cover other ones."""
+        """True if the seeds share too many training texts of a task for intervals to cover other ones."""
         sizes = [len(encoded.task.train) for encoded in self.encoded]
         return any(share_training_texts(self.config.labels or size, size, self.config.seeds) for size in sizes)
 
@@ -147,7 +147,7 @@ class TaskSuite:
         return replace(self, workplace=workplace)
 
     def seed_to_save(self, scores: Sequence[float | None]) -> int:
-        """Which of the seeds to save, from 0 on, by its validation ``scores``; printed with the reason."""
+        """The seed to save, from 0 on, by its validation ``scores``; printed with the reason."""
         drawn = self.config.labels is not None
         found = 0 if drawn or None in scores else max(range(len(scores)), key=lambda number: scores[number] or 0.0)
         why = "the best one on validation" if self.config.selection == "holdout" else "the first one, because no label chooses"
