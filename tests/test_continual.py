@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from helpers.multitask import multitask_model, task_batch, task_settings, who, write_inputs
 from helpers.results import continual_result
-from helpers.settings import in_file
 from helpers.tasks import cats, poisoned
 from warmstart.cli import main
 from warmstart.commands.continual import REFERENCES, ContinualResult, continual
@@ -45,34 +44,28 @@ def test_each_task_is_read_by_its_own_head() -> None:
     assert all(p.grad is None for p in model.heads[0].parameters())
 
 
-@given(st.lists(st.integers(1, 500), min_size=2, max_size=6), st.floats(0, 1), st.integers(1, 400))
-def test_each_task_comes_as_often_as_wanted(sizes: list[int], alpha: float, steps: int) -> None:
+@given(st.lists(st.integers(1, 500), min_size=2, max_size=6), st.integers(1, 400))
+def test_each_task_comes_as_often_as_wanted(sizes: list[int], steps: int) -> None:
     """Each task's count is within one of its fraction, and every step has a task."""
-    wanted = sampling_fractions(sizes, alpha)
+    wanted = sampling_fractions(sizes)
     counts = np.bincount(task_order(wanted, steps, 0), minlength=len(sizes))
     assert counts.sum() == steps
     assert (abs(counts - wanted * steps) <= 1).all()
 
 
 def test_fractions_by_hand() -> None:
-    """By size, by its root, all equal."""
-    assert sampling_fractions([300, 100], 1).tolist() == [0.75, 0.25]
-    assert sampling_fractions([400, 100], 0.5) == pytest.approx([2 / 3, 1 / 3])
-    assert sampling_fractions([400, 100], 0).tolist() == [0.5, 0.5]
+    """By size."""
+    assert sampling_fractions([300, 100]).tolist() == [0.75, 0.25]
     assert sorted(task_order(np.array([0.75, 0.25]), 4, 0)) == [0, 0, 0, 1]
-    with pytest.raises(ConfigError, match="alpha must lie between 0"):
-        sampling_fractions([1, 2], 1.5)
 
 
 def test_mistakes_are_explained(tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
-    """One task, two of one name, a budget that is not epochs, flags without effect, a text that does not exist."""
+    """One task, two of one name, a budget that is not epochs, a text that does not exist."""
     write_inputs(tmp_path, tokenizer)
     lm, one, two = (str(tmp_path / name) for name in ("lm", "cats", "who"))
     cases = [
         ([lm, one, one], "each task needs its own name, but two are called cats"),
-        ([lm, one, two, "--steps", "5"], "the length of a run on several tasks is set by --epochs"),
-        ([lm, one, two, "--accumulate", "4"], "remove --accumulate and evaluate_every"),
-        ([lm, one, two, *in_file(train={"evaluate_every": 2})], "remove --accumulate and evaluate_every"),
+        ([lm, one, two, "--steps", "5"], "there is no flag --steps"),
         ([lm, one], "tasks"),
         ([lm, one, two, "--text", "nowhere.txt"], "there is no text at nowhere.txt"),
         ([lm, one, two, "--strategies", "jiont"], "unknown strategy 'jiont'; did you mean 'joint'?"),

@@ -222,7 +222,7 @@ def test_the_language_loss_falls_and_its_head_is_dropped(tokenizer: Tokenizer) -
             model = classifier(tokenizer)
             model.causal = OBJECTIVES[objective].causal
             encoded = EncodedTask.of(make_task(), model, tokenizer)
-            config = finetune_config(names, options={"lm_weight": 1.0})
+            config = finetune_config(names)
             config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 4})})
             fine_tune(model, encoded, config, 0, language=language)
             assert not any("language" in name for name in model.state_dict())

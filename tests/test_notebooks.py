@@ -40,7 +40,7 @@ finetune.MIN_STEPS = 1
 BASELINES._rows = {name: BASELINES[name] for name in ("majority", "TF-IDF + logistic regression", "NBSVM", "naive Bayes + EM")}
 """
 """run with it: a run of no named length has no least number of steps, and races have four baselines"""
-QUICK = '{"train": {"steps": 15, "learning_rate": 5e-4}}'
+QUICK = '{"train": {"steps": 15}}'
 """the training of methods in a race, which searches its learning rates in any case"""
 SHORTER = {
     '"steps": 300': '"steps": 60', '"steps": 500': '"steps": 60', '"scratch_epochs": 20': '"scratch_epochs": 5',

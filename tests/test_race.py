@@ -60,7 +60,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
-SHORT = {"train": {"steps": 4, "batch": 8, "learning_rate": 5e-4}}
+SHORT = {"train": {"steps": 4, "batch": 8}}
 
 
 @pytest.fixture(scope="module")
@@ -327,8 +327,8 @@ def test_what_depends_on_no_seed_is_compared_over_the_test_texts(place: Path) ->
 
 
 MISTAKES = {
-    "--scheme lora": "use --schemes lora, not --scheme",
-    "--learning-rate 1e-4": "use --learning-rates 0.0001, not --learning-rate",
+    "--scheme lora": "there is no flag --scheme; did you mean --schemes?",
+    "--learning-rate 1e-4": "there is no flag --learning-rate; did you mean --learning-rates?",
     "--schemes lorra": "unknown scheme 'lorra'; did you mean 'lora'?",
     "--budget soon": "must be a time such as 90s, 30m or 2h; got 'soon'",
     "--labels 4000": "there are 60 training texts, but 4,000 labels should learn",

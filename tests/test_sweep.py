@@ -57,7 +57,7 @@ def with_text(place: Path, count: int) -> RaceConfig:
     manifest = yaml.safe_load((place / "task" / "task.yaml").read_text())
     (place / "task" / "more.txt").write_text("\n\n".join(f"She holds the cat and rubs the dog {i}." for i in range(count)))
     (place / "task" / "task.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": ["more.txt"]}))
-    train = {"steps": 12, "batch": 8, "learning_rate": 5e-4}
+    train = {"steps": 12, "batch": 8}
     tune = {"options": {"dapt_epochs": 3.0, "dapt_learning_rate": 3e-3}, "train": train}
     return race_config(place, schemes=["full", "dapt+probe"], learning_rates=[1e-3], seeds=1, scratch=False, tune=tune)
 
@@ -66,7 +66,7 @@ def continued(place: Path, config: RaceConfig) -> Method:
     """The method with ``dapt``, after continued pretraining of its backbone."""
     method = Method(name="dapt+probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="dapt+probe")
     budget = label_budget(load_task(config.task), config.numbers_of_labels[0], "holdout", config.seed)
-    return with_continued_backbone(method, budget, config.tune, place, config.pool)
+    return with_continued_backbone(method, budget, config.fine_tuning, place, config.pool)
 
 
 @pytest.mark.usefixtures("no_pages")
@@ -88,7 +88,7 @@ def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
     method = continued(place, config)
     assert load_bundle(Path(method.backbone)).history[-1].notes[0].endswith("The new weights are kept.")
     plain = Method(name="probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="probe")
-    context = context_of(place, config.tune)
+    context = context_of(place, config.fine_tuning)
     far, near = (run_trial(Trial(method=one, seed=0, learning_rates=(1e-3,)), context) for one in (method, plain))
     whole = sum(tensor.numel() * tensor.element_size() for tensor in load_bundle(place / "lm").model.backbone.state_dict().values())
     assert near.disk == 4 * near.new
@@ -303,7 +303,7 @@ def test_runs_at_different_speeds_are_named() -> None:
 def test_validation_scores_are_saved_for_every_run(place: Path) -> None:
     """Baselines and models: the score at the kept weights, and on resamples; a result without them is run again."""
     config = race_config(place, schemes=["full"], learning_rates=[5e-3], seeds=1, scratch=False)
-    context = context_of(place, config.tune)
+    context = context_of(place, config.fine_tuning)
     full = Method(name="full", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="full")
     for method in (Method(name="majority", family="baseline"), Method(name="NBSVM", family="baseline"), full):
         trial = Trial(method=method, seed=0, learning_rates=(5e-3,) if method is full else ())
@@ -385,7 +385,7 @@ def test_reading_is_counted_in_every_run_that_uses_it(place: Path, monkeypatch: 
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
     config, clock = race_config(place), itertools.count(step=100.0)
     monkeypatch.setattr(features_file, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    context = context_of(place, config.tune)
+    context = context_of(place, config.fine_tuning)
     probe = Method(name="probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="probe")
     trials = [Trial(method=probe, seed=seed, learning_rates=rates) for seed, rates in ((0, (1e-3, 5e-3)), (1, (5e-3,)))]
     done = {}

@@ -111,7 +111,7 @@ def race_config(place: Path, **changes: object) -> RaceConfig:
         "learning_rates": [1e-3, 5e-3],
         "seeds": 2,
         "out": str(place / "race"),
-        "tune": {"train": {"steps": 12, "batch": 8, "learning_rate": 5e-4}},
+        "tune": {"train": {"steps": 12, "batch": 8}},
     }
     return RaceConfig.build(given | changes)
 

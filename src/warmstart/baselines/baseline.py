@@ -1,4 +1,4 @@
-"""What a baseline is: how it reads texts, which needs no labels, and how it learns from those of them that have labels.
+"""Baselines: how one reads texts, which needs no labels, and how it learns from those of them that have labels.
 
     read(texts that learn, pool)     ->  a function from inputs to rows, and the rows of the pool     once
     fit(rows, labels, setting)       ->  a function from rows to predictions                          once per fold and setting

@@ -42,7 +42,7 @@ def constant_score(task: Task) -> float:
 
 
 def collapsed(task: Task, scores: Scores) -> bool:
-    """Whether a run learned nothing: its test score is no better than that of a constant prediction."""
+    """True if a run learned nothing: its test score is no better than that of a constant prediction."""
     return bool(scores.score(task.metric) <= constant_score(task) + COLLAPSE_MARGIN)
 
 

@@ -152,7 +152,7 @@ class _Trials:
 
     @property
     def _limited(self) -> bool:
-        """Whether the time of the runs from scratch is limited."""
+        """True if the time of the runs from scratch is limited."""
         return self.config.scratch and self.config.scratch_time > 0
 
     def _expected_seconds(self, estimate: SweepEstimate) -> float:

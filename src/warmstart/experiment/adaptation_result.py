@@ -33,7 +33,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     """A pretrained model, fine-tuned on a task over several seeds, and compared with baselines."""
 
     task: Task
-    """with the texts of the first seed's budget"""
+    """the task with the texts of the first seed's budget"""
     comparison: MethodTable
     runs: Mapping[str, tuple[BudgetedRun, ...]]
     """the runs of each trained method, one per seed"""
@@ -45,13 +45,13 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     budgets: Mapping[int, LabelBudget]
     """the labels of each seed"""
     selection: SelectionName = "holdout"
-    """what chose the settings"""
+    """the procedure that chose the settings"""
     set_apart: int = 0
     """further labels, which chose nothing"""
     confidence: ConfidenceResult | None = None
-    """of the saved run; None before it is saved, and for tasks without one label per text"""
+    """confidence of the saved run; None before it is saved, and for tasks without one label per text"""
     ledger: LedgerSummary = field(default_factory=LedgerSummary)
-    """how often the test split was scored"""
+    """earlier scorings of the test split"""
     ensemble: Averaged | None = None
     """all seeds as one model, if that was wanted"""
     control: ControlBudget | None = None
@@ -72,17 +72,17 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
     @property
     def test_predictions(self) -> Any:
-        """What the saved model predicts for the test texts, before calibration."""
+        """Predictions of the saved model for the test texts, before calibration."""
         return self.averaged.test_predictions if self.averaged else self.best.final.test_predictions
 
     @property
     def drawn(self) -> bool:
-        """Whether every seed drew its own labels."""
+        """True if every seed drew its own labels."""
         return len({budget.train.tobytes() for budget in self.budgets.values()}) > 1
 
     @property
     def saved(self) -> str:
-        """Which run is saved, and why."""
+        """The run that is saved, with the reason, as a sentence."""
         if self.averaged:
             return f"The saved model is the {self.averaged.name}."
         why = {
@@ -96,7 +96,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
     @property
     def caution_of_choice(self) -> list[str]:
-        """What the saved model's own test figures say of the method, if it was chosen among several runs.
+        """A caution about the saved model's own test figures, if it was chosen among several runs.
 
         No test text chose, so they are right for this model; but a seed that is lucky on validation is lucky on the test texts too.
         """
@@ -119,7 +119,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
     @property
     def label_findings(self) -> list[str]:
-        """What the labels of a run are for, and what choosing cost."""
+        """The use of the labels of a run, and the cost of choosing."""
         budget, runs = self.budgets[next(iter(self.budgets))], self.runs[PRETRAINED]
         baselines = "the settings of baselines" if {row.name for row in self.comparison.rows} - {*self.runs} else ""
         found = [labels_sentence(budget, self.selection, baselines)]
@@ -133,12 +133,12 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
     @property
     def _single_scores(self) -> tuple[float, ...]:
-        """Of the pretrained seeds, on the texts that choose."""
+        """Scores of the pretrained seeds on the texts that choose."""
         return self.validation_scores.get(PRETRAINED, ())
 
     @property
     def ensemble_findings(self) -> list[str]:
-        """What the texts that choose say of all seeds as one model."""
+        """A sentence about all seeds as one model, by the texts that choose."""
         return [self.ensemble.sentence(self._single_scores, self.task.metric)] if self.ensemble else []
 
     @property
@@ -157,18 +157,18 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
 
     @property
     def one_split(self) -> bool:
-        """Whether the intervals hold for one split only, because seeds share too many training texts."""
+        """True if the intervals hold for one split only, because seeds share too many training texts."""
         seeds = len(self.runs[PRETRAINED])
         return (seeds > 1 and not self.drawn) or share_training_texts(len(self.task.train), self.available, seeds)
 
     @property
     def one_split_caution(self) -> list[str]:
-        """What a reader of the intervals should know, if ``one_split``."""
+        """A caution about the intervals, if ``one_split``."""
         return [ONE_SPLIT] if self.one_split else []
 
     @property
     def cautions(self) -> list[str]:
-        """What a reader of the differences should know: whether the control had all its steps, and what the intervals leave out."""
+        """Cautions about the differences: steps that the control lacked, and chance that the intervals leave out."""
         return [*([self.control.sentence] if self.control else []), *self.one_split_caution]
 
     @property

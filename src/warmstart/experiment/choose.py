@@ -1,4 +1,4 @@
-"""What labels choose among the methods of a sweep: the one with the best score on texts that it did not learn from (``choose``).
+"""The choice of labels among the methods of a sweep: the best score on texts that a method did not learn from (``choose``).
 
 If every seed drew its own labelled texts, each draw stands for a user who sees the scores of that draw alone, and the figure is the
 mean test score of what they chose. Otherwise all seeds choose on one validation split, a fold that is left out once, and each seed
@@ -53,7 +53,7 @@ def choose(methods: Sequence[RankedMethod]) -> RankedMethod:
 
 
 def gains_nothing(methods: Sequence[RankedMethod]) -> bool:
-    """Whether all have a calibrated loss on the texts that choose, none below that of the label frequencies.
+    """True if all have a calibrated loss on the texts that choose, none below that of the label frequencies.
 
     A stack is made of the others on these same texts, and so is no evidence of its own.
     """
@@ -227,7 +227,7 @@ class Choice:
 
     @property
     def doubtful(self) -> bool:
-        """Whether most draws fail the test that something can be learned."""
+        """True if most draws fail the test that something can be learned."""
         return self.drawn and 2 * self.unproven > len(self.chosen)
 
     @property
@@ -311,7 +311,7 @@ class TransferGain:
 
 
 def _is_one(side: Sequence[RankedMethod]) -> bool:
-    """Whether all draws chose the same method."""
+    """True if all draws chose the same method."""
     return len({ranked.method for ranked in side}) == 1
 
 

@@ -71,7 +71,7 @@ class DifferenceToChoice(NamedTuple):
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is unlikely to be chance; never on one seed."""
+        """True if the difference is unlikely to be chance; never on one seed."""
         return self.p < SIGNIFICANT
 
 
@@ -138,7 +138,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     @property
     def resampled(self) -> bool:
-        """Whether every seed drew its own split of all labelled texts."""
+        """True if every seed drew its own split of all labelled texts."""
         return self.recommended.test_scores.overlap is not None
 
     @property
@@ -169,7 +169,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     @property
     def has_primary(self) -> bool:
-        """Whether one of the differences is the gain from transfer, whose p-value is not corrected."""
+        """True if one of the differences is the gain from transfer, whose p-value is not corrected."""
         return self._primary([row.ranked for row in self.differences]) is not None
 
     def _primary(self, others: Sequence[RankedMethod]) -> int | None:
@@ -194,7 +194,7 @@ class Comparison(Shown, view="commands.race.page:race_view"):
 
     @property
     def bounded(self) -> bool:
-        """Whether scores lie between 0 and 1."""
+        """True if scores lie between 0 and 1."""
         return metric_range(self.task.metric) == (0, 1)
 
     @property

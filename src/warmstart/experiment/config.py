@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from warmstart.config import Advanced, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
 from warmstart.data.source import LabelledTableFlags
-from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
+from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig, RaceTuneConfig
 from warmstart.finetuning.schemes.registry import known_scheme
 from warmstart.system.backends import PROCESSES, known_backend
 from warmstart.system.console import console
@@ -165,7 +165,7 @@ class RaceConfig(LabelledTableFlags):
     """drop training texts that are also in validation or test, and validation texts that are also in test"""
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
-    tune: Annotated[FineTuneConfig, arg(name="")] = FineTuneConfig()
+    tune: Annotated[RaceTuneConfig, arg(name="")] = RaceTuneConfig()
     own: InFile[OwnBackboneConfig] = OwnBackboneConfig()
     """settings of --backbones pool: the backbone that is pretrained on the task's own text"""
 
@@ -183,6 +183,11 @@ class RaceConfig(LabelledTableFlags):
             return cheap
         console.print("Nothing is fine-tuned, so that it takes minutes; --schemes full lora, or others, fine-tunes.")
         return cheap.model_copy(update={"schemes": ()})
+
+    @property
+    def fine_tuning(self) -> FineTuneConfig:
+        """The settings of fine-tuning, before a method sets its scheme and learning rate."""
+        return self.tune.complete()
 
     @property
     def numbers_of_labels(self) -> tuple[int | None, ...]:

@@ -298,7 +298,7 @@ class CurveResult(Shown, view="commands.race.page:curve_view"):
         return [f"Whether pretraining stops paying at {labels:,} labels is uncertain: {lead}."]
 
     def _backtest(self, curve: Extrapolation) -> list[str]:
-        """Whether the smaller numbers of labels predict the largest, and the effect of that on the intervals."""
+        """A test of the smaller numbers of labels by the largest, and its effect on the intervals."""
         test = backtest(self.scores(self.pretrained), len(self.task.train))
         if test is None:
             return []

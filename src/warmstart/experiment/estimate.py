@@ -1,4 +1,4 @@
-"""What a sweep will cost, before it starts, and the time that is left while it runs.
+"""The cost of a sweep, before it starts, and the time that is left while it runs.
 
 Time is that of one measured step of each method (``finetuning/estimate.py``), space what trains and what is saved. Baselines,
 continued pretraining and the resampling of scores are not in the estimate.

@@ -1,4 +1,4 @@
-"""How trials are run: independently of each other, here, or wherever a backend calls."""
+"""The runs of trials: independent of each other, here, or wherever a backend calls."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def run_stack(trial: Trial, members: Mapping[Trial, TrialResult], context: Sweep
 
 
 def _p_of_no_signal(trial: Trial, members: Iterable[Trial], budget: LabelBudget, context: SweepContext) -> float:
-    """Whether anything can be learned from the texts that learn, by their words, characters, and vectors of the frozen members.
+    """The p-value of a test that the labels of texts that learn can be learned: by words, characters, and frozen members' vectors.
 
     Of copies one counts, and of many texts as many as permutations take about a second for.
     """

@@ -294,7 +294,7 @@ class _Queue:
                 yield [method], self.until
 
     def _ends_in_time(self, method: Method, readings: float) -> bool:
-        """Whether a network can read the labelled texts this many times, by its seconds for their vectors."""
+        """True if there is time for a network to read the labelled texts this often, by its seconds for their vectors."""
         seconds = self.frozen[method.backbone].seconds if method.backbone in self.frozen else math.inf
         return time.time() + readings * seconds < self.until - self.limits.refits
 
@@ -327,7 +327,7 @@ def _words(texts: Sequence[Any]) -> int:
 
 
 def _reads_much(method: Method) -> bool:
-    """Whether a network reads the texts without labels."""
+    """True if a network reads the texts without labels."""
     return method.family == "frozen" and reads_pool(method)
 
 

@@ -1,4 +1,4 @@
-"""What a terminal shows of a fit."""
+"""The first screen of a fit in a terminal."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def fit_lines(result: FitResult, saved: Path | None, report: Path | None, place:
 
 
 def saved_lines(saved: Path | None, report: Path | None) -> list[str]:
-    """Where the model and the report are, and what the files hold; nothing without a model."""
+    """Places of the model and the report, and the contents of these files; nothing without a model."""
     kept = "it keeps words that two of your texts have, its report whole texts (SECURITY.md)"
     return [f"saved in {saved}, report {report}", kept] if saved else []

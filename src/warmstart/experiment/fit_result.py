@@ -1,4 +1,4 @@
-"""What a fit found: the method that the labels choose, how good it will be on new texts, and where it fails. Needs no torch."""
+"""The result of a fit: the method that the labels choose, its score on new texts, and its failures. Needs no torch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from warmstart.tasks.shares import Shares
 
 FROZEN_FOLDS = 20
-"""of methods that fit in milliseconds: what predicts a text that is left out has learned from nearly all others"""
+"""folds of methods that fit in milliseconds: a model that predicts a text left out has learned from nearly all others"""
 SHOWN_MISSING = NAMED_RARE = 4
 ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
@@ -86,13 +86,13 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     no_signal: float | None = None
     """the p-value of a permutation test against the hypothesis that nothing can be learned from the labels; None without a stack"""
     alone: Threshold | None = None
-    """how sure the model must be to answer without a person"""
+    """confidence from which the model answers without a person"""
     more: tuple[int, Estimate] | None = None
     """a number of further labels, and the accuracy that they are expected to add"""
     interrupted: bool = False
-    """whether Ctrl-C ended the comparison before all methods had run"""
+    """True if Ctrl-C ended the comparison before all methods had run"""
     late: bool = False
-    """whether the time was too short to know that"""
+    """True if the time was too short to know ``more``"""
     tested: Estimate | None = None
     """the task's metric on the test texts that were given"""
     shares: Shares | None = None
@@ -133,7 +133,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def several(self) -> bool:
-        """Whether a text may have several labels, each of which is given at its threshold."""
+        """True if a text may have several labels, each of which is given at its threshold."""
         return not self.task.single_label
 
     @cached_property
@@ -170,7 +170,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def learned(self) -> bool:
-        """Whether any method learned anything."""
+        """True if any method learned anything."""
         return self.best.name != MAJORITY_LABEL
 
     @property
@@ -180,13 +180,13 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def promised(self) -> bool:
-        """Whether that holds for new texts: something was learned, and not from labels that the texts spell."""
+        """True if ``expected`` holds for new texts: something was learned, and not from labels that the texts spell."""
         spelled = bool(self.audit.spelled and self.audit.spelled.misleads)
         return self.learned and (bool(self.tested) or not (spelled or self.unproven))
 
     @property
     def told(self) -> bool:
-        """Whether that is known well enough to be said."""
+        """True if ``expected`` is known well enough to be said."""
         return self.promised and self.expected.tells
 
     @property
@@ -217,7 +217,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def outlook(self) -> str:
-        """What more labels would bring; empty if that is not known well, or if the score may be that of the commonest label."""
+        """The gain from more labels; empty if it is not known well, or if the score may be that of the commonest label."""
         if not self.promised or not self.more or not self.more[1].tells or self.selected.expected.low <= self.majority[1]:
             return ""
         count, (gain, low, high) = self.more
@@ -240,17 +240,17 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def counted(self) -> str:
-        """What it learned from."""
+        """The number of labels that it learned from, in words."""
         return f"{len(self.task.train):,} {'labels' if self.task.single_label else 'labelled texts'}"
 
     @property
     def always(self) -> str:
-        """What a method does that learns nothing."""
+        """The behaviour of a method that learns nothing."""
         return "giving every text the same labels" if self.several else f"always saying {self.majority[0]}"
 
     @property
     def headline(self) -> str:
-        """What to do, how good it is, against what; at most 25 words."""
+        """Advice, the score to expect, and the rival's; at most 25 words."""
         if not self.learned:
             return f"Label more texts first: no method does better than {self.always}."
         if not self.promised:
@@ -267,7 +267,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def how(self) -> str:
-        """Where the figure comes from, as a complete sentence; empty if none is told."""
+        """The origin of the figure, as a complete sentence; empty if none is told."""
         if not self.told:
             return ""
         if self.tested:
@@ -303,13 +303,13 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @cached_property
     def by_metric(self) -> dict[str, float]:
-        """With several labels per text, the chosen method's scores out of fold by all metrics."""
+        """Scores of the chosen method out of fold by all metrics, with several labels per text."""
         names = ("micro_f1", "macro_f1", "subset") if self.several and self.promised else ()
         return {name: self._score(self.best, metric=name).out_of_fold for name in names}
 
     @property
     def label_sentences(self) -> tuple[str, ...]:
-        """Of several labels per text how many that it gives are right, how many it finds, by all metrics, and who gets none."""
+        """Sentences on several labels per text: those given that are right, those found, all metrics, and texts that get none."""
         if not (scores := self.by_metric):
             return ()
         none = without_label(float(np.mean(~self.best.predicted.any(axis=1))))
@@ -329,7 +329,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def no_time(self) -> str:
-        """What did not run, methods or what more labels would add, as a complete sentence; empty if all did."""
+        """Parts that did not run, methods or the gain from more labels, as a complete sentence; empty if all did."""
         if self.interrupted and self.missing:
             return f"Interrupted, so these did not run: {first_of(self.missing, SHOWN_MISSING, 'others')}."
         short = [f"for {first_of(self.missing, SHOWN_MISSING, 'others')}"] if self.missing else []
@@ -377,20 +377,20 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def warnings(self) -> list[str]:
-        """What somebody should know of the texts and labels."""
+        """Warnings about the texts and labels."""
         unproven = "" if self.learned and not self.promised else self.unproven  # which the headline says
         return [*filter(None, [unproven, self.unseen, self.misleads, self.unrecognised]), *self.audit.warnings]
 
     @property
     def unproven(self) -> str:
-        """Whether as much could be learned by chance, from labels that say nothing."""
+        """A warning if as much could be learned by chance, from labels that say nothing; else empty."""
         if not self.learned or self.no_signal is None or self.no_signal < SIGNIFICANT:
             return ""
         return "Your labels do not show yet that anything can be learned from them; label more."
 
     @property
     def unseen(self) -> str:
-        """How many new texts have a label that no labelled text has, or which of several have too few; empty if they are few."""
+        """The share of new texts whose label no labelled text has, or labels with too few texts; empty if they are few."""
         if self.several:
             rare = [name for name, count in zip(self.task.labels, self.left_out.labels.sum(axis=0), strict=True) if count < 2]
             few = f"Fewer than two texts have {first_of(rare, NAMED_RARE, 'others')}: too few to learn from; label more."
@@ -405,7 +405,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def misleads(self) -> str:
-        """Whether accuracy, by which the method is chosen, hardly tells it from the most frequent label."""
+        """A warning if accuracy, by which the method is chosen, hardly tells it from the most frequent label."""
         label, share = self.majority
         gains = any(one.gain > 0 for one in self.candidates if one.name != MAJORITY_LABEL)
         near = gains and share > NEARLY_ONE_SIDED and (not self.learned or share >= self.selected.expected.low)
@@ -428,7 +428,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @cached_property
     def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
-        """Where the chosen method fails when texts are left out: the surest mistakes, and sentences about labels."""
+        """Failures of the chosen method when texts are left out: the surest mistakes, and sentences about labels."""
         best = self.best
         if not self.several:
             return failures(self.left_out, best.probabilities, self.task.labels)
@@ -437,7 +437,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return failures_of_several(self.left_out, best.predicted, best.probabilities, self.task.labels), (weakest,)
 
     def label_rows(self) -> list[tuple[str, str, str, str]]:
-        """How often each label is found when its texts are left out, the weakest first, and what is taken for it."""
+        """Rows of labels, the weakest first: how often each is found when its texts are left out, and the label taken for it."""
         truth, given, rows = self._held, self.best.predicted, []
         for i in np.flatnonzero(truth.any(axis=0)).tolist():
             mine, hits, times = truth[:, i] > 0, float((truth[:, i] * given[:, i]).sum()), float(given[:, i].sum())
@@ -450,7 +450,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return [row for _, row in sorted(rows, key=lambda row: row[0])]
 
     def steps(self, folder: Path | None, place: TaskPlace | None) -> tuple[NextStep, ...]:
-        """What to do next; without labels that are still to be given, and without a model, the same again with more of them."""
+        """The next steps; without labels that are still to be given, and without a model, the same fit with more of them."""
         title = f"Label {self.outlook.replace('more labels:', 'more:').rstrip('.') or 'more'}"
         label = label_step(place, self.task, title)
         if not (folder or label) and place and place.flags is not None:
@@ -460,7 +460,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def counted_texts(self) -> str:
-        """How many texts and labels there were, in words."""
+        """The numbers of texts and labels, in words."""
         more = f", {self.unlabelled:,} text{'s' * (self.unlabelled != 1)} without labels" if self.unlabelled else ""
         more += ", too few to learn from" if 0 < self.unlabelled < least_unlabelled(self.task) else ""
         return f"{len(self.task.train):,} labelled texts, {len(self.task.labels)} labels{more}"

@@ -1,4 +1,4 @@
-"""What a trial reads: its task, labels, pool and backbone; each read once in a process."""
+"""The inputs of a trial: its task, labels, pool and backbone; each read once in a process."""
 
 from __future__ import annotations
 

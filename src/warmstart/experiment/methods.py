@@ -94,7 +94,7 @@ def stack_of(methods: Sequence[Method]) -> Method:
 
 
 def reads_pool(method: Method) -> bool:
-    """Whether a method reads texts without labels."""
+    """True if a method reads texts without labels."""
     if method.family in ("baseline", "frozen"):
         return BASELINES[method.scheme or method.name].reads_pool
     return method.family == "adapted" and make_scheme(method.scheme).continued_pretraining
@@ -108,7 +108,7 @@ LARGE = 10_000_000
 
 
 def keeps_backbone(method: Method) -> bool:
-    """Whether no weight of a backbone trains: words, frozen vectors, and heads alone, which take seconds."""
+    """True if no weight of a backbone trains: words, frozen vectors, and heads alone, which take seconds."""
     return not method.fine_tunes or (method.family == "adapted" and make_scheme(method.scheme).keeps_features)
 
 

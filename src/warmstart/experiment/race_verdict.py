@@ -104,7 +104,7 @@ def _rival(result: Comparison) -> RankedMethod | None:
 
 
 def _is_clear(result: Comparison) -> bool:
-    """Whether the recommended method and its rival differ by more than chance on the test texts."""
+    """True if the recommended method and its rival differ by more than chance on the test texts."""
     rival = _rival(result)
     gap = paired_difference(result.recommended.test_scores, rival.test_scores) if rival else None
     return gap is None or (gap.claimable and gap.p < SIGNIFICANT)

@@ -159,7 +159,7 @@ class Ranking:
 
     @property
     def complete(self) -> bool:
-        """Whether every method has a trial."""
+        """True if every method has a trial."""
         return bool(self.methods) and not self.missing
 
 

@@ -103,7 +103,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
         completed = config.model_copy(update={"backbones": backbones})
         methods = [with_own_pretraining(method, own) for method in _methods(completed, task)]
     estimate = estimate_methods(config, task, methods if measured else (), context)
-    methods = [with_continued_backbone(method, budget, config.tune, folder, config.pool) for method in methods]
+    methods = [with_continued_backbone(method, budget, config.fine_tuning, folder, config.pool) for method in methods]
     if config.budget:
         context = context.model_copy(update={"limits": Limits(started + duration_seconds(config.budget))})
     _print_unread_pool(config, task, methods)
@@ -160,7 +160,6 @@ def _with_contrast(config: RaceConfig, task: Task) -> RaceConfig:
 
 def _checked_task(config: RaceConfig, held: Task | None) -> Task:
     """The task. Raises ``ConfigError`` for settings that do not fit a sweep or it."""
-    _refuse_single_values(config.tune)
     own = OWN_BACKBONE if OWN_BACKBONE in config.backbones else ""
     once = own or ("dapt" if any(make_scheme(scheme).continued_pretraining for scheme in config.schemes) else "")
     if config.resample and once:
@@ -195,12 +194,12 @@ def _seeds(config: RaceConfig, first: int) -> range:
 def _methods(config: RaceConfig, task: Task) -> list[Method]:
     """All methods on the backbones."""
     pool = _has_pool(config, task)
-    methods = list_methods(task, config.backbones, config.schemes, config.tune, scratch=config.scratch, pool=pool)
+    methods = list_methods(task, config.backbones, config.schemes, config.fine_tuning, scratch=config.scratch, pool=pool)
     return only_named(methods, config.methods)
 
 
 def _has_pool(config: RaceConfig, task: Task) -> bool:
-    """Whether there are texts without labels.
+    """True if there are texts without labels.
 
     Raises ``DataError`` if the file that was named or the task's ``unlabelled`` text has none, or if the file holds test texts.
     """
@@ -227,7 +226,7 @@ def estimate_methods(config: RaceConfig, task: Task, methods: Sequence[Method], 
     """The cost of the trials without a result, as far as it is known before the first has run; printed if there are any."""
     trials = [trial for labels in config.numbers_of_labels for trial in _all_trials(config, methods, labels)]
     trials = [trial for trial in trials if not result_file(trial, context).is_file()]
-    estimate = estimate_sweep(trials, config.tune, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])
+    estimate = estimate_sweep(trials, config.fine_tuning, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])
     if trials:
         console.print(estimate.sentence)
     return estimate
@@ -253,7 +252,7 @@ def _first_trials(config: RaceConfig, methods: Sequence[Method], labels: int | N
 
 
 def _continues(first: Trial, seed: int) -> bool:
-    """Whether the method of its first trial also has one with this seed."""
+    """True if the method of its first trial also has one with this seed."""
     return not first.same_for_every_seed and seed != first.seed
 
 
@@ -280,7 +279,7 @@ def _context(config: RaceConfig, task: Task, scoring: ScoringRun, **running: Any
     leaks = {"drop_leaks": config.drop_leaks, "drop_near_leaks": config.drop_near_leaks}
     running["reading"] = LabelledTableFlags.of(config)
     pool = {"pool": config.pool, "pool_digest": pool_digest(task, config.pool)}
-    return SweepContext.of(task, config.task, Path(config.out), config.tune, scoring=scoring, **leaks, **pool, **running)
+    return SweepContext.of(task, config.task, Path(config.out), config.fine_tuning, scoring=scoring, **leaks, **pool, **running)
 
 
 def run_sweep(sweep: Sweep, labels: int | None) -> SweepRuns:
@@ -338,7 +337,7 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
 def _audit(task: Task, config: RaceConfig) -> Audit:
     """The audit of the data, printed; also what each backbone cuts off."""
     bundles = {path: bundle_at(path) for path in config.backbones}
-    lost = {path: _cut_sentence(task, bundle, config.tune) for path, bundle in bundles.items()}
+    lost = {path: _cut_sentence(task, bundle, config.fine_tuning) for path, bundle in bundles.items()}
     cut = tuple(f"{path}: {sentence}" for path, sentence in lost.items() if sentence)
     return print_audit(replace(audit(task), cut=cut), bundles, task.name)
 
@@ -348,13 +347,3 @@ def _cut_sentence(task: Task, bundle: Bundle, tune: FineTuneConfig) -> str:
     reader = swap_head(bundle.model, head_config_for(task, tune), 0)
     encoded = task_type.encode(reader, bundle.tokenizer, texts)
     return cut_sentence(encoded, reader.backbone.config.max_length, advice=task_type.pooled and tune.windows == "none")
-
-
-def _refuse_single_values(tune: FineTuneConfig) -> None:
-    """A sweep sets the scheme and the learning rate of each trial: one value for all of them is a mistake."""
-    default = FineTuneConfig()
-    if tune.scheme != default.scheme:
-        raise ConfigError(f"a sweep compares several schemes: use --schemes {tune.scheme}, not --scheme")
-    if tune.train.learning_rate != default.train.learning_rate:
-        rate = f"{tune.train.learning_rate:g}"
-        raise ConfigError(f"each method chooses its learning rate: use --learning-rates {rate}, not --learning-rate")

@@ -1,4 +1,4 @@
-"""What a sweep consists of: methods, their trials, and the result of each trial. This file needs no torch."""
+"""The parts of a sweep: methods, their trials, and the result of each trial. This file needs no torch."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Method(Config):
 
     @property
     def combines(self) -> bool:
-        """Whether the method is a weighted mean of others (``experiment/stack.py``)."""
+        """True if the method is a weighted mean of others (``experiment/stack.py``)."""
         return self.family == "stack"
 
     @property
     def fine_tunes(self) -> bool:
-        """Whether a network trains."""
+        """True if a network trains."""
         return self.family in ("adapted", "scratch")
 
 
@@ -101,14 +101,14 @@ class Trial(Config):
 
     @property
     def same_for_every_seed(self) -> bool:
-        """Whether nothing in the trial depends on the seed: no network, and all texts of the task's own splits."""
+        """True if nothing in the trial depends on the seed: no network, and all texts of the task's own splits."""
         return (
             self.method.family in ("baseline", "frozen") and not self.labels and not self.resample and self.selection == "holdout"
         )
 
     @property
     def chooses_rate(self) -> bool:
-        """Whether the trial only chooses the learning rate of all seeds: what was lucky on validation is not scored."""
+        """True if the trial only chooses the learning rate of all seeds: luck on validation is not scored."""
         return self.method.fine_tunes and self.labels is None and len(self.learning_rates) > 1
 
     def __str__(self) -> str:
@@ -215,7 +215,7 @@ class SweepRuns:
 
 
 class OutOfFold(NamedTuple):
-    """One method, by what it predicts for the labelled texts when they are left out."""
+    """One method, by its predictions for the labelled texts when they are left out."""
 
     name: str
     family: str
@@ -230,4 +230,4 @@ class OutOfFold(NamedTuple):
     gain: float
     """nats per text over the label frequencies, calibrated"""
     seconds: float
-    """of one fit"""
+    """seconds of one fit"""

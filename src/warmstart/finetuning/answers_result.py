@@ -51,7 +51,7 @@ class AnswersResult(Shown, view="commands.adapt.page:answers_view"):
 
     @property
     def saved(self) -> str:
-        """Which run is saved, and why."""
+        """The run that is saved, with the reason, as a sentence."""
         return f"The saved model is that of seed {self.best.seed}, the best one on validation."
 
     @property

@@ -84,7 +84,7 @@ def fitted_calibration(budget: LabelBudget, choosing: Any) -> Calibration:
 
 
 def confidence_and_correct(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of probabilities (N, C): the highest, rounded as bundles store it, and whether it is the label's; both (N,)."""
+    """The highest of probabilities (N, C), rounded as bundles store it, and 1 where it is the label's; both (N,)."""
     return confidences_of(probabilities), probabilities.argmax(axis=1) == labels
 
 

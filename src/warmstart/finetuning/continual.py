@@ -17,7 +17,7 @@ import numpy as np
 from warmstart.corpora.rows import PretrainingRows
 from warmstart.corpora.write import tokenized_text
 from warmstart.data.source import Source
-from warmstart.errors import ConfigError, DataError
+from warmstart.errors import DataError
 from warmstart.finetuning.losses import LanguageTask
 from warmstart.finetuning.task_suite import MultitaskModel, TaskSuite
 from warmstart.model.bundle import Bundle
@@ -49,7 +49,7 @@ class Strategy:
 
     def batches(self, tasks: tuple[int, ...]) -> tuple[Callable[[int], list[Batch]], int]:
         """The batches of each step of a stage, and its number of steps; each task's own texts come in their own order."""
-        fractions = sampling_fractions([len(self.suite.encoded[task].train) for task in tasks], self.suite.config.alpha)
+        fractions = sampling_fractions([len(self.suite.encoded[task].train) for task in tasks])
         order = task_order(fractions, sum(map(self.suite.steps, tasks)), self.seed)
         numbers = np.cumsum(order == np.arange(len(tasks))[:, None], axis=1) - 1
         own = [self.suite.batches(task, self.seed) for task in tasks]
@@ -68,7 +68,7 @@ class Joint(Strategy):
         return [tuple(range(len(self.suite.encoded)))]
 
     def stream(self, tasks: tuple[int, ...]) -> int:
-        """That of the only stage."""
+        """The seed of what the only stage draws."""
         return derive(self.seed, "together")
 
 
@@ -85,12 +85,9 @@ class Alone(Strategy):
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy", {IN_TURN: Strategy, JOINT: Joint, ALONE: Alone})
 
 
-def sampling_fractions(sizes: Sequence[int], alpha: float) -> np.ndarray:
-    """The fraction of batches from each task, proportional to ``size ** alpha``: 1 by size, 0.5 by its root, 0 all equal."""
-    if not 0 <= alpha <= 1:
-        raise ConfigError(f"alpha must lie between 0 (all tasks equally often) and 1 (by size), but is {alpha}")
-    weights = np.array(sizes, dtype=float) ** alpha
-    return weights / weights.sum()
+def sampling_fractions(sizes: Sequence[int]) -> np.ndarray:
+    """The fraction of batches from each task, in proportion to its number of texts."""
+    return np.array(sizes) / sum(sizes)
 
 
 def task_order(fractions: np.ndarray, steps: int, seed: int) -> np.ndarray:

@@ -40,7 +40,7 @@ class Averaged:
     """the metric on the texts that choose; nan if there are none"""
 
     def kept(self, singles: Sequence[float]) -> bool:
-        """Whether it is saved: not if it scores below the mean of ``singles``, the scores of single seeds on these texts."""
+        """True if it is saved: not if it scores below the mean of ``singles``, the scores of single seeds on these texts."""
         return not (len(singles) and self.score < float(np.mean(singles)))
 
     def sentence(self, singles: Sequence[float], metric: str) -> str:

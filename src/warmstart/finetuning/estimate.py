@@ -131,7 +131,7 @@ class Estimator:
 
     @cached_property
     def _seconds_per_token(self) -> float:
-        """Of reading texts without training."""
+        """Seconds per token of reading texts without training."""
         model = task_model(self.bundle, self.encoded.task, self.config, 0, scratch=False).to(pick_device())
         part, seconds = self._sample.train, list[float]()
         for _ in range(2):

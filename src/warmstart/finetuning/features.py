@@ -189,7 +189,7 @@ def steady(batch: Batch, model: Model, pad_id: int) -> Batch:
 
 
 def _pooling(model: Model) -> str:
-    """How the model's head pools the hidden states of a text."""
+    """Pooling of the hidden states of a text by the model's head."""
     pooling = getattr(model.head.config, "pooling", None)
     assert isinstance(pooling, str), "only a head that pools has features of a text"
     return pooling

@@ -118,7 +118,7 @@ class FineTuning:
 
     @property
     def scheme(self) -> Scheme:
-        """How the model is adapted."""
+        """The scheme by which the model is adapted."""
         return make_scheme(self.config.scheme, self.config.options)
 
     def prepare(self, model: Model) -> list[ParameterGroup]:
@@ -257,7 +257,7 @@ def predict_test(model: Model, encoded: EncodedTask, config: FineTuneConfig) -> 
 
 
 def reads_features(task: Task, config: FineTuneConfig) -> bool:
-    """Whether a run reads cached features of texts: the scheme keeps them the same, and the task has one prediction per text."""
+    """True if a run reads cached features of texts: the scheme keeps them the same, and the task has one prediction per text."""
     scheme = make_scheme(config.scheme, config.options)
     return scheme.keeps_features and config.cache_features and task_type_of(task).pooled
 

@@ -62,7 +62,7 @@ KEPT_BYTES = 2**28
 
 
 def frozen_blocks(model: Model) -> int:
-    """How many of the lowest blocks give each text the same states throughout; 0 too where a scalar mix reads all of them."""
+    """The number of lowest blocks that give each text the same states throughout; 0 too where a scalar mix reads all of them."""
     backbone = model.backbone
     below = [getattr(backbone, name) for name in EMBEDDING_MODULES]
     if model.drops or any(isinstance(child, ScalarMix) for child in backbone.children()) or any(map(_trains, below)):
@@ -125,7 +125,7 @@ class LowerStates:
 
 
 def _digest(model: Model, blocks: int) -> str:
-    """Of all that the states depend on."""
+    """A hash of all that the states depend on."""
     backbone = model.backbone
     above = ("norm.", *(f"blocks.{number}." for number in range(blocks, backbone.config.depth)))
     adapters = [config.to_dict() for config in inserted_adapters(backbone)]

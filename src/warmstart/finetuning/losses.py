@@ -62,12 +62,12 @@ def class_weights(labels: Sequence[int] | np.ndarray, classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Contrast:
-    """How much the comparison of texts counts."""
+    """The part of the comparison of texts in the loss."""
 
-    weight: float
+    weight: float = 1.0
     """weight of the contrastive loss; the head's own loss has 1"""
-    temperature: float
-    """temperature that divides cosines"""
+    temperature: float = 0.1
+    """divisor of cosines; a low one looks at the most similar texts of other labels"""
 
 
 class ContrastiveLoss:
@@ -137,7 +137,7 @@ class LanguageTask:
 
     @classmethod
     def of(cls, bundle: Bundle) -> LanguageTask | None:
-        """That of a language model; None for a model with another head."""
+        """The task of a language model; None for a model with another head."""
         objective = bundle.objective
         if not isinstance(bundle.model.head, LMHead) or objective is None:
             return None

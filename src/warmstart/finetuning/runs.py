@@ -79,7 +79,7 @@ class ControlBudget:
 
 
 def most_seconds(pretrained: float, times: float) -> float:
-    """Of a run of the control, where one of the pretrained model takes so many seconds: so many ``times`` as much; 0: no limit."""
+    """The longest time of a control run, where a pretrained one takes so many seconds: ``times`` as much; 0: no limit."""
     return max(LEAST_SECONDS, times * pretrained) if times else math.inf
 
 

@@ -1,4 +1,4 @@
-"""Whether a saved model still gives texts the labels, by name, that were scored: only scores show that rows were permuted."""
+"""A check that a saved model gives texts the labels, by name, that were scored: only scores show that rows were permuted."""
 
 from __future__ import annotations
 

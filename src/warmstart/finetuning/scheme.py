@@ -1,4 +1,4 @@
-"""What a scheme is: what trains during adaptation, at which learning rate, from when on, with which adapters and extra losses.
+"""Schemes: the parameters that train, at which learning rate, from when on, with which adapters and extra losses.
 
 A scheme is a value. The files of ``schemes`` make one for each name and merge those of ``a+b``; ``apply_scheme`` turns a scheme and
 a model into groups of parameters, and ``EmbeddingRows`` leaves out what of the embedding a run does not read.
@@ -72,7 +72,7 @@ Selection = Callable[[Model], set[str]]
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a model is adapted. The default is a frozen backbone under a head that trains."""
+    """A way to adapt a model. The default is a frozen backbone under a head that trains."""
 
     trains: tuple[Selection, ...] = ()
     """trained parameters of the pretrained backbone; none: it is frozen"""
@@ -93,7 +93,7 @@ class Scheme:
 
     @property
     def keeps_features(self) -> bool:
-        """Whether nothing below the head trains but a scalar mix: the features of a text stay the same through the whole run."""
+        """True if nothing below the head trains but a scalar mix: the features of a text stay the same through the whole run."""
         return not self.trains and all(isinstance(config, ScalarMixConfig) for config in self.adapters)
 
     def merge(self, other: Scheme) -> Scheme:

@@ -132,12 +132,12 @@ class BudgetedRun:
 
     @property
     def seed(self) -> int:
-        """Of the last model, and of the budget."""
+        """The seed of the last model, and of the budget."""
         return self.final.seed
 
     @property
     def seconds(self) -> float:
-        """Of reading features, of the last model's training and of everything that chose."""
+        """Seconds of reading features, of the last model's training and of everything that chose."""
         return self.reading_seconds + self.final.training.seconds + self.selection_seconds
 
     @property
@@ -243,7 +243,7 @@ class _Selection:
 
     @property
     def _chooses_length(self) -> bool:
-        """Whether the folds choose how long the last model trains."""
+        """True if the folds choose how long the last model trains."""
         return self.choice.selection == "cross-validation" and self.config.keep == "best"
 
     def _try(self, rate: float) -> _Tried:

@@ -19,7 +19,7 @@ from warmstart.data.budget import LabelBudget, label_budget, labels_sentence
 from warmstart.data.scorings import LedgerSummary, ScoringRun, read_ledger
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError
-from warmstart.finetuning.config import FineTuneConfig, TasksConfig
+from warmstart.finetuning.config import ContinualConfig, FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads.per_text import ClassificationHead
@@ -84,13 +84,9 @@ class MultitaskModel(nn.Module):
         return Model(self.backbone, self.head(task), causal=self.causal)
 
 
-def load_tasks(config: TasksConfig) -> list[Task]:
+def load_tasks(config: ContinualConfig) -> list[Task]:
     """The tasks. Raises ``ConfigError`` if two have the same name, or the settings do not fit several tasks or one of them."""
     tasks = load_named_tasks(config.tasks)
-    if config.train.steps or config.train.tokens or config.train.minutes:
-        raise ConfigError("the length of a run on several tasks is set by --epochs; remove --steps, --tokens and --minutes")
-    if config.train.accumulate != 1 or config.train.evaluate_every:
-        raise ConfigError("a run on several tasks reads one batch per step; remove --accumulate and evaluate_every")
     if wrong := [task for task in tasks if not task_type_of(task).one_label]:
         raise ConfigError(f"each task must have one label per text, but '{wrong[0].name}' is a {wrong[0].type} task; remove it")
     for task in tasks:
@@ -98,7 +94,7 @@ def load_tasks(config: TasksConfig) -> list[Task]:
     return tasks
 
 
-def _budget(task: Task, config: TasksConfig, seed: int) -> LabelBudget:
+def _budget(task: Task, config: ContinualConfig, seed: int) -> LabelBudget:
     """The labels of one task that a seed may look at. Raises ``ConfigError`` if the settings do not fit the task."""
     try:
         return label_budget(task, config.labels, config.selection, seed)
@@ -113,13 +109,13 @@ class TaskSuite:
 
     bundle: Bundle
     encoded: tuple[EncodedTask, ...]
-    config: TasksConfig
+    config: ContinualConfig
     scoring: ScoringRun
     workplace: Path | None = None
     """folder of the checkpoints of the next training run"""
 
     @classmethod
-    def of(cls, bundle: Bundle, tasks: Sequence[Task], config: TasksConfig) -> TaskSuite:
+    def of(cls, bundle: Bundle, tasks: Sequence[Task], config: ContinualConfig) -> TaskSuite:
         """Encode every task once."""
         scoring = ScoringRun.of(config)
         reader = swap_head(bundle.model, head_config_for(tasks[0], FineTuneConfig()), 0)
@@ -136,7 +132,7 @@ class TaskSuite:
 
     @property
     def one_split(self) -> bool:
-        """Whether the seeds share too many training texts of a task for intervals to cover other ones."""
+        """True if the seeds share too many training texts of a task for intervals to cover other ones."""
         sizes = [len(encoded.task.train) for encoded in self.encoded]
         return any(share_training_texts(self.config.labels or size, size, self.config.seeds) for size in sizes)
 
@@ -151,7 +147,7 @@ class TaskSuite:
         return replace(self, workplace=workplace)
 
     def seed_to_save(self, scores: Sequence[float | None]) -> int:
-        """Which of the seeds to save, from 0 on, by its validation ``scores``; printed with the reason."""
+        """The seed to save, from 0 on, by its validation ``scores``; printed with the reason."""
         drawn = self.config.labels is not None
         found = 0 if drawn or None in scores else max(range(len(scores)), key=lambda number: scores[number] or 0.0)
         why = "the best one on validation" if self.config.selection == "holdout" else "the first one, because no label chooses"
@@ -162,7 +158,7 @@ class TaskSuite:
     def new_model(self, seed: int) -> MultitaskModel:
         """A copy of the pretrained backbone with a new head for each task."""
         backbone = copy.deepcopy(self.bundle.model.backbone)
-        settings = FineTuneConfig(head_dropout=self.config.head_dropout)
+        settings = FineTuneConfig()
         configs = [head_config_for(encoded.task, settings) for encoded in self.encoded]
         heads = [fresh_head(config, backbone, seed + number) for number, config in enumerate(configs)]
         assert all(isinstance(head, ClassificationHead) for head in heads)
@@ -221,7 +217,7 @@ class TaskSuite:
         Returns what the run took, and that score; None without texts that choose.
         """
         early_stopping, chosen = EarlyStopping(model), self.config.selection == "holdout"
-        settings = self.config.train.model_copy(update={"evaluate_every": max(1, -(-steps // EVALUATIONS))})
+        settings = self.config.train.complete(max(1, -(-steps // EVALUATIONS)))
         job = TrainingJob(
             batches,
             steps,

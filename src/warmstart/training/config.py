@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -51,8 +51,8 @@ def learning_rate_factor(progress: float, schedule: str, warmup: float, minimum:
     return minimum + (1 - minimum) * SCHEDULES[schedule](after)
 
 
-class TrainConfig(Config):
-    """How long to train, and how. Name at most one budget: steps, tokens, epochs or minutes."""
+class RunLength(Config):
+    """The length of a training run and its batches. Name at most one budget: steps, tokens, epochs or minutes."""
 
     steps: int | None = Field(None, gt=0)
     """budget in optimiser steps"""
@@ -66,10 +66,24 @@ class TrainConfig(Config):
     """rows or texts in a batch"""
     accumulate: Advanced[int] = Field(1, gt=0)
     """batches whose gradients are summed before each step"""
-    learning_rate: float = Field(1e-3, gt=0)
-    """peak learning rate of AdamW"""
     optimizer: Advanced[Literal["adamw", "muon"]] = "adamw"
     """AdamW for all parameters, or Muon for the matrices inside the blocks and AdamW for the rest"""
+    precision: Advanced[Literal["auto", "float32", "bfloat16"]] = "auto"
+    """precision of matrix products in training; auto: bfloat16 where the hardware multiplies it natively"""
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> Self:
+        named = [name for name in ("steps", "tokens", "epochs", "minutes") if getattr(self, name) is not None]
+        if len(named) > 1:
+            raise ValueError(f"name one budget, not {len(named)}: {', '.join(named)}; remove all but one")
+        return self
+
+
+class TrainConfig(RunLength):
+    """How long to train, and how. Name at most one budget: steps, tokens, epochs or minutes."""
+
+    learning_rate: float = Field(1e-3, gt=0)
+    """peak learning rate of AdamW"""
     muon_learning_rate: InFile[float] = Field(0.02, gt=0)
     """peak learning rate of Muon"""
     schedule: InFile[Annotated[str, AfterValidator(SCHEDULES.known)]] = "cosine"
@@ -84,19 +98,10 @@ class TrainConfig(Config):
     """AdamW's second beta"""
     clip: InFile[float] = Field(1.0, ge=0)
     """largest gradient norm; 0: no limit"""
-    precision: Advanced[Literal["auto", "float32", "bfloat16"]] = "auto"
-    """precision of matrix products in training; auto: bfloat16 where the hardware multiplies it natively"""
     evaluate_every: InFile[int] = Field(0, ge=0)
     """steps between held-out evaluations; 0: ten evaluations in a run"""
     checkpoint_every: InFile[int] = Field(0, ge=0)
     """steps between checkpoints; 0: ten checkpoints in a run, or fewer, a minute apart"""
-
-    @model_validator(mode="after")
-    def _one_budget(self) -> TrainConfig:
-        named = [name for name in ("steps", "tokens", "epochs", "minutes") if getattr(self, name) is not None]
-        if len(named) > 1:
-            raise ValueError(f"name one budget, not {len(named)}: {', '.join(named)}; remove all but one")
-        return self
 
     def count_steps(self, rows: int, row_tokens: float, epochs: float) -> int | None:
         """The budget in steps, for epochs of ``rows`` rows with ``row_tokens`` tokens each; None for a budget in minutes.

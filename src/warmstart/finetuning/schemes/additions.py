@@ -8,7 +8,7 @@ from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixC
 from warmstart.config import Config
 from warmstart.finetuning.losses import Contrast
 from warmstart.finetuning.scheme import Scheme
-from warmstart.finetuning.schemes.registry import BottleneckOptions, ContrastOptions, DaptOptions, LanguageLossOptions, LoraOptions
+from warmstart.finetuning.schemes.registry import BottleneckOptions, DaptOptions, LoraOptions
 from warmstart.model.model import Model
 
 # Scalar mix: the head reads a learned weighted sum of all layers (Peters et al. 2018, equation 1).
@@ -31,7 +31,7 @@ def norms(model: Model) -> set[str]:
 def houlsby(options: BottleneckOptions) -> Scheme:
     """Bottlenecks after attention and after the feed-forward layer (section 2.1); the norms train too."""
     return Scheme(
-        trains=(norms,) if options.adapter_norms else (),
+        trains=(norms,),
         adapters=(BottleneckConfig(width=options.adapter_width),),
         rate_factors={"bottleneck": 10.0, "head": 10.0, "backbone": 10.0},
     )
@@ -42,9 +42,7 @@ def houlsby(options: BottleneckOptions) -> Scheme:
 
 def lora(options: LoraOptions) -> Scheme:
     """Train the low-rank changes and the head, at ten times the learning rate that suits a whole network."""
-    config = LoraConfig(
-        rank=options.lora_rank, alpha=options.lora_alpha, targets=options.lora_targets, dropout=options.lora_dropout
-    )
+    config = LoraConfig(rank=options.lora_rank, targets=options.lora_targets)
     return Scheme(adapters=(config,), rate_factors={"lora": 10.0, "head": 10.0})
 
 
@@ -52,18 +50,20 @@ def lora(options: LoraOptions) -> Scheme:
 # reads vectors of length 1, and its own are the class means at first, and again at the end (prototypes: Snell et al. 2017).
 
 
-def contrast(options: ContrastOptions) -> Scheme:
+def contrast(_: Config) -> Scheme:
     """Draw texts of one label together, and push others away, from where the class means already are: at a low rate."""
-    loss = Contrast(options.contrast_weight, options.contrast_temperature)
-    return Scheme(contrast=loss, rate_factors={"backbone": 0.25, "head": 50.0})
+    return Scheme(contrast=Contrast(), rate_factors={"backbone": 0.25, "head": 50.0})
 
 
 # A language-model loss beside the task's (Radford et al. 2018, equation 5); ``finetuning/losses.py`` computes it.
 
+LANGUAGE_WEIGHT = 0.5
+"""weight of the language-model loss beside the task's, as in that paper"""
 
-def lm_loss(options: LanguageLossOptions) -> Scheme:
+
+def lm_loss(_: Config) -> Scheme:
     """Add the language-model loss of the training texts."""
-    return Scheme(language_weight=options.lm_weight)
+    return Scheme(language_weight=LANGUAGE_WEIGHT)
 
 
 # Continued pretraining on the task's own text before adaptation (Gururangan et al. 2020); ``finetuning/further.py`` does it.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from warmstart.backbone.backbone import EMBEDDING_MODULES
 from warmstart.config import Config
 from warmstart.finetuning.scheme import Scheme, Unfreezing, frozen_until
-from warmstart.finetuning.schemes.registry import DiscriminativeOptions, LpFtOptions
+from warmstart.finetuning.schemes.registry import DiscriminativeOptions
 from warmstart.model.model import Model
 from warmstart.training.config import Schedule, constant
 
@@ -95,6 +95,8 @@ def gradual(options: Config) -> Scheme:
 
 # Linear probing, then fine-tuning (Kumar et al. 2022): the head trains alone first, so that it does not distort the backbone.
 
+PROBE_FRACTION = 0.2
+"""fraction of the run in which the head trains alone"""
 RISE = 0.05
 """fraction of the run over which the learning rate of a backbone rises after it is unfrozen at once"""
 
@@ -103,7 +105,7 @@ RISE = 0.05
 class ProbeFirst(Unfreezing):
     """The head trains alone at a probe's learning rate, then everything."""
 
-    fraction: float
+    fraction: float = PROBE_FRACTION
     """fraction of the run in which only the head trains"""
 
     def schedule(self, part: str, level: int, depth: int, head_factor: float) -> Schedule:
@@ -122,6 +124,6 @@ def at_first(end: float, factor: float) -> Schedule:
     return lambda progress: factor if progress < end else 1.0
 
 
-def lp_ft(options: LpFtOptions) -> Scheme:
+def lp_ft(_: Config) -> Scheme:
     """Unfreeze the backbone after the head has trained alone."""
-    return Scheme(unfreezing=ProbeFirst(options.probe_fraction))
+    return Scheme(unfreezing=ProbeFirst())
